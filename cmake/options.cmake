@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# How all of our own code is compiled.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  # Without this sloppiness (and the flag below) ccache refuses precompiled headers.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+endif()
+
+add_library(tidegauge_options INTERFACE)
+target_compile_options(tidegauge_options INTERFACE -Wall -Wextra
+  $<$<BOOL:${TIDEGAUGE_WERROR}>:-Werror>
+  $<$<AND:$<BOOL:${CCACHE}>,$<CXX_COMPILER_ID:GNU>>:-fpch-preprocess>)
+if(TIDEGAUGE_SANITIZE)
+  # vptr needs the type information of torch's own hidden classes.
+  set(sanitize -fsanitize=${TIDEGAUGE_SANITIZE} -fno-sanitize-recover=all -fno-sanitize=vptr)
+  target_compile_options(tidegauge_options INTERFACE ${sanitize} -fno-omit-frame-pointer -g1)
+  target_link_options(tidegauge_options INTERFACE ${sanitize})
+endif()
+
+# tidegauge_sources(<variable> <folder>...): all .cpp files of the folders that exist.
+function(tidegauge_sources variable)
+  list(TRANSFORM ARGN REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/\\1/*.cpp")
+  file(GLOB found CONFIGURE_DEPENDS ${ARGN})
+  set(${variable} ${found} PARENT_SCOPE)
+endfunction()

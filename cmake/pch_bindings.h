@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Parsed once for all of the Python extension.
+#include <pybind11/functional.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# One executable per layer: each start of a torch program costs a second.
+find_package(GTest REQUIRED)
+enable_testing()
+
+function(tidegauge_test name)
+  add_executable(${name} ${ARGN})
+  target_link_libraries(${name} PRIVATE tidegauge_options GTest::gtest_main)
+  target_include_directories(${name} PRIVATE src tests)
+  add_test(NAME ${name} COMMAND ${name})
+  # GoogleTest is content with an executable without tests; we are not.
+  set_tests_properties(${name} PROPERTIES FAIL_REGULAR_EXPRESSION "Running 0 tests" TIMEOUT 3600)
+endfunction()
+
+tidegauge_sources(core_tests tests/core tests/trace tests/allocator)
+if(core_tests AND TARGET tidegauge_core)
+  tidegauge_test(core_tests ${core_tests})
+  target_link_libraries(core_tests PRIVATE tidegauge_core)
+endif()
+
+tidegauge_sources(capture_tests tests/capture tests/sharded tests/simulate tests/plan)
+if(capture_tests AND TARGET tidegauge)
+  tidegauge_test(capture_tests ${capture_tests})
+  target_link_libraries(capture_tests PRIVATE tidegauge)
+  target_precompile_headers(capture_tests PRIVATE cmake/pch_tests.h)
+endif()
