@@ -3,25 +3,28 @@
 # prefix is the package folder, so that torch is found by a path that does not leave site-packages.
 include(CMakePackageConfigHelpers)
 
-set(TIDEGAUGE_TORCH_DIR "")
 set(config_dir share/cmake/tidegauge)
-set(lib_dir ${CMAKE_INSTALL_LIBDIR})
-set_target_properties(tidegauge PROPERTIES INSTALL_RPATH "$ORIGIN/../../torch/lib")
-if(DEFINED SKBUILD)
-  set(lib_dir lib)
-else()
+set(lib_rpath "$ORIGIN/../../torch/lib")
+set(extension_rpath "$ORIGIN/lib;$ORIGIN/../torch/lib")
+if(NOT DEFINED SKBUILD)
   # Outside of a wheel torch stays where it was at build time.
-  set(TIDEGAUGE_TORCH_DIR "${Torch_DIR}")
-  set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
-  set_target_properties(tidegauge PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  list(APPEND lib_rpath "${torch_lib_dir}")
+  list(APPEND extension_rpath "${torch_lib_dir}")
+  set(torch_at_build_time "${Torch_DIR}")
 endif()
 
 configure_package_config_file(cmake/tidegaugeConfig.cmake.in tidegaugeConfig.cmake
   INSTALL_DESTINATION ${config_dir})
 write_basic_package_version_file(tidegaugeConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 
-install(TARGETS tidegauge EXPORT tidegaugeTargets LIBRARY DESTINATION ${lib_dir} COMPONENT cpp)
-install(DIRECTORY include/ DESTINATION include COMPONENT cpp)
-install(EXPORT tidegaugeTargets NAMESPACE tidegauge:: DESTINATION ${config_dir} COMPONENT cpp)
+set_target_properties(tidegauge PROPERTIES INSTALL_RPATH "${lib_rpath}")
+install(TARGETS tidegauge EXPORT tidegaugeTargets LIBRARY DESTINATION lib)
+install(DIRECTORY include/ DESTINATION include)
+install(EXPORT tidegaugeTargets NAMESPACE tidegauge:: DESTINATION ${config_dir})
 install(FILES "${PROJECT_BINARY_DIR}/tidegaugeConfig.cmake"
-  "${PROJECT_BINARY_DIR}/tidegaugeConfigVersion.cmake" DESTINATION ${config_dir} COMPONENT cpp)
+  "${PROJECT_BINARY_DIR}/tidegaugeConfigVersion.cmake" DESTINATION ${config_dir})
+
+if(TARGET _C)
+  set_target_properties(_C PROPERTIES INSTALL_RPATH "${extension_rpath}")
+  install(TARGETS _C LIBRARY DESTINATION .)
+endif()

@@ -2,9 +2,11 @@
 # One executable per layer: each start of a torch program costs a second.
 find_package(GTest REQUIRED)
 enable_testing()
+add_custom_target(tests)
 
 function(tidegauge_test name)
-  add_executable(${name} ${ARGN})
+  add_executable(${name} EXCLUDE_FROM_ALL ${ARGN})
+  add_dependencies(tests ${name})
   target_link_libraries(${name} PRIVATE tidegauge_options GTest::gtest_main)
   target_include_directories(${name} PRIVATE src tests)
   add_test(NAME ${name} COMMAND ${name})

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Finds Python and torch, and refuses a torch other than the one that the sources were written for.
+# Finds torch, in Python's environment if there is one, and refuses a torch other than the one that the sources were written for.
 if(TIDEGAUGE_WITH_PYTHON)
   find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
+endif()
+if(Python_EXECUTABLE)
   # Asks where torch is without importing it, which would take seconds.
   execute_process(
     COMMAND "${Python_EXECUTABLE}" -c

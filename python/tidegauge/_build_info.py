@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where a C++ project finds libtidegauge."""
+"""What the build knows about itself: the version, and where a C++ project finds libtidegauge."""
 
 from pathlib import Path
+
+# pyproject.toml and CMake read this line.
+__version__ = "0.1.0"
 
 #: Pass it as `-DCMAKE_PREFIX_PATH`, then `find_package(tidegauge)` works; torch is found by itself.
 cmake_prefix_path: str = str(Path(__file__).resolve().parent)

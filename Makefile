@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Every target sets up what it needs by itself, and does nothing twice.
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# Makes ninja, clang-tidy and the like of the pinned requirements win over the system's.
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+PY := .venv/bin/python
+CONFIGURE = cmake -S . -G Ninja --log-level=ERROR -DPython_EXECUTABLE=$(CURDIR)/$(PY) -B
+CPP_FILES = $$(git ls-files -co --exclude-standard '*.cpp' '*.h')
+
+.PHONY: help build demo test test-long bench lint format asan tsan clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
+
+build: .venv/.build ## build the library, and the Python package into .venv
+	@$(CONFIGURE) build/release >/dev/null
+	@cmake --build build/release
+	@cmake --install build/release --prefix python/tidegauge >/dev/null
+
+demo: build ## print the module timeline of one training step
+	@$(PY) examples/python/mod_tracker_timeline.py
+
+test: build .venv/.test build/.gtest ## run the C++ and the Python tests
+	@$(CONFIGURE) build/release -DTIDEGAUGE_BUILD_TESTS=ON >/dev/null
+	@cmake --build build/release --target tests
+	@tools/run_tests.sh build/release
+
+test-long: ## the same with the long variants, the wheel, a C++ user and the sanitizers
+	@TIDEGAUGE_LONG=1 $(MAKE) test
+	@TIDEGAUGE_LONG=1 $(MAKE) asan tsan
+
+bench: build .venv/.test build/.benchmark ## measure, into benchmarks/results.json
+	@$(CONFIGURE) build/release -DTIDEGAUGE_BUILD_BENCHMARKS=ON >/dev/null
+	@cmake --build build/release --target core_bench
+	@$(PY) benchmarks/run.py --core-bench build/release/core_bench
+
+lint: build .venv/.lint build/.gtest ## check format, types and likely bugs
+	@$(CONFIGURE) build/release -DTIDEGAUGE_BUILD_TESTS=ON >/dev/null
+	clang-format --dry-run -Werror $(CPP_FILES)
+	tools/tidy.sh build/release
+	ruff check .
+	ruff format --check .
+	mypy
+	[ ! -e python/tidegauge/_C.pyi ] || $(PY) -m mypy.stubtest tidegauge._C
+
+format: .venv/.lint ## rewrite the sources in the house format
+	@clang-format -i $(CPP_FILES)
+	@ruff check --quiet --fix .
+	@ruff format --quiet .
+
+asan: SANITIZE := address,undefined
+tsan: SANITIZE := thread
+asan: ## run the C++ tests under the address and undefined-behaviour sanitizers
+tsan: ## run the C++ tests under the thread sanitizer
+asan tsan: .venv/.build build/.gtest
+	@$(CONFIGURE) build/$@ -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O1 \
+	  -DTIDEGAUGE_WITH_PYTHON=OFF -DTIDEGAUGE_BUILD_TESTS=ON -DTIDEGAUGE_SANITIZE=$(SANITIZE) >/dev/null
+	@cmake --build build/$@ --target tests
+	@tools/run_sanitized.sh $@
+
+clean: ## remove all that was built; .venv stays
+	@rm -rf build python/tidegauge/include python/tidegauge/lib python/tidegauge/share \
+	  python/tidegauge/*.so
+
+# Stamps: remade when the requirements change, and the later ones also when an earlier one does.
+.venv/.build: requirements/build.txt requirements/lock.txt
+	@tools/check_tools.sh
+	@tools/setup_venv.sh build
+	@touch $@
+.venv/.test: requirements/test.txt .venv/.build
+	@tools/setup_venv.sh test
+	@touch $@
+.venv/.lint: requirements/lint.txt .venv/.test
+	@tools/setup_venv.sh lint
+	@touch $@
+build/.gtest:
+	@tools/setup_debian.sh gtest/gtest.h libgtest-dev
+	@mkdir -p build && touch $@
+build/.benchmark:
+	@tools/setup_debian.sh benchmark/benchmark.h libbenchmark-dev
+	@mkdir -p build && touch $@

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# setup_venv.sh <name>: makes .venv if there is none and installs requirements/<name>.txt into it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source tools/common.sh
+
+# Runs the candidate instead of looking for it: a version manager's stub may exist and not work.
+find_python() {
+  for python in ${PYTHON:-python3.11 python3}; do
+    if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      echo "$python"
+      return
+    fi
+  done
+}
+
+if [ ! -x .venv/bin/pip ]; then
+  python=$(find_python)
+  [ -n "$python" ] || die "found no Python 3.11; run: apt-get install python3.11 python3.11-venv," \
+    "or set PYTHON to one"
+  "$python" -m venv .venv >/dev/null ||
+    die "$python cannot make a virtual environment; run: apt-get install python3.11-venv"
+fi
+.venv/bin/python -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' \
+  2>/dev/null || die "found no C headers of Python; run: apt-get install python3.11-dev"
+
+# The sources themselves are importable from the environment; `make build` puts _C beside them.
+.venv/bin/python - <<'EOF'
+import pathlib, sysconfig
+path = pathlib.Path(sysconfig.get_path("purelib"), "tidegauge.pth")
+path.write_text(str(pathlib.Path("python").resolve()) + "\n")
+EOF
+
+echo "installing requirements/$1.txt into .venv"
+.venv/bin/pip install -qq --retries 2 --disable-pip-version-check -r "requirements/$1.txt" \
+  >.venv/pip.log 2>&1 ||
+  die "pip could not install requirements/$1.txt (see .venv/pip.log); connect to a package index" \
+    "or point PIP_INDEX_URL or PIP_FIND_LINKS to one, then run make again"
