@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include "core/device.h"
+#include "core/ids.h"
+
+namespace tidegauge {
+
+/// All numbers below go into trace files: append, never renumber. 0 is no event, so that zeroed
+/// memory is never mistaken for one.
+enum class EventKind : uint8_t {
+  StorageBorn = 1,
+  StorageResized,
+  StorageRelabelled,
+  StorageFreed,
+  ModuleEnter,
+  ModuleExit,
+  ModuleMark,  ///< a module reached a further state (FSDP: before and after gathering, ...)
+  ModuleSize,  ///< the bytes of a module's inputs, outputs, parameters or buffers
+  OptimizerStepBegin,
+  OptimizerStepEnd,
+  CollectiveBegin,
+  CollectiveEnd,
+  StepMarker,       ///< a training step begins
+  StatisticsReset,  ///< the user cleared the module statistics; bytes and peak stay
+  IterationBegin,   ///< the module lists restart; sizes of modules, bytes and peak stay
+  PeakReset,        ///< the peak restarts from the current state (a tracker was entered)
+};
+
+enum class Phase : uint8_t { Forward, Backward, Recompute };
+inline constexpr uint8_t kPhaseCount = 3;
+
+/// What was true when a storage was born; bits, several may hold.
+enum BirthFact : uint8_t {
+  kInBackward = 1,
+  kInRecompute = 2,
+  kInOptimizerStep = 4,
+  kFromAllocator = 8,  ///< seen by the allocator channel only, no tensor is known
+};
+inline constexpr uint8_t kAllBirthFacts = 15;
+
+/// What a storage turned out to be.
+enum class Role : uint8_t {
+  IsParameter,
+  IsBuffer,
+  IsGradient,
+  IsOptimizerState,
+  IsExternal,
+  IsInput,
+  IsActivation,
+  IsTemp,
+  IsShardedParam,
+  IsUnshardedParam,
+  IsShardedGrad,
+  IsUnshardedGrad,
+  IsAllGatherBuffer,
+  IsReduceScatterBuffer,
+  IsAllReduceBuffer,
+  IsPostForwardShard,
+  IsUntracked,
+};
+inline constexpr uint8_t kRoleCount = 17;
+
+/// Whether a relabel holds from its own event on, or corrects the past as well.
+enum class Since : uint8_t { Now, Birth };
+
+/// Moments of a module call: those of MemTracker, then those only FSDPMemTracker has.
+enum class ModuleState : uint8_t {
+  PreForward,
+  PostForward,
+  PeakForward,
+  PreBackward,
+  PreForwardAc,
+  PostForwardAc,
+  PostBackward,
+  PeakBackward,
+  BeforePreForward,
+  AfterPreForward,
+  BeforePostForward,
+  AfterPostForward,
+  BeforePreBackward,
+  AfterPreBackward,
+  BeforePostBackward,
+  AfterPostBackward,
+};
+inline constexpr uint8_t kModuleStateCount = 16;
+std::string_view to_string(ModuleState state);
+
+enum class SizeOf : uint8_t { Inputs, Outputs, Parameters, Buffers };
+inline constexpr uint8_t kSizeOfCount = 4;
+
+/// One fact, as captured or as read from a trace. Fields that a kind does not use are zero.
+/// Names, shapes and stacks live in side tables, by id.
+struct Event {
+  int64_t time_ns = 0;
+  StorageId storage;
+  int64_t size_bytes = 0;  ///< StorageBorn, StorageResized, ModuleSize
+  ModuleId module;
+  OpId op;  ///< StorageBorn, Collective*
+  StreamId stream;
+  ThreadId thread;
+  Device device;  ///< counts for StorageBorn; a storage never moves
+  EventKind kind{};
+  Phase phase{};            ///< ModuleEnter, ModuleExit
+  Role role{};              ///< StorageRelabelled
+  Since since{};            ///< StorageRelabelled
+  ModuleState state{};      ///< ModuleMark
+  SizeOf size_of{};         ///< ModuleSize
+  uint8_t birth_facts = 0;  ///< StorageBorn: BirthFact bits
+
+  friend bool operator==(const Event&, const Event&) = default;
+};
+static_assert(sizeof(Event) == 48 && std::is_trivially_copyable_v<Event>);
+
+}  // namespace tidegauge
