@@ -3,7 +3,6 @@ import sys
 import types
 
 import pytest
-
 from tidegauge._torch_version import BUILT_FOR, check_torch_version, explain_mismatch
 
 

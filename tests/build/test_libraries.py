@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The compiled parts depend on what the design allows, and hold each symbol once."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def library(package: Path) -> Path:
+    return package / "lib" / "libtidegauge.so"
+
+
+@pytest.fixture
+def extension(package: Path) -> Path:
+    (path,) = package.glob("_C.*.so")
+    return path
+
+
+def needed(run: Run, path: Path) -> set[str]:
+    return set(re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "-d", path)))
+
+
+def symbols(run: Run, path: Path, which: str) -> set[str]:
+    lines = run("nm", "-D", "-C", which, path).splitlines()
+    return {re.sub(r"^[0-9a-f ]*[A-Za-z] ", "", line) for line in lines}
+
+
+def test_library_does_not_know_python(run: Run, library: Path) -> None:
+    assert not [name for name in needed(run, library) if "python" in name]
+    undefined = symbols(run, library, "--undefined-only")
+    assert not [name for name in undefined if name.startswith(("Py", "_Py", "pybind11"))]
+
+
+def test_library_needs_torch_and_the_c_runtime_only(run: Run, library: Path) -> None:
+    allowed = r"lib(torch|torch_cpu|c10|stdc\+\+|gcc_s|c|m)\.so[.\d]*|ld-linux.*"
+    assert not [name for name in needed(run, library) if not re.fullmatch(allowed, name)]
+
+
+def test_core_is_in_the_library_and_not_again_in_the_extension(
+    run: Run, repo: Path, library: Path, extension: Path
+) -> None:
+    assert "libtidegauge.so" in needed(run, extension)
+    # Only functions that are never inlined into a user: what the core defines in its .cpp files.
+    core = run(
+        "nm", "-C", "--defined-only", library.parents[3] / "build/release/libtidegauge_core.a"
+    )
+    functions = set(re.findall(r" T (tidegauge::.*)", core))
+    assert functions
+    assert functions <= symbols(run, library, "--defined-only")
+    assert not functions & set(re.findall(r" [TtBbDd] (tidegauge::.*)", run("nm", "-C", extension)))
+
+
+def test_extension_offers_its_entry_point_alone(run: Run, extension: Path) -> None:
+    offered = symbols(run, extension, "--defined-only")
+    assert "PyInit__C" in offered
+    assert not [name for name in offered if name.startswith("tidegauge::")]

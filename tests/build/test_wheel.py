@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The wheel, as a user installs it: another environment, another folder, torch beside it."""
+
+import os
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+Run = Callable[..., str]
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+
+
+@pytest.fixture(scope="module")
+def site(run: Run, repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """site-packages of a new environment with the wheel, and with our torch as a neighbour."""
+    folder = tmp_path_factory.mktemp("wheel")
+    # A build folder that stays, so that the second run compiles only what changed.
+    run(
+        *(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps"),
+        *("-C", f"build-dir={repo / 'build' / 'wheel'}", "-w", folder, repo),
+    )
+    (wheel,) = folder.glob("tidegauge-*.whl")
+    run(sys.executable, "-m", "venv", folder / "venv")
+    python = folder / "venv" / "bin" / "python"
+    run(python, "-m", "pip", "install", "--no-deps", "--no-index", wheel)
+    purelib = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
+    site = Path(purelib.strip())
+    (site / "torch").symlink_to(Path(torch.__file__).parent)
+    # The rest of what torch imports; as a plain path entry, so our own .pth files do not count.
+    (site / "shared.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return site
+
+
+@pytest.fixture
+def python(site: Path) -> Path:
+    return site.parents[2] / "bin" / "python"
+
+
+def test_imports_from_another_folder(run: Run, site: Path, python: Path, tmp_path: Path) -> None:
+    code = "import tidegauge; print(tidegauge._C.__file__); print(tidegauge.cmake_prefix_path)"
+    extension, prefix = run(python, "-E", "-c", code, cwd=tmp_path).splitlines()
+    assert Path(extension).parent == site / "tidegauge"
+    assert Path(prefix) == site / "tidegauge"
+
+
+def test_finds_torch_by_relative_path(run: Run, site: Path) -> None:
+    libraries = [*site.glob("tidegauge/_C.*.so"), site / "tidegauge" / "lib" / "libtidegauge.so"]
+    environment = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
+    for library in libraries:
+        assert "not found" not in run("ldd", library, env=environment)
+        (line,) = [line for line in run("readelf", "-d", library).splitlines() if "PATH" in line]
+        paths = line.split("[")[1].rstrip("]").split(":")
+        assert all(path.startswith("$ORIGIN") for path in paths), paths
+
+
+def test_does_not_name_the_machine_that_built_it(site: Path, repo: Path) -> None:
+    # The CMake package must work wherever the wheel lands.
+    for file in (site / "tidegauge" / "share").rglob("*.cmake"):
+        assert str(repo) not in file.read_text(), file
+
+
+def test_refuses_another_torch(run: Run, python: Path, tmp_path: Path) -> None:
+    other = tmp_path / "torch"
+    other.mkdir()
+    (other / "__init__.py").write_text("__version__ = '2.99.0'\n")
+    with pytest.raises(AssertionError) as error:
+        run(python, "-c", "import tidegauge", env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert "ImportError: tidegauge was built for torch 2.13, but found torch 2.99.0" in str(
+        error.value
+    )
+
+
+def test_find_package_finds_the_wheel(run: Run, site: Path, repo: Path, tmp_path: Path) -> None:
+    prefix = site / "tidegauge"
+    run("cmake", "-S", repo / "examples/cpp", "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("cmake", "--build", tmp_path)
+    for source in sorted((repo / "examples" / "cpp").glob("*.cpp")):
+        run(tmp_path / source.stem)
