@@ -88,6 +88,7 @@ enum class ModuleState : uint8_t {
   AfterPostBackward,
 };
 inline constexpr uint8_t kModuleStateCount = 16;
+inline constexpr ModuleState kFirstMark = ModuleState::BeforePreForward;  ///< states of ModuleMark
 std::string_view to_string(ModuleState state);
 
 enum class SizeOf : uint8_t { Inputs, Outputs, Parameters, Buffers };

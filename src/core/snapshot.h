@@ -63,4 +63,13 @@ struct Snapshot {
   friend bool operator==(const Snapshot&, const Snapshot&) = default;
 };
 
+/// The peak of one training step: from its StepMarker to the next.
+struct StepPeak {
+  uint32_t step = 0;  ///< counted from 1
+  bool is_open = false;
+  Snapshot bytes;
+
+  friend bool operator==(const StepPeak&, const StepPeak&) = default;
+};
+
 }  // namespace tidegauge

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "core/anomalies.h"
+#include "core/event.h"
+#include "core/late_labels.h"
+#include "core/module_stats.h"
+#include "core/peak_stack.h"
+#include "core/snapshot.h"
+#include "core/storage_history.h"
+#include "core/storage_table.h"
+
+namespace tidegauge {
+
+struct LedgerOptions {
+  size_t kept_steps = 1024;  ///< peaks of older steps are dropped
+  /// Late labels are settled when more are waiting than this plus what they can correct.
+  size_t settle_after = 4096;
+};
+
+struct StorageInfo {
+  Device device;
+  int64_t size_bytes = 0;
+  Category category{};
+
+  friend bool operator==(const StorageInfo&, const StorageInfo&) = default;
+};
+
+/// Owns the bytes and the peaks: a function of the events applied so far and of nothing else, so
+/// that a replayed trace gives equal answers.
+///
+///   Event -> StorageTable     who is alive, how large, what it is called now
+///         -> PeakStack        one a device: bytes by category, peaks of run, step, module calls
+///         -> ModuleLog        snapshots at enter, exit, mark
+///         -> StorageHistory, LateLabels     what labels since birth correct, later
+///
+/// Cost: O(1) per storage event, amortised: settling late labels takes O((M + L) log (M + L)) for M
+/// stored splits and L corrections, after at least M + L of them were logged. A relabel since
+/// birth also takes O(changes of that storage which some stored split can still see). A module
+/// event takes O(devices), and its exit O(frames younger than the call). The number of known
+/// modules does not matter.
+/// Memory: live storages, stored splits, and late labels and history of at most the order of the
+/// stored splits. A run of any length stays flat if IterationBegin or StatisticsReset come at
+/// times.
+///
+/// Threads: none of its own business; whoever owns a Ledger (the tracker) locks around each call.
+/// Reads of anything stored settle late labels first, hence are not const.
+class Ledger {
+ public:
+  explicit Ledger(LedgerOptions options = {});
+
+  /// An event that cannot be true changes nothing but the anomalies.
+  void apply(const Event& event);
+
+  Snapshot current() const;
+  /// The most bytes of each device since the last PeakReset, each at its own instant.
+  Snapshot peak();
+
+  /// Modules with statistics since the lists restarted, in the order of their first event.
+  std::vector<ModuleId> modules() { return module_log_.modules(); }
+  /// Also for modules that are not listed: then sizes and peaks of open calls, if any.
+  ModuleStats module_stats(ModuleId module);
+
+  /// The last steps, the running one included.
+  std::vector<StepPeak> step_peaks();
+
+  std::optional<StorageInfo> find_storage(StorageId storage) const;
+  size_t storage_count() const { return storages_.size(); }
+  const Anomalies& anomalies() const { return anomalies_; }
+  /// The last event applied.
+  const Instant& now() const { return now_; }
+  /// Memory of the tables, to see that they stay flat.
+  size_t footprint_bytes() const;
+
+ private:
+  enum class FrameKind : uint8_t { Run, Step, Call };
+  /// One bracket that every PeakStack holds at the same position.
+  struct Frame {
+    uint64_t call = 0;
+    ModuleId module{};
+    ThreadId thread{};
+    FrameKind kind{};
+    Phase phase{};
+  };
+  struct ClosedStep {
+    uint32_t step = 0;
+    Instant taken;
+    std::vector<DeviceMoment> moments;
+  };
+
+  // One for each kind of event.
+  void storage_born(const Event& event);
+  void storage_resized(const Event& event);
+  void storage_relabelled(const Event& event);
+  void storage_freed(const Event& event);
+  void module_enter(const Event& event);
+  void module_exit(const Event& event);
+  void module_mark(const Event& event);
+  void module_size(const Event& event);
+  void nest(uint64_t& depth, bool begins, Anomaly if_none, const Event& event);
+  void step_marker();
+  void peak_reset();
+
+  void reject(Anomaly anomaly, const Event& event);
+  uint16_t slot_of(Device device);
+  StorageRecord* find_live(const Event& event, Anomaly if_unknown);
+  void remember(StorageRecord& record);
+  void relabel_since_birth(StorageRecord& record, Category category);
+
+  void open_frame(const Frame& frame);
+  template <typename Consume>
+  void close_frame(size_t position, Consume consume);
+  std::optional<size_t> find_frame(FrameKind kind) const;
+  std::optional<size_t> find_call(const Event& exit) const;
+  void take_snapshot(ModuleId module, ModuleState state, uint64_t call);
+  Snapshot peak_of_frame(size_t position);
+
+  uint64_t newest_stored_sequence(uint16_t device_slot) const;
+  std::vector<StoredSplit> stored_splits();
+  void settle();
+  void settle_and_trim_if_due();
+
+  LedgerOptions options_;
+  Instant now_;
+  StorageTable storages_;
+  std::vector<Device> devices_;
+  std::vector<PeakStack> stacks_;  // by device slot
+  std::map<Device, uint16_t> slots_;
+  uint16_t last_slot_ = 0;  // most births are on the device of the one before
+  std::vector<Frame> frames_;
+  ModuleLog module_log_;
+  std::deque<ClosedStep> closed_steps_;
+  StorageHistory history_;
+  LateLabels late_labels_;
+  size_t late_since_trim_ = 0;  // corrections and pieces of history logged
+  size_t kept_by_trim_ = 0;
+  uint64_t newest_snapshot_sequence_ = 0;
+  uint64_t optimizer_depth_ = 0;
+  uint64_t collective_depth_ = 0;
+  Anomalies anomalies_;
+};
+
+}  // namespace tidegauge

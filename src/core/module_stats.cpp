@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/module_stats.h"
+
+#include <algorithm>
+
+namespace tidegauge {
+
+void ModuleLog::begin(ModuleId module, ModuleState state, uint64_t call, const Instant& taken) {
+  records_.push_back({taken, call, moments_.size(), 0, module, state});
+}
+
+void ModuleLog::add(uint16_t device_slot, const Moment& moment) {
+  moments_.push_back({device_slot, moment});
+  ++records_.back().moment_count;
+}
+
+void ModuleLog::set_size(ModuleId module, SizeOf size_of, int64_t size_bytes) {
+  sizes_[module][static_cast<size_t>(size_of)] = size_bytes;
+}
+
+void ModuleLog::restart_lists() {
+  records_.clear();
+  moments_.clear();
+  if (indexed_ == 0) return;  // clearing an unused index still costs a walk over its buckets
+  index_.clear();
+  modules_.clear();
+  indexed_ = 0;
+}
+
+void ModuleLog::update_index() {
+  for (; indexed_ < records_.size(); ++indexed_) {
+    std::vector<size_t>& own = index_[records_[indexed_].module];
+    if (own.empty()) modules_.push_back(records_[indexed_].module);
+    own.push_back(indexed_);
+  }
+}
+
+const std::vector<ModuleId>& ModuleLog::modules() {
+  update_index();
+  return modules_;
+}
+
+ModuleStats ModuleLog::read(ModuleId module, const std::vector<Device>& devices) {
+  ModuleStats stats;
+  if (const auto sizes = sizes_.find(module); sizes != sizes_.end()) stats.sizes = sizes->second;
+  update_index();
+  const auto own = index_.find(module);
+  if (own == index_.end()) return stats;
+  for (const size_t r : own->second) {
+    const Record& record = records_[r];
+    ModuleSnapshot entry;
+    entry.call = record.call;
+    entry.bytes.taken = record.taken;
+    for (size_t m = record.first_moment; m < record.first_moment + record.moment_count; ++m) {
+      const DeviceMoment& stored = moments_[m];
+      entry.bytes.devices.push_back(
+          {devices[stored.device_slot], stored.moment.at, stored.moment.split});
+    }
+    stats.snapshots[static_cast<size_t>(record.state)].push_back(std::move(entry));
+  }
+  // A module that calls itself ends its calls in another order than it began them.
+  for (std::vector<ModuleSnapshot>& list : stats.snapshots) {
+    std::stable_sort(list.begin(), list.end(),
+                     [](const auto& a, const auto& b) { return a.call < b.call; });
+  }
+  return stats;
+}
+
+size_t ModuleLog::footprint_bytes() const {
+  return records_.capacity() * sizeof(Record) + moments_.capacity() * sizeof(DeviceMoment) +
+         (sizes_.size() + index_.size()) * 96 + indexed_ * sizeof(size_t);
+}
+
+}  // namespace tidegauge

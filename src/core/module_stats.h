@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "core/event.h"
+#include "core/ids.h"
+#include "core/snapshot.h"
+
+namespace tidegauge {
+
+/// One entry of a module's list for one state.
+struct ModuleSnapshot {
+  /// Names the call: the sequence number of its ModuleEnter. Pre-, Post- and Peak- entries of one
+  /// call have the same. 0 for a ModuleMark, which belongs to no call.
+  uint64_t call = 0;
+  bool is_open = false;  ///< the peak so far of a call that has not ended
+  Snapshot bytes;
+
+  friend bool operator==(const ModuleSnapshot&, const ModuleSnapshot&) = default;
+};
+
+/// What is known of one module, as a value. Lists are in the order of calls.
+struct ModuleStats {
+  std::array<std::vector<ModuleSnapshot>, kModuleStateCount> snapshots;
+  std::array<std::optional<int64_t>, kSizeOfCount> sizes;  ///< as told by ModuleSize events
+
+  const std::vector<ModuleSnapshot>& operator[](ModuleState state) const {
+    return snapshots[static_cast<size_t>(state)];
+  }
+  std::optional<int64_t> size_bytes(SizeOf size_of) const {
+    return sizes[static_cast<size_t>(size_of)];
+  }
+
+  friend bool operator==(const ModuleStats&, const ModuleStats&) = default;
+};
+
+/// A Moment of one device; devices are numbered by the Ledger in the order first seen.
+struct DeviceMoment {
+  uint16_t device_slot = 0;
+  Moment moment;
+};
+
+/// The statistics of all modules as one log in the order of events, sorted out by module only when
+/// somebody reads. So an event costs the same with ten modules or ten thousand, and a restart of
+/// all lists is one clear().
+///
+///   records   Pre-Fw A | Pre-Fw B | Post-Fw B | Peak-Fw B | Post-Fw A | Peak-Fw A
+///   moments   cpu      | cpu cuda | cpu cuda  | cpu cuda  | cpu       | cpu cuda
+class ModuleLog {
+ public:
+  /// Starts an entry; its moments follow by `add`.
+  void begin(ModuleId module, ModuleState state, uint64_t call, const Instant& taken);
+  /// Devices without bytes are to be left out.
+  void add(uint16_t device_slot, const Moment& moment);
+
+  void set_size(ModuleId module, SizeOf size_of, int64_t size_bytes);
+
+  void restart_lists();
+  void forget_sizes() { sizes_.clear(); }
+
+  /// Modules that have entries, in the order of the first one.
+  const std::vector<ModuleId>& modules();
+  /// All but the peaks of open calls. Late labels must have been settled before.
+  ModuleStats read(ModuleId module, const std::vector<Device>& devices);
+
+  /// Calls `visit(DeviceMoment&)` for every stored split.
+  template <typename Visit>
+  void for_each_stored(Visit visit) {
+    for (DeviceMoment& moment : moments_) visit(moment);
+  }
+  size_t moment_count() const { return moments_.size(); }
+  size_t footprint_bytes() const;
+
+ private:
+  struct Record {
+    Instant taken;
+    uint64_t call = 0;
+    size_t first_moment = 0;
+    uint32_t moment_count = 0;
+    ModuleId module;
+    ModuleState state{};
+  };
+  void update_index();
+
+  std::vector<Record> records_;
+  std::vector<DeviceMoment> moments_;
+  std::unordered_map<ModuleId, std::array<std::optional<int64_t>, kSizeOfCount>> sizes_;
+
+  // By module, of the first `indexed_` records.
+  std::unordered_map<ModuleId, std::vector<size_t>> index_;
+  std::vector<ModuleId> modules_;
+  size_t indexed_ = 0;
+};
+
+}  // namespace tidegauge
