@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <stdexcept>
+
+namespace tidegauge {
+
+/// Base of all errors that tidegauge throws. A message says what happened with the value, what
+/// was expected and what to do.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The caller asked for something that makes no sense (Python: ValueError).
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Not available in this build or with this version of torch (Python: NotImplementedError).
+class NotSupported : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A bug of ours (Python: RuntimeError).
+class InternalError : public Error {
+ public:
+  using Error::Error;
+};
+
+}  // namespace tidegauge

@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Where every byte of a PyTorch training run is, which module owns the peak, and what to change."""
+
+from tidegauge._build_info import __version__, cmake_prefix_path
+from tidegauge._torch_version import check_torch_version
+
+check_torch_version()
+
+from tidegauge.mod_tracker import ModTracker  # noqa: E402  (needs the check above)
+
+__all__ = ["ModTracker", "__version__", "cmake_prefix_path"]

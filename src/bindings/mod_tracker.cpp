@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bindings/mod_tracker.h"
+
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "bindings/module_registry.h"
+#include "bindings/tensors.h"
+
+namespace py = pybind11;
+
+namespace tidegauge::bindings {
+namespace {
+
+/// All trackers that are alive, to be told of modules that die.
+std::vector<ModTracker*>& living_trackers() {
+  static auto* trackers = new std::vector<ModTracker*>;
+  return *trackers;
+}
+
+py::object wrap(const at::Tensor& tensor) {
+  return py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
+}
+
+bool is_bw() { return torch::autograd::get_current_graph_task_id() != -1; }
+
+void warn_of_recursion() {
+  constexpr const char* kText =
+      "The module hierarchy tracking maybe be messed up."
+      " Please file a bug to PyTorch, if it is the case.";
+  if (PyErr_WarnEx(PyExc_UserWarning, kText, 2) != 0) throw py::error_already_set();
+}
+
+}  // namespace
+
+struct ModTracker::UserHooks {
+  py::object pre_fw, post_fw, pre_bw, post_bw;
+
+  /// Engine threads may drop the last reference, without the GIL or after the interpreter is gone.
+  static void destroy(UserHooks* hooks) {
+    if (Py_IsInitialized() == 0) return;
+    const py::gil_scoped_acquire gil;
+    delete hooks;
+  }
+};
+
+ModTracker::ModTracker()
+    : activity_(ModuleActivity::create([](const at::Tensor& parameter) {
+        const py::gil_scoped_acquire gil;
+        return ModuleRegistry::get().find_owner(parameter);
+      })) {
+  set_user_hooks(py::none(), py::none(), py::none(), py::none());
+  ModuleRegistry::get().on_death = [](ModuleId id) {
+    for (ModTracker* tracker : living_trackers()) tracker->activity_->mark_dead(id);
+  };
+  living_trackers().push_back(this);
+}
+
+ModTracker::~ModTracker() { std::erase(living_trackers(), this); }
+
+void ModTracker::set_user_hooks(py::object pre_fw, py::object post_fw, py::object pre_bw,
+                                py::object post_bw) {
+  auto hooks = std::shared_ptr<UserHooks>(
+      new UserHooks{std::move(pre_fw), std::move(post_fw), std::move(pre_bw), std::move(post_bw)},
+      &UserHooks::destroy);
+  ModuleActivity::BackwardHooks backward;
+  if (!hooks->pre_bw.is_none()) {
+    backward.begin = [hooks](ModuleId id, const at::Tensor& grad) {
+      const py::gil_scoped_acquire gil;
+      hooks->pre_bw(ModuleRegistry::get().resolve(id), py::make_tuple(wrap(grad)));
+    };
+  }
+  if (!hooks->post_bw.is_none()) {
+    backward.end = [hooks](ModuleId id, const std::vector<at::Tensor>* grads) {
+      const py::gil_scoped_acquire gil;
+      py::tuple args;
+      if (grads != nullptr) {
+        py::list list;
+        for (const at::Tensor& grad : *grads) list.append(wrap(grad));
+        args = py::make_tuple(std::move(list));
+      }
+      hooks->post_bw(ModuleRegistry::get().resolve(id), args);
+    };
+  }
+  hooks_ = std::move(hooks);
+  activity_->set_backward_hooks(std::move(backward));
+}
+
+void ModTracker::enter_module(py::handle module, py::handle args, py::handle kwargs) {
+  const ModuleId id = ModuleRegistry::get().intern(module.ptr());
+  if (!activity_->knows(id)) {
+    if (!find_below_active(module, id)) name_module(module);
+  } else if (activity_->is_open(id) && !is_bw()) {
+    warn_of_recursion();
+  }
+  std::vector<at::Tensor> inputs;
+  if (activity_->has_backward_hooks()) {
+    append_tensors(args.ptr(), inputs);
+    append_tensors(kwargs.ptr(), inputs);
+  }
+  activity_->enter(id, inputs);
+  if (hooks_->pre_fw.is_none()) return;
+  try {
+    const auto hooks = hooks_;  // the hook may replace itself
+    hooks->pre_fw(module, args);
+  } catch (...) {
+    activity_->leave(id, {});
+    throw;
+  }
+}
+
+bool ModTracker::leave_module(py::handle module, py::handle args, py::handle output) {
+  const ModuleId id = ModuleRegistry::get().find(module.ptr());
+  if (!id) return false;
+  std::vector<at::Tensor> outputs;
+  if (activity_->wants_outputs(id)) append_tensors(output.ptr(), outputs);
+  if (!hooks_->post_fw.is_none() && activity_->is_open(id)) {
+    try {
+      const auto hooks = hooks_;
+      hooks->post_fw(module, args, output);
+    } catch (...) {
+      activity_->leave(id, outputs);
+      throw;
+    }
+  }
+  return activity_->leave(id, outputs);
+}
+
+std::string ModTracker::name_module(py::handle module) {
+  const ModuleId id = ModuleRegistry::get().intern(module.ptr());
+  if (!activity_->knows(id)) {
+    activity_->name_root(id, py::type::of(module).attr("__name__").cast<std::string>());
+    std::vector<ModuleId> path;
+    name_children(module, id, path);
+  }
+  return activity_->name(id);
+}
+
+void ModTracker::name_children(py::handle module, ModuleId id, std::vector<ModuleId>& path) {
+  if (std::find(path.begin(), path.end(), id) != path.end()) return;  // a module below itself
+  path.push_back(id);
+  for (const py::handle item : module.attr("named_children")()) {
+    const auto pair = item.cast<py::tuple>();
+    const ModuleId child = ModuleRegistry::get().intern(pair[1].ptr());
+    activity_->name_child(child, id, pair[0].cast<std::string>());
+    name_children(pair[1], child, path);
+  }
+  path.pop_back();
+}
+
+bool ModTracker::find_below_active(py::handle module, ModuleId id) {
+  std::vector<ModuleId> active = activity_->active();
+  for (auto above = active.rbegin(); above != active.rend(); ++above) {
+    const py::object parent = ModuleRegistry::get().resolve(*above);
+    if (parent.is_none()) continue;
+    for (const py::handle child : parent.attr("children")()) {
+      if (!child.is(module)) continue;
+      std::vector<ModuleId> path;
+      name_children(parent, *above, path);
+      return activity_->knows(id);
+    }
+  }
+  return false;
+}
+
+py::object ModTracker::find_name(py::handle module) const {
+  const ModuleId id = ModuleRegistry::get().find(module.ptr());
+  if (!id || !activity_->knows(id)) return py::none();
+  return py::str(activity_->name(id));
+}
+
+std::vector<std::string> ModTracker::active_names() {
+  std::vector<std::string> names;
+  for (const ModuleId id : activity_->active()) names.push_back(activity_->name(id));
+  return names;
+}
+
+void ModTracker::run_within(py::handle module, const py::function& body) {
+  activity_->run_within(ModuleRegistry::get().find(module.ptr()), [&] { body(); });
+}
+
+void bind_mod_tracker(py::module_& m) {
+  py::class_<ModTracker, std::shared_ptr<ModTracker>>(
+      m, "ModTracker", "Names and activity of modules; see tidegauge.ModTracker.")
+      .def(py::init<>())
+      .def("set_user_hooks", &ModTracker::set_user_hooks, py::arg("pre_fw"), py::arg("post_fw"),
+           py::arg("pre_bw"), py::arg("post_bw"))
+      .def("enter_module", &ModTracker::enter_module, py::arg("module"), py::arg("args"),
+           py::arg("kwargs"))
+      .def("leave_module", &ModTracker::leave_module, py::arg("module"), py::arg("args"),
+           py::arg("output"))
+      .def("name_module", &ModTracker::name_module, py::arg("module"))
+      .def("find_name", &ModTracker::find_name, py::arg("module"))
+      .def("active_names", &ModTracker::active_names)
+      .def("run_within", &ModTracker::run_within, py::arg("module"), py::arg("body"))
+      .def("stop", [](ModTracker& self) { self.activity().stop(); })
+      .def_property_readonly("failure_count",
+                             [](ModTracker& self) { return self.activity().failure_count(); })
+      .def_property_readonly("first_failure",
+                             [](ModTracker& self) { return self.activity().first_failure(); });
+}
+
+}  // namespace tidegauge::bindings

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "capture/module_activity.h"
+
+namespace tidegauge::bindings {
+
+/// The native half of tidegauge.ModTracker. All calls need the GIL.
+class ModTracker {
+ public:
+  ModTracker();
+  ~ModTracker();
+  ModTracker(const ModTracker&) = delete;
+  ModTracker& operator=(const ModTracker&) = delete;
+
+  /// None clears a slot.
+  void set_user_hooks(pybind11::object pre_fw, pybind11::object post_fw, pybind11::object pre_bw,
+                      pybind11::object post_bw);
+
+  /// Pushes the module, then runs the user's pre_fw hook; if that raises, the push is undone.
+  void enter_module(pybind11::handle module, pybind11::handle args, pybind11::handle kwargs);
+  /// Runs the user's post_fw hook, then pops. False if the module is not active here.
+  bool leave_module(pybind11::handle module, pybind11::handle args, pybind11::handle output);
+
+  /// The name of the module, which becomes a root if it has none.
+  std::string name_module(pybind11::handle module);
+  pybind11::object find_name(pybind11::handle module) const;
+  std::vector<std::string> active_names();
+  void run_within(pybind11::handle module, const pybind11::function& body);
+
+  ModuleActivity& activity() { return *activity_; }
+
+ private:
+  struct UserHooks;
+
+  void name_children(pybind11::handle module, ModuleId id, std::vector<ModuleId>& path);
+  bool find_below_active(pybind11::handle module, ModuleId id);
+
+  std::shared_ptr<ModuleActivity> activity_;
+  std::shared_ptr<UserHooks> hooks_;
+};
+
+void bind_mod_tracker(pybind11::module_& m);
+
+}  // namespace tidegauge::bindings

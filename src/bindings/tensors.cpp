@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bindings/tensors.h"
+
+#include <pybind11/pybind11.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+namespace py = pybind11;
+
+namespace tidegauge::bindings {
+namespace {
+
+bool is_plain_leaf(PyObject* object) {
+  return object == Py_None || PyLong_Check(object) || PyFloat_Check(object) ||
+         PyUnicode_Check(object) || PyBytes_Check(object);
+}
+
+/// Objects of other classes may be registered with pytree (dataclasses, caches, key-values).
+void append_from_pytree(PyObject* object, std::vector<at::Tensor>& tensors, int depth);
+
+void append(PyObject* object, std::vector<at::Tensor>& tensors, int depth) {
+  constexpr int kDeepest = 64;  // a list can contain itself
+  if (depth > kDeepest) return;
+  if (THPVariable_Check(object)) {
+    tensors.push_back(THPVariable_Unpack(object));
+  } else if (PyTuple_Check(object) || PyList_Check(object)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i) {
+      append(PySequence_Fast_GET_ITEM(object, i), tensors, depth + 1);
+    }
+  } else if (PyDict_Check(object)) {
+    PyObject* key = nullptr;
+    PyObject* value = nullptr;
+    for (Py_ssize_t position = 0; PyDict_Next(object, &position, &key, &value) != 0;) {
+      append(value, tensors, depth + 1);
+    }
+  } else if (!is_plain_leaf(object)) {
+    append_from_pytree(object, tensors, depth);
+  }
+}
+
+void append_from_pytree(PyObject* object, std::vector<at::Tensor>& tensors, int depth) {
+  try {
+    const auto pytree = py::module_::import("torch.utils._pytree");
+    const auto supported = pytree.attr("SUPPORTED_NODES").cast<py::dict>();
+    if (!supported.contains(py::type::handle_of(object))) return;
+    for (const py::handle leaf : pytree.attr("tree_leaves")(py::handle(object))) {
+      // Pytree has gone all the way down; whatever is left and no tensor is a leaf.
+      if (THPVariable_Check(leaf.ptr())) append(leaf.ptr(), tensors, depth + 1);
+    }
+  } catch (py::error_already_set&) {
+    // An object that cannot be taken apart shows us no tensors; the training does not care.
+  }
+}
+
+}  // namespace
+
+void append_tensors(PyObject* object, std::vector<at::Tensor>& tensors) {
+  append(object, tensors, 0);
+}
+
+}  // namespace tidegauge::bindings

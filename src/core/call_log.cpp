@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/call_log.h"
+
+#include <algorithm>
+
+namespace tidegauge {
+
+std::vector<ModuleId> CallBlock::chain(uint32_t call) const {
+  std::vector<ModuleId> modules;
+  for (; call != kNoCall; call = calls_[call].parent) modules.push_back(calls_[call].module);
+  std::reverse(modules.begin(), modules.end());
+  return modules;
+}
+
+uint32_t CallBlock::call_of(uint64_t sequence) const {
+  const auto after = std::upper_bound(
+      switches_.begin(), switches_.end(), sequence,
+      [](uint64_t value, const Switch& point) { return value < point.sequence; });
+  return after == switches_.begin() ? kNoCall : std::prev(after)->call;
+}
+
+void CallBlock::switch_to(uint64_t sequence, uint32_t call) {
+  current_ = call;
+  // No node was made since the last switch point: nobody can ask for it.
+  if (!switches_.empty() && switches_.back().sequence == sequence) switches_.pop_back();
+  switches_.push_back({sequence, call});
+}
+
+void CallLog::open_block(int64_t task, uint64_t sequence, std::span<const ModuleId> base,
+                         BlockKind kind) {
+  if (blocks_.size() >= drop_at_) drop_expired();
+  auto block = std::make_shared<CallBlock>();
+  block->task_ = task;
+  block->kind_ = kind;
+  block->begin_ = sequence;
+  if (!open_.empty()) block->enclosing_ = open_.back();
+  for (const ModuleId module : base) {
+    block->calls_.push_back({module, block->base_});
+    block->base_ = static_cast<uint32_t>(block->calls_.size() - 1);
+  }
+  block->switch_to(sequence, block->base_);
+  blocks_.push_back({sequence, block});
+  recent_.push_back(block);
+  if (recent_.size() > kRecentBlocks) recent_.pop_front();
+  open_.push_back(std::move(block));
+}
+
+BlockKind CallLog::close_region(uint64_t sequence) {
+  const auto is_region = [](const auto& block) { return block->kind_ != BlockKind::kCall; };
+  if (std::none_of(open_.begin(), open_.end(), is_region)) return BlockKind::kCall;
+  while (!is_region(open_.back())) close_back(sequence);
+  const BlockKind kind = open_.back()->kind_;
+  close_back(sequence);
+  return kind;
+}
+
+CallRef CallLog::enter(ModuleId module, uint64_t sequence) {
+  const std::shared_ptr<CallBlock>& block = open_.back();
+  block->calls_.push_back({module, block->current_});
+  const auto call = static_cast<uint32_t>(block->calls_.size() - 1);
+  block->switch_to(sequence, call);
+  return {block, call};
+}
+
+bool CallLog::leave(ModuleId module, uint64_t sequence) {
+  const CallRef ref = find_open(module);
+  if (!ref) return false;
+  while (open_.back() != ref.block) close_back(sequence);
+  CallBlock& block = *ref.block;
+  block.switch_to(sequence, block.calls_[ref.call].parent);
+  if (block.current_ == block.base_ && block.kind_ == BlockKind::kCall) close_back(sequence);
+  return true;
+}
+
+void CallLog::leave_all(uint64_t sequence) {
+  while (!open_.empty()) {
+    close_back(std::max(sequence, open_.back()->switches_.back().sequence));
+  }
+}
+
+CallRef CallLog::find_open(ModuleId module) const {
+  for (auto block = open_.rbegin(); block != open_.rend(); ++block) {
+    const CallBlock& b = **block;
+    for (uint32_t call = b.current_; call != b.base_; call = b.calls_[call].parent) {
+      if (b.calls_[call].module == module) return {*block, call};
+    }
+  }
+  return {};
+}
+
+bool CallLog::is_outermost(const CallRef& call) const {
+  return call.block->calls_[call.call].parent == call.block->base_;
+}
+
+void CallLog::append_open(std::vector<ModuleId>& modules) const {
+  for (const auto& block : open_) {
+    for (const ModuleId module : block->chain(block->current_)) modules.push_back(module);
+  }
+}
+
+CallRef CallLog::find(uint64_t sequence) const {
+  auto after = std::partition_point(blocks_.begin(), blocks_.end(),
+                                    [&](const Known& k) { return k.begin <= sequence; });
+  while (after != blocks_.begin()) {
+    std::shared_ptr<CallBlock> block = (--after)->block.lock();
+    if (!block) continue;
+    while (block && sequence >= block->end_) block = block->enclosing_;
+    if (!block) return {};
+    const uint32_t call = block->call_of(sequence);
+    return call == CallBlock::kNoCall ? CallRef{} : CallRef{block, call};
+  }
+  return {};
+}
+
+CallRef CallLog::find_latest(ModuleId module) const {
+  for (auto block = recent_.rbegin(); block != recent_.rend(); ++block) {
+    const auto& calls = (*block)->calls_;
+    for (size_t i = calls.size(); i-- > 0;) {
+      if (calls[i].module == module) return {*block, static_cast<uint32_t>(i)};
+    }
+  }
+  return {};
+}
+
+void CallLog::visit_modules(const std::function<void(ModuleId)>& visit) const {
+  for (const Known& known : blocks_) {
+    if (const auto block = known.block.lock()) {
+      for (const auto& call : block->calls_) visit(call.module);
+    }
+  }
+}
+
+bool CallLog::keep_held_only() {
+  open_.clear();
+  recent_.clear();
+  drop_expired();
+  return !blocks_.empty();
+}
+
+void CallLog::close_back(uint64_t sequence) {
+  open_.back()->end_ = sequence;
+  open_.pop_back();
+}
+
+void CallLog::drop_expired() {
+  std::erase_if(blocks_, [](const Known& known) { return known.block.expired(); });
+  drop_at_ = std::max(2 * kRecentBlocks, 2 * blocks_.size());
+}
+
+}  // namespace tidegauge

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/ids.h"
+
+namespace tidegauge {
+
+enum class BlockKind : uint8_t {
+  kCall,        ///< an outermost call and all below it; ends with that call
+  kRegion,      ///< a recompute whose nodes are thrown away; ends when told
+  kKeptRegion,  ///< a recompute whose nodes will be run; ends when told
+};
+
+/// The module calls of one thread, and which of them made a given autograd node.
+///
+/// Autograd numbers the nodes that a thread makes. Whenever a module begins or ends, the log notes
+/// the number that the next node will get (a switch point); a node belongs to the call of the last
+/// switch point at or below its number:
+///
+///     calls     Net──────┐  fc1──────┐            fc2────┐
+///     nodes              0     1   2    3   4         5      6
+///     switches  0:Net  1:fc1        3:Net         5:fc2  6:Net
+///
+/// So nothing is hooked and nothing is done per node, and the answer is there when somebody asks.
+///
+/// An outermost call with all below it is one CallBlock. A recompute in backward is a block of its
+/// own; its `base` says within which calls it happens. Blocks nest like brackets. A block lives as
+/// long as somebody holds it (the graph does, by a hook on the outputs' nodes) or it is one of
+/// the newest kRecentBlocks; so a training loop keeps nothing and a graph that is kept for long
+/// still knows its modules.
+///
+/// Not thread-safe: the owner locks.
+class CallBlock {
+ public:
+  /// Modules from the outermost to that of `call`, incl. the base.
+  std::vector<ModuleId> chain(uint32_t call) const;
+  ModuleId module(uint32_t call) const { return calls_[call].module; }
+
+ private:
+  friend class CallLog;
+  static constexpr uint32_t kNoCall = UINT32_MAX;
+  struct Call {
+    ModuleId module;
+    uint32_t parent;
+  };
+  struct Switch {
+    uint64_t sequence;
+    uint32_t call;
+  };
+
+  uint32_t call_of(uint64_t sequence) const;
+  void switch_to(uint64_t sequence, uint32_t call);
+
+  int64_t task_ = -1;
+  BlockKind kind_ = BlockKind::kCall;
+  uint64_t begin_ = 0;
+  uint64_t end_ = UINT64_MAX;
+  uint32_t current_ = kNoCall;
+  uint32_t base_ = kNoCall;
+  std::vector<Call> calls_;
+  std::vector<Switch> switches_;
+  std::shared_ptr<CallBlock> enclosing_;
+};
+
+/// One call in a block; empty = no call.
+struct CallRef {
+  std::shared_ptr<CallBlock> block;
+  uint32_t call = 0;
+
+  explicit operator bool() const { return block != nullptr; }
+  std::vector<ModuleId> chain() const {
+    return block ? block->chain(call) : std::vector<ModuleId>{};
+  }
+};
+
+class CallLog {
+ public:
+  static constexpr size_t kRecentBlocks = 64;
+
+  /// True if a call entered now under autograd task `task` (-1: forward) needs `open_block` first.
+  bool needs_block(int64_t task) const { return open_.empty() || open_.back()->task_ != task; }
+  /// `base`: the modules within which the block happens, outermost first.
+  void open_block(int64_t task, uint64_t sequence, std::span<const ModuleId> base,
+                  BlockKind kind = BlockKind::kCall);
+  /// Closes the innermost region and what was left open inside it. kCall if no region is open.
+  BlockKind close_region(uint64_t sequence);
+
+  CallRef enter(ModuleId module, uint64_t sequence);
+  /// Leaves the innermost open call of `module`, and what was left open inside it. False if there
+  /// is none.
+  bool leave(ModuleId module, uint64_t sequence);
+  /// Forgets what is open (the tracker stopped in the middle of it). `sequence` 0: not known, as
+  /// only the thread itself can read it.
+  void leave_all(uint64_t sequence);
+
+  /// The innermost open call of `module`; empty if none.
+  CallRef find_open(ModuleId module) const;
+  bool is_outermost(const CallRef& call) const;
+  /// Appends the modules of all open calls, outermost first.
+  void append_open(std::vector<ModuleId>& modules) const;
+  bool has_open() const { return !open_.empty(); }
+
+  /// The call that made the node with this number; empty if it was made outside of all calls.
+  CallRef find(uint64_t sequence) const;
+  /// The newest call of `module` among the recent blocks.
+  CallRef find_latest(ModuleId module) const;
+  /// Calls `visit` for the module of each remembered call.
+  void visit_modules(const std::function<void(ModuleId)>& visit) const;
+  /// Keeps only what somebody outside holds (the thread ended). False if that is nothing.
+  bool keep_held_only();
+
+ private:
+  struct Known {
+    uint64_t begin;
+    std::weak_ptr<CallBlock> block;
+  };
+
+  void close_back(uint64_t sequence);
+  void drop_expired();
+
+  std::vector<std::shared_ptr<CallBlock>> open_;
+  std::vector<Known> blocks_;  // by begin, ascending
+  size_t drop_at_ = 2 * kRecentBlocks;
+  std::deque<std::shared_ptr<CallBlock>> recent_;
+};
+
+}  // namespace tidegauge
