@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "core/storage_table.h"
@@ -45,10 +46,10 @@ class StorageHistory {
   void trim(const std::vector<uint64_t>& sequences, StorageTable& table);
 
   size_t size() const { return pieces_.size() - free_count_; }
-  size_t footprint_bytes() const { return pieces_.capacity() * sizeof(Piece); }
+  size_t footprint_bytes() const { return pieces_.size() * sizeof(Piece); }
 
  private:
-  std::vector<Piece> pieces_;
+  std::deque<Piece> pieces_;  // no doubling: its peak would count per storage
   uint32_t first_free_ = kNoHistory;
   size_t free_count_ = 0;
 };
