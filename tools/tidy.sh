@@ -26,7 +26,8 @@ mapfile -t files < <(changed_files | sed 's/\.h$/.cpp/' | sort -u |
     ! grep -qF "\"file\": \"$PWD/$file\"" "$1/compile_commands.json" || echo "$file"
   done)
 echo "clang-tidy: ${#files[@]} files"
-# The precompiled headers were made by another compiler; clang reads their text instead.
-printf '%s\0' ${files[@]+"${files[@]}"} |
-  xargs -0 -r -n 1 -P "$(nproc)" clang-tidy -p "$1" --quiet --extra-arg=-Wno-ignored-gch \
-    --extra-arg=-Wno-unknown-warning-option 2>/dev/null
+[ ${#files[@]} -gt 0 ] || exit 0
+# The flags are GCC's and so are the precompiled headers: clang reads the text of the latter, and
+# its own opinion on warnings is not asked.
+printf '%s\0' "${files[@]}" |
+  xargs -0 -r -n 1 -P "$(nproc)" clang-tidy -p "$1" --quiet --extra-arg=-w 2>/dev/null
