@@ -238,7 +238,14 @@ Snapshot BruteForce::highest(uint64_t first, uint64_t last) const {
   return snapshot;
 }
 
-Snapshot BruteForce::current() const { return highest(now(), now()); }
+Snapshot BruteForce::current() const {
+  Snapshot snapshot{instants_.back(), {}};
+  for (const Device device : devices_) {
+    const CategorySplit split = split_at(now(), device);
+    if (split.total() > 0) snapshot.devices.push_back({device, instants_.back(), split});
+  }
+  return snapshot;
+}
 
 Snapshot BruteForce::peak() const { return highest(peak_from_, now()); }
 
