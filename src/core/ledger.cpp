@@ -136,10 +136,8 @@ void Ledger::relabel_since_birth(StorageRecord& record, Category category) {
     late_labels_.add({from, to, size_bytes, record.device_slot, old, category});
     ++late_since_trim_;
   };
-  history_.for_each(record, [&](StorageHistory::Piece& piece) {
-    if (piece.category == category) return;
+  history_.relabel(record, category, [&](const StorageHistory::Piece& piece) {
     owe(piece.from_sequence, piece.to_sequence, piece.size_bytes, piece.category);
-    piece.category = category;
   });
   if (record.category == category) return;
   // Nearly all gradients are named before anybody took a split of them: nothing to correct then.

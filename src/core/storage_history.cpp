@@ -14,8 +14,23 @@ void StorageHistory::remember(StorageRecord& record, uint64_t to_sequence) {
     index = static_cast<uint32_t>(pieces_.size());
     pieces_.emplace_back();
   }
-  pieces_[index] = {record.id,         record.since_sequence, to_sequence,
-                    record.size_bytes, record.history,        record.category};
+  Piece& piece = pieces_[index];
+  piece.owner = record.id;
+  piece.from_sequence = record.since_sequence;
+  piece.to_sequence = to_sequence;
+  piece.size_bytes = record.size_bytes;
+  piece.category = record.category;
+  prepend(record, index);
+}
+
+void StorageHistory::prepend(StorageRecord& record, uint32_t index) {
+  Piece& piece = pieces_[index];
+  piece.next = record.history;
+  piece.is_uniform = true;
+  if (record.history != kNoHistory) {
+    const Piece& rest = pieces_[record.history];
+    piece.is_uniform = rest.is_uniform && rest.category == piece.category;
+  }
   record.history = index;
 }
 
@@ -41,10 +56,8 @@ void StorageHistory::trim(const std::vector<uint64_t>& sequences, StorageTable& 
     const auto first = std::lower_bound(sequences.begin(), sequences.end(), piece.from_sequence);
     if (first == sequences.end() || *first >= piece.to_sequence) continue;
     StorageRecord& owner = *table.find(piece.owner);
-    Piece moved = piece;
-    moved.next = owner.history;
-    owner.history = kept;
-    pieces_[kept++] = moved;
+    pieces_[kept] = piece;
+    prepend(owner, kept++);
   }
   pieces_.resize(kept);
   first_free_ = kNoHistory;

@@ -28,6 +28,7 @@ class StorageHistory {
     int64_t size_bytes = 0;
     uint32_t next = kNoHistory;
     Category category{};
+    bool is_uniform = false;  // all pieces further down the chain have the same category
   };
 
   /// Remembers what `record` was from its `since_sequence` up to `to_sequence`, exclusive.
@@ -36,10 +37,20 @@ class StorageHistory {
   /// Forgets all of a storage, before it is erased.
   void forget(StorageRecord& record);
 
-  /// Calls `visit(Piece&)` for each piece of the storage, in no particular order.
+  /// Gives all pieces of the storage the category, and calls `visit(const Piece&)` before for each
+  /// that had another one. Costs no more than that: a uniform rest of the chain is not walked.
   template <typename Visit>
-  void for_each(const StorageRecord& record, Visit visit) {
-    for (uint32_t i = record.history; i != kNoHistory; i = pieces_[i].next) visit(pieces_[i]);
+  void relabel(const StorageRecord& record, Category category, Visit visit) {
+    for (uint32_t i = record.history; i != kNoHistory; i = pieces_[i].next) {
+      Piece& piece = pieces_[i];
+      if (piece.category != category) {
+        visit(piece);
+      } else if (piece.is_uniform) {
+        return;
+      }
+      piece.category = category;
+      piece.is_uniform = true;
+    }
   }
 
   /// Keeps only pieces that hold one of the sequence numbers, which are sorted.
@@ -49,6 +60,8 @@ class StorageHistory {
   size_t footprint_bytes() const { return pieces_.size() * sizeof(Piece); }
 
  private:
+  void prepend(StorageRecord& record, uint32_t index);
+
   std::deque<Piece> pieces_;  // no doubling: its peak would count per storage
   uint32_t first_free_ = kNoHistory;
   size_t free_count_ = 0;

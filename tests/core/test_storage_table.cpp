@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <random>
 #include <unordered_map>
 
@@ -75,24 +76,53 @@ TEST(StorageTable, StaysWithin160BytesPerStorageWhenItGrows) {
   }
 }
 
-std::vector<uint64_t> starts_of(StorageHistory& history, const StorageRecord& record) {
+/// Relabels, and tells where the pieces that changed began.
+std::vector<uint64_t> relabel(StorageHistory& history, const StorageRecord& record,
+                              Category category) {
   std::vector<uint64_t> starts;
-  history.for_each(record, [&](auto& piece) { starts.push_back(piece.from_sequence); });
+  history.relabel(record, category, [&](const auto& piece) {
+    EXPECT_NE(piece.category, category);
+    starts.push_back(piece.from_sequence);
+  });
   std::sort(starts.begin(), starts.end());
   return starts;
+}
+
+/// Pieces [10, 20) [20, 30) ... of the given categories.
+StorageRecord& remember(StorageHistory& history, StorageTable& table,
+                        std::initializer_list<Category> categories) {
+  StorageRecord& record = *table.insert(StorageId(1)).first;
+  for (const Category category : categories) {
+    record.since_sequence += 10;
+    record.category = category;
+    history.remember(record, record.since_sequence + 10);
+  }
+  return record;
 }
 
 TEST(StorageHistory, TrimKeepsPiecesThatHoldAStoredSplit) {
   StorageTable table;
   StorageHistory history;
-  StorageRecord& record = *table.insert(StorageId(1)).first;
-  for (uint64_t sequence = 10; sequence <= 50; sequence += 10) {
-    record.since_sequence = sequence;
-    history.remember(record, sequence + 10);  // [10, 20) [20, 30) ... [50, 60)
-  }
+  const Category temp = Category::Temp;
+  const StorageRecord& record = remember(history, table, {temp, temp, temp, temp, temp});
   history.trim({5, 20, 39, 60}, table);
-  EXPECT_EQ(starts_of(history, record), (std::vector<uint64_t>{20, 30}));
   EXPECT_EQ(history.size(), 2u);
+  EXPECT_EQ(relabel(history, record, Category::Gradient), (std::vector<uint64_t>{20, 30}));
+}
+
+TEST(StorageHistory, RelabelChangesEachPieceOnce) {
+  StorageTable table;
+  StorageHistory history;
+  const Category temp = Category::Temp;
+  const Category gradient = Category::Gradient;
+  StorageRecord& record = remember(history, table, {temp, temp, gradient, temp});
+  EXPECT_EQ(relabel(history, record, gradient), (std::vector<uint64_t>{10, 20, 40}));
+  EXPECT_TRUE(relabel(history, record, gradient).empty());
+  remember(history, table, {temp, gradient});
+  EXPECT_EQ(relabel(history, record, gradient), std::vector<uint64_t>{50});
+  history.trim({11, 21, 31, 41, 51, 61}, table);
+  EXPECT_TRUE(relabel(history, record, gradient).empty());
+  EXPECT_EQ(relabel(history, record, temp).size(), 6u);
 }
 
 TEST(StorageHistory, ForgottenPiecesAreUsedAgain) {
