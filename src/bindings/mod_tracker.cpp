@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "bindings/module_registry.h"
@@ -23,6 +24,25 @@ std::vector<ModTracker*>& living_trackers() {
 
 py::object wrap(const at::Tensor& tensor) {
   return py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
+}
+
+struct NamedChild {
+  std::string name;
+  py::object module;
+};
+
+/// Each child once, under its first name. By identity: `named_children` would leave out the second
+/// of two children that compare equal.
+std::vector<NamedChild> children_of(py::handle module) {
+  std::vector<NamedChild> children;
+  std::unordered_set<PyObject*> listed{Py_None};
+  for (const py::handle item : module.attr("_modules").attr("items")()) {
+    const auto pair = item.cast<py::tuple>();
+    const py::object child = pair[1];
+    if (!listed.insert(child.ptr()).second) continue;
+    children.push_back({pair[0].cast<std::string>(), child});
+  }
+  return children;
 }
 
 bool is_bw() { return torch::autograd::get_current_graph_task_id() != -1; }
@@ -142,11 +162,10 @@ std::string ModTracker::name_module(py::handle module) {
 void ModTracker::name_children(py::handle module, ModuleId id, std::vector<ModuleId>& path) {
   if (std::find(path.begin(), path.end(), id) != path.end()) return;  // a module below itself
   path.push_back(id);
-  for (const py::handle item : module.attr("named_children")()) {
-    const auto pair = item.cast<py::tuple>();
-    const ModuleId child = ModuleRegistry::get().intern(pair[1].ptr());
-    activity_->name_child(child, id, pair[0].cast<std::string>());
-    name_children(pair[1], child, path);
+  for (const auto& [name, child] : children_of(module)) {
+    const ModuleId child_id = ModuleRegistry::get().intern(child.ptr());
+    activity_->name_child(child_id, id, name);
+    name_children(child, child_id, path);
   }
   path.pop_back();
 }
@@ -156,7 +175,7 @@ bool ModTracker::find_below_active(py::handle module, ModuleId id) {
   for (auto above = active.rbegin(); above != active.rend(); ++above) {
     const py::object parent = ModuleRegistry::get().resolve(*above);
     if (parent.is_none()) continue;
-    for (const py::handle child : parent.attr("children")()) {
+    for (const auto& [name, child] : children_of(parent)) {
       if (!child.is(module)) continue;
       std::vector<ModuleId> path;
       name_children(parent, *above, path);
