@@ -86,7 +86,7 @@ void ModTracker::set_user_hooks(py::object pre_fw, py::object post_fw, py::objec
   auto hooks = std::shared_ptr<UserHooks>(
       new UserHooks{std::move(pre_fw), std::move(post_fw), std::move(pre_bw), std::move(post_bw)},
       &UserHooks::destroy);
-  ModuleActivity::BackwardHooks backward;
+  BackwardHooks backward;
   if (!hooks->pre_bw.is_none()) {
     backward.begin = [hooks](ModuleId id, const at::Tensor& grad) {
       const py::gil_scoped_acquire gil;

@@ -27,6 +27,16 @@ namespace tidegauge {
 struct BackwardWatch;
 struct WatchedGradient;
 
+/// Somebody who wants to be told of the backward of each module call.
+struct BackwardHooks {
+  /// The first gradient of an output of the call arrived.
+  std::function<void(ModuleId, const at::Tensor& grad)> begin;
+  /// The gradients of all inputs that need one have arrived; null: the backward is over.
+  std::function<void(ModuleId, const std::vector<at::Tensor>* grads)> end;
+
+  explicit operator bool() const { return begin || end; }
+};
+
 /// What one tracker knows of modules: their names, and which are running in the calling thread.
 ///
 /// Forward: the open calls of the thread. Backward: the calls that made the autograd node that is
@@ -40,14 +50,6 @@ struct WatchedGradient;
 /// the GIL.
 class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleActivity> {
  public:
-  struct BackwardHooks {
-    /// The first gradient of an output of the call arrived.
-    std::function<void(ModuleId, const at::Tensor& grad)> begin;
-    /// The gradients of all inputs that need one have arrived; null: the backward is over.
-    std::function<void(ModuleId, const std::vector<at::Tensor>* grads)> end;
-
-    explicit operator bool() const { return begin || end; }
-  };
   /// The module that owns a parameter, none if unknown. May take the GIL.
   using FindOwner = std::function<ModuleId(const at::Tensor&)>;
 

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+/// Everything that tidegauge offers to a libtorch program.
+#include "tidegauge/errors.h"        // IWYU pragma: export
+#include "tidegauge/mod_tracker.h"   // IWYU pragma: export
+#include "tidegauge/module_scope.h"  // IWYU pragma: export

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tidegauge/mod_tracker.h"
+
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "capture/mod_tracker_impl.h"
+#include "capture/nn_module_registry.h"
+#include "tidegauge/errors.h"
+#include "tidegauge/module_scope.h"
+
+namespace tidegauge {
+namespace {
+
+/// `(anonymous namespace)::NetImpl` -> `Net`.
+std::string class_name(const torch::nn::Module& module) {
+  std::string name = module.name();
+  const size_t arguments = std::min(name.find('<'), name.size());
+  const size_t scope = name.rfind("::", arguments);
+  if (scope != std::string::npos) name.erase(0, scope + 2);
+  constexpr std::string_view kSuffix = "Impl";
+  if (name.size() > kSuffix.size() && name.ends_with(kSuffix)) {
+    name.resize(name.size() - kSuffix.size());
+  }
+  return name;
+}
+
+template <typename Hook>
+void fill(Hook& slot, Hook&& hook) {
+  if (hook) slot = std::move(hook);
+}
+
+template <typename Hook>
+void check_free(const Hook& slot, const Hook& hook, const char* name) {
+  if (slot && hook) {
+    throw UsageError(std::string("a ") + name +
+                     " is registered already, and there can be only one at a time; call "
+                     "clear_user_hooks() before registering another");
+  }
+}
+
+struct EnteredTrackers {
+  std::mutex mutex;
+  std::shared_ptr<const ModTracker::Impls> trackers = std::make_shared<ModTracker::Impls>();
+
+  static EnteredTrackers& get() {
+    static auto* entered = new EnteredTrackers;
+    return *entered;
+  }
+
+  template <typename Change>
+  void change(Change&& change) {
+    const std::lock_guard lock(mutex);
+    auto copy = std::make_shared<ModTracker::Impls>(*trackers);
+    change(*copy);
+    trackers = std::move(copy);
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<const ModTracker::Impls> ModTracker::Impl::entered() {
+  EnteredTrackers& all = EnteredTrackers::get();
+  const std::lock_guard lock(all.mutex);
+  return all.trackers;
+}
+
+ModTracker::Impl::Impl()
+    : activity(ModuleActivity::create([](const at::Tensor& parameter) {
+        return NnModuleRegistry::get().find_owner(parameter);
+      })) {}
+
+void ModTracker::Impl::enter(const torch::nn::Module& module, const Tensors& inputs) {
+  const ModuleId id = NnModuleRegistry::get().intern(module);
+  if (!activity->knows(id)) {
+    for (const ModuleId dead : NnModuleRegistry::get().collect_dead()) activity->mark_dead(dead);
+    name_module(module, id);
+  }
+  activity->enter(id, inputs);
+  const auto hook = user_hooks().pre_fw;
+  if (!hook) return;
+  try {
+    hook(module, inputs);
+  } catch (...) {
+    activity->leave(id, {});
+    throw;
+  }
+}
+
+void ModTracker::Impl::leave(const torch::nn::Module& module, const Tensors& inputs,
+                             const Tensors& outputs) {
+  const ModuleId id = NnModuleRegistry::get().find(module);
+  if (!id || !activity->is_open(id)) return;
+  try {
+    if (const auto hook = user_hooks().post_fw) hook(module, inputs, outputs);
+  } catch (...) {
+    activity->leave(id, outputs);
+    throw;
+  }
+  activity->leave(id, outputs);
+}
+
+void ModTracker::Impl::name_module(const torch::nn::Module& module, ModuleId id) {
+  const std::vector<ModuleId> active = activity->active();
+  for (auto above = active.rbegin(); above != active.rend(); ++above) {
+    const auto parent = NnModuleRegistry::get().resolve(*above);
+    if (parent) name_children(*parent, *above);
+    if (activity->knows(id)) return;
+  }
+  activity->name_root(id, class_name(module));
+  name_children(module, id);
+}
+
+void ModTracker::Impl::name_children(const torch::nn::Module& module, ModuleId id) {
+  for (const auto& child : module.named_children()) {
+    const ModuleId child_id = NnModuleRegistry::get().intern(*child.value());
+    activity->name_child(child_id, id, child.key());
+    name_children(*child.value(), child_id);
+  }
+}
+
+ModTracker::UserHooks ModTracker::Impl::user_hooks() const {
+  const std::lock_guard lock(hooks_mutex_);
+  return hooks_;
+}
+
+void ModTracker::Impl::set_user_hooks(UserHooks hooks) {
+  BackwardHooks backward;
+  if (hooks.pre_bw) {
+    backward.begin = [hook = hooks.pre_bw](ModuleId id, const at::Tensor& grad) {
+      hook(NnModuleRegistry::get().resolve(id).get(), {grad});
+    };
+  }
+  if (hooks.post_bw) {
+    backward.end = [hook = hooks.post_bw](ModuleId id, const Tensors* grads) {
+      hook(NnModuleRegistry::get().resolve(id).get(), grads != nullptr ? *grads : Tensors{});
+    };
+  }
+  const std::lock_guard lock(hooks_mutex_);
+  hooks_ = std::move(hooks);
+  activity->set_backward_hooks(std::move(backward));
+}
+
+ModTracker::ModTracker() : impl_(std::make_shared<Impl>()) {}
+
+ModTracker::~ModTracker() {
+  while (impl_->entry_count > 0) exit();
+}
+
+void ModTracker::enter() {
+  if (++impl_->entry_count > 1) return;
+  EnteredTrackers::get().change([&](Impls& all) { all.push_back(impl_); });
+}
+
+void ModTracker::exit() {
+  if (impl_->entry_count == 0) {
+    throw UsageError("ModTracker::exit() was called on a tracker that is not entered; call enter() "
+                     "first");
+  }
+  if (--impl_->entry_count > 0) return;
+  EnteredTrackers::get().change([&](Impls& all) { std::erase(all, impl_); });
+  impl_->activity->stop();
+}
+
+std::vector<std::string> ModTracker::parents() const {
+  std::vector<std::string> names{"Global"};
+  for (const ModuleId id : impl_->activity->active()) names.push_back(impl_->activity->name(id));
+  return names;
+}
+
+bool ModTracker::is_bw() const { return torch::autograd::get_current_graph_task_id() != -1; }
+
+std::optional<std::string> ModTracker::get_known_fqn(const torch::nn::Module& module) const {
+  const ModuleId id = NnModuleRegistry::get().find(module);
+  if (!id || !impl_->activity->knows(id)) return std::nullopt;
+  return impl_->activity->name(id);
+}
+
+void ModTracker::register_user_hooks(UserHooks hooks) {
+  UserHooks all = impl_->user_hooks();
+  check_free(all.pre_fw, hooks.pre_fw, "pre_fw hook");
+  check_free(all.post_fw, hooks.post_fw, "post_fw hook");
+  check_free(all.pre_bw, hooks.pre_bw, "pre_bw hook");
+  check_free(all.post_bw, hooks.post_bw, "post_bw hook");
+  fill(all.pre_fw, std::move(hooks.pre_fw));
+  fill(all.post_fw, std::move(hooks.post_fw));
+  fill(all.pre_bw, std::move(hooks.pre_bw));
+  fill(all.post_bw, std::move(hooks.post_bw));
+  impl_->set_user_hooks(std::move(all));
+}
+
+void ModTracker::clear_user_hooks() { impl_->set_user_hooks({}); }
+
+int64_t ModTracker::failure_count() const { return impl_->activity->failure_count(); }
+std::string ModTracker::first_failure() const { return impl_->activity->first_failure(); }
+
+}  // namespace tidegauge

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "core/call_log.h"
+
+namespace tidegauge {
+namespace {
+
+constexpr int64_t kForward = -1;
+constexpr ModuleId kNet{1};
+constexpr ModuleId kFirst{2};
+constexpr ModuleId kSecond{3};
+using Modules = std::vector<ModuleId>;
+
+/// Net makes node 10, First 11 and 12, Net 13, Second 14.
+CallLog net_with_two_children() {
+  CallLog log;
+  log.open_block(kForward, 10, {});
+  log.enter(kNet, 10);
+  log.enter(kFirst, 11);
+  log.leave(kFirst, 13);
+  log.enter(kSecond, 14);
+  log.leave(kSecond, 15);
+  log.leave(kNet, 15);
+  return log;
+}
+
+Modules open_modules(const CallLog& log) {
+  Modules modules;
+  log.append_open(modules);
+  return modules;
+}
+
+TEST(CallLog, NodeBelongsToTheCallThatMadeIt) {
+  const CallLog log = net_with_two_children();
+  EXPECT_EQ(log.find(9).chain(), Modules{});
+  EXPECT_EQ(log.find(10).chain(), Modules{kNet});
+  EXPECT_EQ(log.find(11).chain(), (Modules{kNet, kFirst}));
+  EXPECT_EQ(log.find(12).chain(), (Modules{kNet, kFirst}));
+  EXPECT_EQ(log.find(13).chain(), Modules{kNet});
+  EXPECT_EQ(log.find(14).chain(), (Modules{kNet, kSecond}));
+  EXPECT_EQ(log.find(15).chain(), Modules{});
+}
+
+TEST(CallLog, OpenCallsAreOutermostFirst) {
+  CallLog log;
+  EXPECT_TRUE(log.needs_block(kForward));
+  log.open_block(kForward, 0, {});
+  EXPECT_FALSE(log.needs_block(kForward));
+  log.enter(kNet, 0);
+  log.enter(kFirst, 0);
+  EXPECT_EQ(open_modules(log), (Modules{kNet, kFirst}));
+  log.leave(kFirst, 0);
+  log.leave(kNet, 0);
+  EXPECT_EQ(open_modules(log), Modules{});
+  EXPECT_FALSE(log.has_open());
+}
+
+TEST(CallLog, LeavingAModuleClosesWhatAnExceptionLeftOpenInside) {
+  CallLog log;
+  log.open_block(kForward, 0, {});
+  log.enter(kNet, 0);
+  log.enter(kFirst, 1);
+  EXPECT_TRUE(log.leave(kNet, 2));
+  EXPECT_FALSE(log.has_open());
+  EXPECT_FALSE(log.leave(kFirst, 2));
+}
+
+TEST(CallLog, RecursionLeavesTheInnermostCallFirst) {
+  CallLog log;
+  log.open_block(kForward, 0, {});
+  log.enter(kNet, 0);
+  log.enter(kNet, 1);
+  EXPECT_TRUE(log.leave(kNet, 2));
+  EXPECT_EQ(open_modules(log), Modules{kNet});
+  EXPECT_TRUE(log.leave(kNet, 3));
+  EXPECT_FALSE(log.leave(kNet, 3));
+}
+
+TEST(CallLog, RecomputeHappensWithinItsBase) {
+  CallLog log = net_with_two_children();
+  const Modules base{kNet, kFirst};
+  log.open_block(/*task=*/7, 20, base, BlockKind::kRegion);
+  EXPECT_EQ(open_modules(log), base);
+  log.enter(kSecond, 21);
+  EXPECT_EQ(open_modules(log), (Modules{kNet, kFirst, kSecond}));
+  log.leave(kSecond, 22);
+  EXPECT_EQ(log.close_region(23), BlockKind::kRegion);
+  EXPECT_EQ(log.find(20).chain(), base);
+  EXPECT_EQ(log.find(21).chain(), (Modules{kNet, kFirst, kSecond}));
+  EXPECT_EQ(log.find(22).chain(), base);
+  EXPECT_EQ(log.find(23).chain(), Modules{});
+}
+
+TEST(CallLog, NodesAfterANestedBlockBelongToTheEnclosingCall) {
+  CallLog log;
+  log.open_block(kForward, 0, {});
+  log.enter(kNet, 0);
+  EXPECT_TRUE(log.needs_block(/*task=*/5));
+  log.open_block(/*task=*/5, 2, Modules{kFirst});
+  log.enter(kSecond, 2);
+  EXPECT_EQ(open_modules(log), (Modules{kNet, kFirst, kSecond}));
+  log.leave(kSecond, 4);
+  EXPECT_EQ(log.find(3).chain(), (Modules{kFirst, kSecond}));
+  EXPECT_EQ(log.find(4).chain(), Modules{kNet});
+  log.leave(kNet, 6);
+  EXPECT_EQ(log.find(5).chain(), Modules{kNet});
+}
+
+TEST(CallLog, ClosingARegionThatIsNotOpenIsHarmless) {
+  CallLog log;
+  EXPECT_EQ(log.close_region(0), BlockKind::kCall);
+  log.open_block(kForward, 0, {});
+  log.enter(kNet, 0);
+  EXPECT_EQ(log.close_region(0), BlockKind::kCall);
+  EXPECT_EQ(open_modules(log), Modules{kNet});
+}
+
+TEST(CallLog, HeldBlockOutlivesTheRecentOnes) {
+  CallLog log;
+  std::shared_ptr<CallBlock> held;
+  for (uint64_t i = 0; i < 3 * CallLog::kRecentBlocks; ++i) {
+    log.open_block(kForward, i, {});
+    const CallRef call = log.enter(kNet, i);
+    if (i == 5) held = call.block;
+    log.leave(kNet, i + 1);
+  }
+  EXPECT_EQ(log.find(5).chain(), Modules{kNet});
+  EXPECT_EQ(log.find(6).chain(), Modules{});  // forgotten: nobody holds it
+  EXPECT_EQ(log.find(3 * CallLog::kRecentBlocks - 1).chain(), Modules{kNet});
+  EXPECT_TRUE(log.keep_held_only());
+  held.reset();
+  EXPECT_FALSE(log.keep_held_only());
+}
+
+TEST(CallLog, StoppingInTheMiddleForgetsOpenCallsAndKeepsTheirNodes) {
+  CallLog log;
+  log.open_block(kForward, 0, {});
+  log.enter(kNet, 0);
+  log.enter(kFirst, 1);
+  log.leave_all(3);
+  EXPECT_FALSE(log.has_open());
+  EXPECT_EQ(log.find(2).chain(), (Modules{kNet, kFirst}));
+  EXPECT_EQ(log.find(3).chain(), Modules{});
+}
+
+TEST(CallLog, LatestCallOfAModuleIsFound) {
+  CallLog log = net_with_two_children();
+  EXPECT_EQ(log.find_latest(kFirst).chain(), (Modules{kNet, kFirst}));
+  EXPECT_FALSE(log.find_latest(ModuleId{99}));
+  log.open_block(kForward, 30, {});
+  log.enter(kFirst, 30);
+  log.leave(kFirst, 31);
+  EXPECT_EQ(log.find_latest(kFirst).chain(), Modules{kFirst});
+}
+
+/// Random nests of calls and regions; the truth is a plain list of the open modules at each node.
+TEST(CallLog, AgreesWithAListOfOpenModulesForEachNode) {
+  for (unsigned seed = 0; seed < 500; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    CallLog log;
+    std::vector<Modules> stacks{{}};  // one per open region and the ground
+    std::vector<Modules> truth;
+    std::vector<std::shared_ptr<CallBlock>> held;
+    for (int i = 0; i < 200; ++i) {
+      const auto sequence = static_cast<uint64_t>(truth.size());
+      const int64_t task = static_cast<int64_t>(stacks.size()) - 2;
+      switch (random() % 5) {
+        case 0: {
+          const ModuleId module{1 + static_cast<uint32_t>(random() % 4)};
+          if (log.needs_block(task)) log.open_block(task, sequence, {});
+          held.push_back(log.enter(module, sequence).block);
+          stacks.back().push_back(module);
+          break;
+        }
+        case 1:
+          if (stacks.back().size() > (stacks.size() > 1 ? 1U : 0U)) {
+            EXPECT_TRUE(log.leave(stacks.back().back(), sequence));
+            stacks.back().pop_back();
+          }
+          break;
+        case 2:
+          if (stacks.size() < 4) {
+            const Modules base{ModuleId{9}};
+            log.open_block(task + 1, sequence, base, BlockKind::kKeptRegion);
+            stacks.push_back(base);
+          }
+          break;
+        case 3:
+          if (stacks.size() > 1) {
+            EXPECT_EQ(log.close_region(sequence), BlockKind::kKeptRegion);
+            stacks.pop_back();
+          }
+          break;
+        default:
+          truth.push_back(stacks.back());
+      }
+    }
+    for (size_t node = 0; node < truth.size(); ++node) {
+      EXPECT_EQ(log.find(node).chain(), truth[node]) << "node " << node;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tidegauge
