@@ -6,7 +6,8 @@ MAKEFLAGS += --no-print-directory
 # Makes ninja, clang-tidy and the like of the pinned requirements win over the system's.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 PY := .venv/bin/python
-CONFIGURE = cmake -S . -G Ninja --log-level=ERROR -DPython_EXECUTABLE=$(CURDIR)/$(PY) -B
+CONFIGURE = tools/check_tools.sh && \
+  cmake -S . -G Ninja --log-level=ERROR -DPython_EXECUTABLE=$(CURDIR)/$(PY) -B
 CPP_FILES = $$(git ls-files -co --exclude-standard '*.cpp' '*.h')
 
 .PHONY: help build demo test test-long bench lint format asan tsan clean
