@@ -40,8 +40,11 @@ class _Patch:
 
     def install(self) -> Callable[..., Any] | None:
         """Puts the wrapper in place and returns what it has to call; None if it is there still."""
-        if self._is_below_another or self._current() is self._wrapper:
+        current = self._current()
+        if current is self._wrapper:
             return None
+        if self._is_below_another and current is not self._own_attribute:
+            return None  # somebody's patch that calls ours; not so if they put back what was first
         self._own_attribute = self._owner.__dict__.get(self._name)
         original: Callable[..., Any] = getattr(self._owner, self._name)
         setattr(self._owner, self._name, self._wrapper)

@@ -306,7 +306,7 @@ def test_recursion_warns_and_leaves_the_formatting_of_warnings_alone(
     for make, is_untouched in ((UpstreamModTracker, False), (tidegauge.ModTracker, True)):
         monkeypatch.setattr(warnings, "formatwarning", original)
         model = recursive()
-        with make(), pytest.warns(UserWarning) as caught:
+        with make(), pytest.warns(UserWarning, match="hierarchy tracking") as caught:
             train(model)
         assert {str(warning.message) for warning in caught} == {text}
         assert (warnings.formatwarning is original) == is_untouched
