@@ -27,6 +27,7 @@ void LateLabels::settle(std::vector<StoredSplit>& splits) {
     edges.push_back({c.to_sequence, c.size_bytes, c.device_slot, c.to, c.from});
   }
   corrections_.clear();
+  first_sequence_ = UINT64_MAX;
 
   const auto place = [](const auto& x) { return std::tuple(x.device_slot, x.sequence); };
   const auto earlier = [&](const auto& a, const auto& b) { return place(a) < place(b); };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -39,9 +40,15 @@ class LateLabels {
   };
   static_assert(sizeof(Correction) == 32);
 
-  void add(const Correction& correction) { corrections_.push_back(correction); }
+  void add(const Correction& correction) {
+    corrections_.push_back(correction);
+    first_sequence_ = std::min(first_sequence_, correction.from_sequence);
+  }
 
-  /// Corrects all `splits`, which may be in any order and are sorted here; empties the log.
+  /// Splits from before this one need no correction.
+  uint64_t first_sequence() const { return first_sequence_; }
+
+  /// Corrects `splits`, which may be in any order and are sorted here; empties the log.
   void settle(std::vector<StoredSplit>& splits);
 
   bool empty() const { return corrections_.empty(); }
@@ -50,6 +57,7 @@ class LateLabels {
 
  private:
   std::vector<Correction> corrections_;
+  uint64_t first_sequence_ = UINT64_MAX;
 };
 
 }  // namespace tidegauge

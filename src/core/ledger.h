@@ -41,14 +41,14 @@ struct StorageInfo {
 ///         -> ModuleLog        snapshots at enter, exit, mark
 ///         -> StorageHistory, LateLabels     what labels since birth correct, later
 ///
-/// Cost: O(1) per storage event, amortised: settling late labels takes O((M + L) log (M + L)) for M
-/// stored splits and L corrections, after at least M + L of them were logged. A relabel since
-/// birth also takes O(changes of that storage which some stored split can still see). A module
-/// event takes O(devices), and its exit O(frames younger than the call). The number of known
-/// modules does not matter.
-/// Memory: live storages, stored splits, and late labels and history of at most the order of the
-/// stored splits. A run of any length stays flat if IterationBegin or StatisticsReset come at
-/// times.
+/// Cost: O(1) per storage event, amortised. A label since birth takes O(past changes of the storage
+/// that it renames). Late labels are settled in O((M + L) log (M + L)), for M stored splits and L
+/// entries, once more than M entries were logged. A module event takes O(devices), its exit also
+/// O(frames younger than the call). The number of known modules does not matter.
+///
+/// Memory: live storages, stored splits, and as many entries of late labels and history as there
+/// are stored splits, plus `settle_after`; beyond that only history that a stored split needs.
+/// So a run of any length stays flat if IterationBegin or StatisticsReset come at times.
 ///
 /// Threads: none of its own business; whoever owns a Ledger (the tracker) locks around each call.
 /// Reads of anything stored settle late labels first, hence are not const.
@@ -123,7 +123,7 @@ class Ledger {
   Snapshot peak_of_frame(size_t position);
 
   uint64_t newest_stored_sequence(uint16_t device_slot) const;
-  std::vector<StoredSplit> stored_splits();
+  std::vector<StoredSplit> stored_splits(uint64_t first_sequence);
   void settle();
   void settle_and_trim_if_due();
 

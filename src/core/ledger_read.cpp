@@ -72,9 +72,10 @@ uint64_t Ledger::newest_stored_sequence(uint16_t device_slot) const {
   return std::max(newest_snapshot_sequence_, stacks_[device_slot].newest_stored_sequence());
 }
 
-std::vector<StoredSplit> Ledger::stored_splits() {
+std::vector<StoredSplit> Ledger::stored_splits(uint64_t first_sequence) {
   std::vector<StoredSplit> splits;
   const auto collect = [&](uint16_t slot, Moment& moment) {
+    if (moment.state_sequence < first_sequence) return;
     splits.push_back({slot, moment.state_sequence, &moment.split});
   };
   module_log_.for_each_stored([&](DeviceMoment& m) { collect(m.device_slot, m.moment); });
@@ -89,7 +90,7 @@ std::vector<StoredSplit> Ledger::stored_splits() {
 
 void Ledger::settle() {
   if (late_labels_.empty()) return;
-  std::vector<StoredSplit> splits = stored_splits();
+  std::vector<StoredSplit> splits = stored_splits(late_labels_.first_sequence());
   late_labels_.settle(splits);
 }
 
@@ -97,7 +98,7 @@ void Ledger::settle_and_trim_if_due() {
   const size_t stored =
       module_log_.moment_count() + stacks_.size() * (frames_.size() + closed_steps_.size());
   if (late_since_trim_ <= options_.settle_after + stored + kept_by_trim_) return;
-  std::vector<StoredSplit> splits = stored_splits();
+  std::vector<StoredSplit> splits = stored_splits(0);
   std::vector<uint64_t> sequences;
   sequences.reserve(splits.size());
   for (const StoredSplit& stored_split : splits) sequences.push_back(stored_split.sequence);

@@ -54,7 +54,7 @@ class Script {
     return *this;
   }
 
-  const std::vector<ModuleSnapshot> list(uint32_t module, ModuleState state) {
+  std::vector<ModuleSnapshot> list(uint32_t module, ModuleState state) {
     return ledger.module_stats(ModuleId(module))[state];
   }
   /// Totals of one state on one device, a number a call.

@@ -145,6 +145,13 @@ TEST(Ledger, LastLabelSinceBirthWins) {
   EXPECT_EQ((*s.list(1, ModuleState::PreForward)[0].bytes.find(kCpu))[Category::ShardedGrad], 10);
 }
 
+TEST(Ledger, LabelSinceBirthCorrectsThePeakOfAClosedStep) {
+  Script s;
+  s.born(1, 100).freed(1).happens(EventKind::StepMarker).born(2, 50);
+  s.happens(EventKind::StepMarker).was_always(2, Role::IsGradient);
+  EXPECT_EQ((*s.ledger.step_peaks()[0].bytes.find(kCpu))[Category::Gradient], 50);
+}
+
 TEST(Ledger, LabelOfAReusedIdDoesNotReachTheStorageBefore) {
   Script s;
   s.born(1, 10).enter(1).freed(1).born(1, 10).was_always(1, Role::IsGradient);
