@@ -2,6 +2,7 @@
 #include "core/call_log.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tidegauge {
 
@@ -113,13 +114,20 @@ CallRef CallLog::find(uint64_t sequence) const {
 }
 
 CallRef CallLog::find_latest(ModuleId module) const {
+  CallRef thrown_away;
   for (auto block = recent_.rbegin(); block != recent_.rend(); ++block) {
+    const bool is_thrown_away = (*block)->kind_ == BlockKind::kRegion;
+    if (is_thrown_away && thrown_away) continue;
     const auto& calls = (*block)->calls_;
     for (size_t i = calls.size(); i-- > 0;) {
-      if (calls[i].module == module) return {*block, static_cast<uint32_t>(i)};
+      if (calls[i].module != module) continue;
+      CallRef ref{*block, static_cast<uint32_t>(i)};
+      if (!is_thrown_away) return ref;
+      thrown_away = std::move(ref);
+      break;
     }
   }
-  return {};
+  return thrown_away;
 }
 
 void CallLog::visit_modules(const std::function<void(ModuleId)>& visit) const {

@@ -109,7 +109,8 @@ class CallLog {
 
   /// The call that made the node with this number; empty if it was made outside of all calls.
   CallRef find(uint64_t sequence) const;
-  /// The newest call of `module` among the recent blocks.
+  /// The newest call of `module` among the recent blocks; one of a recompute whose nodes are thrown
+  /// away only if there is no other.
   CallRef find_latest(ModuleId module) const;
   /// Calls `visit` for the module of each remembered call.
   void visit_modules(const std::function<void(ModuleId)>& visit) const;
