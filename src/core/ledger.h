@@ -50,8 +50,7 @@ struct StorageInfo {
 /// are stored splits, plus `settle_after`; beyond that only history that a stored split needs.
 /// So a run of any length stays flat if IterationBegin or StatisticsReset come at times.
 ///
-/// Threads: none of its own business; whoever owns a Ledger (the tracker) locks around each call.
-/// Reads of anything stored settle late labels first, hence are not const.
+/// Threads: the owner (the tracker) locks around each call. Reads settle, hence are not const.
 class Ledger {
  public:
   explicit Ledger(LedgerOptions options = {});

@@ -25,7 +25,7 @@ Event corrupt(Event event, void (*change)(Event&)) {
   return event;
 }
 
-const Row kRows[] = {
+constexpr Row kRows[] = {
     {"kind 0", [](Script& s) { s.apply(Event{}); }, Anomaly::UnknownEvent,
      "Event 2: an event of kind 0 has a number that this version does not know; ignored."},
     {"kind 200", [](Script& s) { s.happens(static_cast<EventKind>(200)); }, Anomaly::UnknownEvent,
