@@ -265,8 +265,15 @@ CallRef ModuleActivity::find_node_call(const torch::autograd::Node& node) {
   }
   const std::lock_guard lock(mutex_);
   const auto it = threads_.find(node.thread_id());
-  if (it == threads_.end()) return {};
-  return owner ? it->second->log.find_latest(owner) : it->second->log.find(node.sequence_nr());
+  if (!owner) return it == threads_.end() ? CallRef{} : it->second->log.find(node.sequence_nr());
+  if (it != threads_.end()) {
+    if (CallRef call = it->second->log.find_latest(owner)) return call;
+  }
+  // An accumulator that somebody keeps may be older than the graph, and of another thread.
+  for (const auto& [id, thread] : threads_) {
+    if (CallRef call = thread->log.find_latest(owner)) return call;
+  }
+  return {};
 }
 
 std::vector<ModuleId> ModuleActivity::current_node_chain() {
