@@ -65,11 +65,13 @@ class TrainingStep {
   }
 
   void forward(int leaf) {
+    events_.push_back(events::module_size(now(), leaf_module(leaf), SizeOf::Inputs, 2048));
     events_.push_back(events::module_enter(now(), leaf_module(leaf), Phase::Forward));
     for (int op = 0; op < 3; ++op) activations_.push_back(birth(2048 << op, 0));
     const StorageId scratch = birth(512, 0);
     events_.push_back(events::storage_freed(now(), scratch));
     events_.push_back(events::module_exit(now(), leaf_module(leaf), Phase::Forward));
+    events_.push_back(events::module_size(now(), leaf_module(leaf), SizeOf::Outputs, 8192));
   }
 
   void backward(int leaf) {

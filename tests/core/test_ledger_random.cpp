@@ -191,7 +191,7 @@ void check_stream(uint64_t seed) {
 }
 
 TEST(LedgerRandom, EqualsBruteForceAndReplayOnEveryStream) {
-  const uint64_t streams = std::getenv("TIDEGAUGE_LONG") ? 100'000 : 1'500;
+  const uint64_t streams = std::getenv("TIDEGAUGE_LONG") ? 100'000 : 3'000;
   for (uint64_t seed = 1; seed <= streams; ++seed) {
     check_stream(seed);
     ASSERT_FALSE(HasFailure()) << "seed " << seed;
