@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs all benchmarks and writes benchmarks/results.json; `make bench` calls it.
+
+Nothing here fails because of a time: a bar that is missed is printed and recorded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import cases
+import torch
+from measure import ROUNDS, Ratio
+
+RESULTS = Path(__file__).parent / "results.json"
+
+
+def run_cases() -> list[Ratio]:
+    torch.set_num_threads(1)
+    ratios: list[Ratio] = []
+    for module in pkgutil.iter_modules(cases.__path__, prefix="cases."):
+        print(f"running {module.name} ...", file=sys.stderr)
+        ratios += importlib.import_module(module.name).run()
+    return ratios
+
+
+def run_core(executable: Path) -> list[dict[str, object]]:
+    """The bars of the core, from google-benchmark's own medians."""
+    print("running core_bench ...", file=sys.stderr)
+    output = subprocess.run(
+        [
+            executable,
+            "--benchmark_format=json",
+            "--benchmark_repetitions=5",
+            "--benchmark_report_aggregates_only=true",
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    runs = [run for run in json.loads(output)["benchmarks"] if run["aggregate_name"] == "median"]
+    events = {int(r["known_modules"]): r["events_per_second"] for r in runs if "known_modules" in r}
+    memory = [r["bytes_per_storage"] for r in runs if "bytes_per_storage" in r]
+    few, many = min(events), max(events)
+    return [
+        _bar(f"events per second, {few} known modules", events[few], 10e6, at_least=True),
+        _bar(f"cost of an event, {many} known modules to {few}", events[few] / events[many], 1.2),
+        _bar("bytes of memory per live storage, worst case", max(memory), 160),
+    ]
+
+
+def _bar(name: str, value: float, bar: float, *, at_least: bool = False) -> dict[str, object]:
+    is_met = value >= bar if at_least else value <= bar
+    return {"name": name, "value": value, "bar": bar, "at_least": at_least, "is_met": is_met}
+
+
+def render(ratios: list[Ratio], core: list[dict[str, object]]) -> str:
+    lines = []
+    for row in core:
+        sign = ">=" if row["at_least"] else "<="
+        verdict = "met" if row["is_met"] else "MISSED"
+        lines.append(f"{row['name']}: {row['value']:,.4g} (bar {sign} {row['bar']:,g}: {verdict})")
+    case = None
+    for ratio in ratios:
+        if ratio.case != case:
+            case = ratio.case
+            lines += [
+                "",
+                f"{case}: {ratio.plain_us:,.0f} us a step without a tracker, "
+                f"spread {ratio.spread:.1%}",
+            ]
+        bar = "" if ratio.bar is None else f"  (bar {ratio.bar:g}: {_verdict(ratio)})"
+        lines.append(f"  {ratio.variant:28} {ratio.ratio:6.2f}x{bar}")
+    return "\n".join(lines)
+
+
+def _verdict(ratio: Ratio) -> str:
+    return "met" if ratio.is_met else "MISSED"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--core-bench", type=Path, required=True, help="the core_bench executable")
+    core = run_core(parser.parse_args().core_bench)
+    ratios = run_cases()
+    results = {
+        "method": f"thread CPU time, one torch thread, {ROUNDS} interleaved rounds, median ratio",
+        "torch": torch.__version__,
+        "cores": os.cpu_count(),
+        "core": core,
+        "ratios": [ratio.to_json() for ratio in ratios],
+    }
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    print(render(ratios, core))
+    print(f"\nwritten to benchmarks/{RESULTS.name}")
+
+
+if __name__ == "__main__":
+    main()

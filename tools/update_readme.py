@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Writes the outputs and figures of README.md, so that nobody types them.
+
+A block between `<!-- begin: NAME -->` and `<!-- end -->` is replaced by what NAME stands for below.
+Run it after `make build` and `make bench`: `.venv/bin/python tools/update_readme.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+REPO = Path(__file__).parent.parent
+BLOCK = re.compile(r"(<!-- begin: ([\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def timeline() -> str:
+    example = REPO / "examples" / "python" / "mod_tracker_timeline.py"
+    output = subprocess.run([sys.executable, example], check=True, capture_output=True, text=True)
+    return f"```\n{output.stdout.rstrip()}\n```\n"
+
+
+def costs() -> str:
+    results = json.loads((REPO / "benchmarks" / "results.json").read_text())
+    rows = ["| case | variant | CPU time, ratio to no tracker |", "|---|---|---|"]
+    rows += [f"| {r['case']} | {r['variant']} | {r['ratio']:.2f}x |" for r in results["ratios"]]
+    spread = max(r["spread"] for r in results["ratios"])
+    return "\n".join([*rows, "", f"({results['method']}; two equal runs differ by {spread:.1%}.)", ""])
+
+
+GENERATORS = {"timeline": timeline, "costs": costs}
+
+
+def main() -> None:
+    readme = REPO / "README.md"
+    text = BLOCK.sub(lambda m: m[1] + GENERATORS[m[2]]() + m[3], readme.read_text())
+    readme.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
