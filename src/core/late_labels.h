@@ -23,7 +23,7 @@ struct StoredSplit {
 ///
 ///   log       [======a======)   [==b==)        each: these bytes were `from`, count them as `to`
 ///                 [====c====)
-///   splits       x     y      z    w           x += a, y += a + c, z as it is, w += b
+///   splits      x      y      z    w           x += a, y += a + c, z as it is, w += b
 ///
 /// Corrections only add and subtract, so their order is free: a sweep over both, sorted by
 /// (device, sequence), settles M splits with L corrections in O((M + L) log (M + L)). Once settled
@@ -52,7 +52,6 @@ class LateLabels {
   void settle(std::vector<StoredSplit>& splits);
 
   bool empty() const { return corrections_.empty(); }
-  size_t size() const { return corrections_.size(); }
   size_t footprint_bytes() const { return corrections_.capacity() * sizeof(Correction); }
 
  private:

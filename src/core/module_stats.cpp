@@ -67,8 +67,9 @@ ModuleStats ModuleLog::read(ModuleId module, const std::vector<Device>& devices)
 }
 
 size_t ModuleLog::footprint_bytes() const {
+  constexpr size_t kNodeBytes = 96;  // of a hash map, about: who watches it looks for growth
   return records_.capacity() * sizeof(Record) + moments_.capacity() * sizeof(DeviceMoment) +
-         (sizes_.size() + index_.size()) * 96 + indexed_ * sizeof(size_t);
+         (sizes_.size() + index_.size()) * kNodeBytes + indexed_ * sizeof(size_t);
 }
 
 }  // namespace tidegauge

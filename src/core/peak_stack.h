@@ -35,7 +35,6 @@ class PeakStack {
 
   const CategorySplit& split() const { return split_; }
   int64_t total_bytes() const { return total_bytes_; }
-  size_t frame_count() const { return segments_.size(); }
 
   /// False, and no change, if the total would not fit into 63 bits.
   bool add(Category category, int64_t bytes, const Instant& now) {

@@ -27,9 +27,10 @@ static_assert(sizeof(StorageRecord) == 32);
 
 /// The live storages by id: a flat table with linear probing, at most 3/4 full.
 ///
-///   home of c -v                       Erasing moves later records of the same run back into the
-///   [ ][a][b][c][ ]  erase a  [ ][b][c][ ][ ]   hole, unless that would put one before its home;
-///       ^- home of a, b                so there are no tombstones and a run never grows stale.
+///   [ ][a][b][c][ ]   erase a    Erasing moves later records of the run back into the hole,
+///       |  |  home of c          unless that would put one before its home. So there are no
+///       home of a and b          tombstones, and finding stays as fast as in a fresh table.
+///   [ ][b][c][ ][ ]
 ///
 /// 32 bytes a record: 43 to 85 bytes per live storage, 128 for the instant in which it grows.
 /// Records move: a pointer is valid until the next insert or erase.
