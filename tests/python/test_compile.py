@@ -136,7 +136,9 @@ def test_exception_in_a_compiled_module_leaves_the_next_ones_visible() -> None:
     tracker = tidegauge.ModTracker()
     compiled = torch.compile(nn.Linear(4, 4), backend="eager")
     with tracker:
-        with pytest.raises(Exception, match="shapes cannot be multiplied|size mismatch|reduction"):
+        with pytest.raises(
+            Exception, match=r"a and b must have same reduction dim|cannot be multiplied"
+        ):
             compiled(torch.ones(2, 5))
         model = train(nn.Tanh())
     assert tracker.get_known_fqn(model) == "Tanh"
