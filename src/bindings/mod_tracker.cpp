@@ -122,14 +122,21 @@ void ModTracker::enter_module(py::handle module, py::handle args, py::handle kwa
     append_tensors(kwargs.ptr(), inputs);
   }
   activity_->enter(id, inputs);
-  if (hooks_->pre_fw.is_none()) return;
   try {
+    if (const auto listener = listener_.lock()) listener->on_enter(module, id, args, kwargs);
+    if (hooks_->pre_fw.is_none()) return;
     const auto hooks = hooks_;  // the hook may replace itself
     hooks->pre_fw(module, args);
   } catch (...) {
-    activity_->leave(id, {});
+    leave(id, py::none(), {});
     throw;
   }
+}
+
+bool ModTracker::leave(ModuleId id, py::handle output, const std::vector<at::Tensor>& outputs) {
+  if (!activity_->is_open(id)) return false;
+  if (const auto listener = listener_.lock()) listener->on_leave(id, output);
+  return activity_->leave(id, outputs);
 }
 
 bool ModTracker::leave_module(py::handle module, py::handle args, py::handle output) {
@@ -142,11 +149,11 @@ bool ModTracker::leave_module(py::handle module, py::handle args, py::handle out
       const auto hooks = hooks_;
       hooks->post_fw(module, args, output);
     } catch (...) {
-      activity_->leave(id, outputs);
+      leave(id, output, outputs);
       throw;
     }
   }
-  return activity_->leave(id, outputs);
+  return leave(id, output, outputs);
 }
 
 std::string ModTracker::name_module(py::handle module) {
@@ -201,9 +208,38 @@ void ModTracker::run_within(py::handle module, const py::function& body) {
   activity_->run_within(ModuleRegistry::get().find(module.ptr()), [&] { body(); });
 }
 
+int ModTracker::traverse(visitproc visit, void* arg) const {
+  Py_VISIT(hooks_->pre_fw.ptr());
+  Py_VISIT(hooks_->post_fw.ptr());
+  Py_VISIT(hooks_->pre_bw.ptr());
+  Py_VISIT(hooks_->post_bw.ptr());
+  return 0;
+}
+
+namespace {
+
+void make_collectable(PyHeapTypeObject* heap_type) {
+  PyTypeObject& type = heap_type->ht_type;
+  type.tp_flags |= Py_TPFLAGS_HAVE_GC;
+  type.tp_traverse = [](PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(Py_TYPE(self));
+    if (!py::detail::is_holder_constructed(self)) return 0;
+    return py::handle(self).cast<const ModTracker&>().traverse(visit, arg);
+  };
+  type.tp_clear = [](PyObject* self) {
+    if (!py::detail::is_holder_constructed(self)) return 0;
+    py::handle(self).cast<ModTracker&>().set_user_hooks(py::none(), py::none(), py::none(),
+                                                        py::none());
+    return 0;
+  };
+}
+
+}  // namespace
+
 void bind_mod_tracker(py::module_& m) {
   py::class_<ModTracker, std::shared_ptr<ModTracker>>(
-      m, "ModTracker", "Names and activity of modules; see tidegauge.ModTracker.")
+      m, "ModTracker", py::custom_type_setup(&make_collectable),
+      "Names and activity of modules; see tidegauge.ModTracker.")
       .def(py::init<>())
       .def("set_user_hooks", &ModTracker::set_user_hooks, py::arg("pre_fw"), py::arg("post_fw"),
            py::arg("pre_bw"), py::arg("post_bw"))
@@ -215,11 +251,11 @@ void bind_mod_tracker(py::module_& m) {
       .def("find_name", &ModTracker::find_name, py::arg("module"))
       .def("active_names", &ModTracker::active_names)
       .def("run_within", &ModTracker::run_within, py::arg("module"), py::arg("body"))
-      .def("stop", [](ModTracker& self) { self.activity().stop(); })
+      .def("stop", [](ModTracker& self) { self.activity()->stop(); })
       .def_property_readonly("failure_count",
-                             [](ModTracker& self) { return self.activity().failure_count(); })
+                             [](ModTracker& self) { return self.activity()->failure_count(); })
       .def_property_readonly("first_failure",
-                             [](ModTracker& self) { return self.activity().first_failure(); });
+                             [](ModTracker& self) { return self.activity()->first_failure(); });
 }
 
 }  // namespace tidegauge::bindings

@@ -11,6 +11,17 @@
 
 namespace tidegauge::bindings {
 
+/// Somebody of ours who is told of each call that a ModTracker sees.
+class ModuleListener {
+ public:
+  virtual ~ModuleListener() = default;
+  /// The module is active. What is thrown undoes the call and reaches the caller.
+  virtual void on_enter(pybind11::handle module, ModuleId id, pybind11::handle args,
+                        pybind11::handle kwargs) = 0;
+  /// The module is still active; `output` is None if its forward raised. Does not throw.
+  virtual void on_leave(ModuleId id, pybind11::handle output) = 0;
+};
+
 /// The native half of tidegauge.ModTracker. All calls need the GIL.
 class ModTracker {
  public:
@@ -34,16 +45,22 @@ class ModTracker {
   std::vector<std::string> active_names();
   void run_within(pybind11::handle module, const pybind11::function& body);
 
-  ModuleActivity& activity() { return *activity_; }
+  const std::shared_ptr<ModuleActivity>& activity() const { return activity_; }
+  void set_listener(std::weak_ptr<ModuleListener> listener) { listener_ = std::move(listener); }
+
+  /// Shows Python's garbage collector the user's hooks: they often refer to their tracker.
+  int traverse(visitproc visit, void* arg) const;
 
  private:
   struct UserHooks;
 
   void name_children(pybind11::handle module, ModuleId id, std::vector<ModuleId>& path);
   bool find_below_active(pybind11::handle module, ModuleId id);
+  bool leave(ModuleId id, pybind11::handle output, const std::vector<at::Tensor>& outputs);
 
   std::shared_ptr<ModuleActivity> activity_;
   std::shared_ptr<UserHooks> hooks_;
+  std::weak_ptr<ModuleListener> listener_;
 };
 
 void bind_mod_tracker(pybind11::module_& m);

@@ -1,11 +1,29 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <pybind11/pybind11.h>
 
+#include "bindings/mem_tracker.h"
 #include "bindings/mod_tracker.h"
 #include "bindings/module_calls.h"
+#include "tidegauge/errors.h"
+
+namespace {
+
+void translate(std::exception_ptr pointer) {
+  try {
+    std::rethrow_exception(std::move(pointer));
+  } catch (const tidegauge::UsageError& error) {
+    PyErr_SetString(PyExc_ValueError, error.what());
+  } catch (const tidegauge::NotSupported& error) {
+    PyErr_SetString(PyExc_NotImplementedError, error.what());
+  }
+}
+
+}  // namespace
 
 PYBIND11_MODULE(_C, m) {
+  pybind11::register_exception_translator(&translate);
   m.doc() = "The native part of tidegauge. Private: use the tidegauge package.";
   tidegauge::bindings::bind_mod_tracker(m);
   tidegauge::bindings::bind_module_calls(m);
+  tidegauge::bindings::bind_mem_tracker(m);
 }

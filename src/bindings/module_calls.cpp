@@ -2,6 +2,8 @@
 //
 // What the patched nn.Module.__call__ and checkpoint regions call, for all entered trackers at
 // once. Plain C functions: a pybind11 call costs more than the rest of what happens here.
+#include "bindings/module_calls.h"
+
 #include <pybind11/pybind11.h>
 
 #include <algorithm>
@@ -11,8 +13,7 @@
 #include <vector>
 
 #include "bindings/mod_tracker.h"
-#include "bindings/module_calls.h"
-#include "bindings/module_registry.h"
+#include "capture/moment_facts.h"
 
 namespace py = pybind11;
 
@@ -52,8 +53,7 @@ PyObject* module_enter(PyObject*, PyObject* const* args, Py_ssize_t count) {
     Py_RETURN_TRUE;
   } catch (py::error_already_set& error) {
     // No module_leave will follow: undo what the trackers before did.
-    const ModuleId id = ModuleRegistry::get().find(args[0]);
-    for (size_t i = 0; i < done; ++i) (*trackers)[i]->activity().leave(id, {});
+    for (size_t i = 0; i < done; ++i) (*trackers)[i]->leave_module(args[0], args[1], py::none());
     error.restore();
   } catch (const std::exception& error) {
     PyErr_SetString(PyExc_RuntimeError, error.what());
@@ -102,18 +102,29 @@ void replace_entered(const std::function<void(Trackers&)>& change) {
 
 void bind_module_calls(py::module_& m) {
   PyModule_AddFunctions(m.ptr(), functions);
-  m.def("start_tracking", [](std::shared_ptr<ModTracker> tracker) {
-    replace_entered([&](Trackers& all) { all.push_back(std::move(tracker)); });
-  }, py::arg("tracker"));
-  m.def("stop_tracking", [](const std::shared_ptr<ModTracker>& tracker) {
-    replace_entered([&](Trackers& all) { std::erase(all, tracker); });
-    tracker->activity().stop();
-  }, py::arg("tracker"));
-  m.def("begin_recompute", [](bool keeps_graph) {
-    for (const auto& tracker : *entered()) tracker->activity().begin_recompute(keeps_graph);
-  }, py::arg("keeps_graph"));
+  m.def(
+      "start_tracking",
+      [](std::shared_ptr<ModTracker> tracker) {
+        replace_entered([&](Trackers& all) { all.push_back(std::move(tracker)); });
+      },
+      py::arg("tracker"));
+  m.def(
+      "stop_tracking",
+      [](const std::shared_ptr<ModTracker>& tracker) {
+        replace_entered([&](Trackers& all) { std::erase(all, tracker); });
+        tracker->activity()->stop();
+      },
+      py::arg("tracker"));
+  m.def(
+      "begin_recompute",
+      [](bool keeps_graph) {
+        moment::begin_recompute(keeps_graph);
+        for (const auto& tracker : *entered()) tracker->activity()->begin_recompute(keeps_graph);
+      },
+      py::arg("keeps_graph"));
   m.def("end_recompute", [] {
-    for (const auto& tracker : *entered()) tracker->activity().end_recompute();
+    for (const auto& tracker : *entered()) tracker->activity()->end_recompute();
+    moment::end_recompute();
   });
 }
 

@@ -73,8 +73,7 @@ void ModuleRegistry::read_parameters() {
   for (const auto& [id, reference] : modules) {
     PyObject* module = PyWeakref_GetObject(reference);
     if (module == Py_None) continue;
-    const py::object parameters =
-        py::getattr(py::handle(module), "_parameters", py::none());
+    const py::object parameters = py::getattr(py::handle(module), "_parameters", py::none());
     if (!py::isinstance<py::dict>(parameters)) continue;
     for (const auto& [name, value] : parameters.cast<py::dict>()) {
       if (!THPVariable_Check(value.ptr())) continue;

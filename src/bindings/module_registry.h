@@ -46,8 +46,8 @@ class ModuleRegistry {
 
   uint32_t last_id_ = 0;
   std::unordered_map<PyObject*, Entry> by_object_;
-  std::unordered_map<ModuleId, PyObject*> by_id_;            // borrowed weakref
-  std::unordered_map<PyObject*, PyObject*> by_reference_;    // weakref -> module's address
+  std::unordered_map<ModuleId, PyObject*> by_id_;          // borrowed weakref
+  std::unordered_map<PyObject*, PyObject*> by_reference_;  // weakref -> module's address
   std::unordered_map<const c10::TensorImpl*, Owner> owners_;
 };
 

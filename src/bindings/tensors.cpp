@@ -53,6 +53,24 @@ void append_from_pytree(PyObject* object, std::vector<at::Tensor>& tensors, int 
 
 }  // namespace
 
+void append_inner_tensors(PyObject* tensor, std::vector<at::Tensor>& tensors) {
+  if (!THPVariable_Check(tensor)) return;
+  const at::Tensor& own = THPVariable_Unpack(tensor);
+  if (!own.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::Python) ||
+      PyObject_HasAttrString(tensor, "__tensor_flatten__") == 0) {
+    tensors.push_back(own);
+    return;
+  }
+  try {
+    const auto parts = py::handle(tensor).attr("__tensor_flatten__")().cast<py::tuple>();
+    for (const py::handle name : parts[0]) {
+      append_inner_tensors(py::getattr(py::handle(tensor), name).ptr(), tensors);
+    }
+  } catch (py::error_already_set&) {
+    // A subclass that cannot be taken apart shows us no memory.
+  }
+}
+
 void append_tensors(PyObject* object, std::vector<at::Tensor>& tensors) {
   append(object, tensors, 0);
 }

@@ -69,7 +69,8 @@ WatchedGradient& find_watched(const std::shared_ptr<ModuleActivity>& activity,
 }  // namespace
 
 BackwardWatch::Run* BackwardWatch::find_run(int task) {
-  const auto it = std::find_if(runs.begin(), runs.end(), [&](const Run& r) { return r.task == task; });
+  const auto it =
+      std::find_if(runs.begin(), runs.end(), [&](const Run& r) { return r.task == task; });
   return it == runs.end() ? nullptr : &*it;
 }
 

@@ -158,8 +158,9 @@ void ModTracker::enter() {
 
 void ModTracker::exit() {
   if (impl_->entry_count == 0) {
-    throw UsageError("ModTracker::exit() was called on a tracker that is not entered; call enter() "
-                     "first");
+    throw UsageError(
+        "ModTracker::exit() was called on a tracker that is not entered; call enter() "
+        "first");
   }
   if (--impl_->entry_count > 0) return;
   EnteredTrackers::get().change([&](Impls& all) { std::erase(all, impl_); });

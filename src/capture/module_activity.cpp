@@ -41,8 +41,8 @@ bool needs_grad(const at::Tensor& tensor) { return tensor.defined() && tensor.re
 struct ModuleActivity::ThreadState {
   CallLog log;
   std::vector<std::shared_ptr<BackwardWatch>> watches;  // of open calls
-  std::vector<CallRef> within;  // calls whose hook is running
-  int thrown_away_graphs = 0;   // recomputes whose nodes will never be run
+  std::vector<CallRef> within;                          // calls whose hook is running
+  int thrown_away_graphs = 0;                           // recomputes whose nodes will never be run
 };
 
 // Note [Nothing dies under the lock]
@@ -306,6 +306,29 @@ bool ModuleActivity::is_open(ModuleId module) {
   return static_cast<bool>(this_thread().log.find_open(module));
 }
 
+bool ModuleActivity::is_root_call(ModuleId module) {
+  const std::lock_guard lock(mutex_);
+  const CallLog& log = this_thread().log;
+  const CallRef call = log.find_open(module);
+  return call && log.is_outermost(call) && names_.is_root(module);
+}
+
+CallRef ModuleActivity::find_call(const torch::autograd::Node& node) {
+  const std::lock_guard lock(mutex_);
+  const auto it = threads_.find(node.thread_id());
+  return it == threads_.end() ? CallRef{} : it->second->log.find(node.sequence_nr());
+}
+
+std::vector<uint32_t> ModuleActivity::path(const CallRef& call) {
+  const std::lock_guard lock(mutex_);
+  return call ? call.block->path(call.call) : std::vector<uint32_t>{};
+}
+
+ModuleId ModuleActivity::module(const CallRef& call, uint32_t index) {
+  const std::lock_guard lock(mutex_);
+  return call.block->module(index);
+}
+
 void ModuleActivity::run_within(ModuleId module, const std::function<void()>& body) {
   CallRef call;
   {
@@ -349,10 +372,9 @@ void ModuleActivity::begin_backward(const std::shared_ptr<BackwardWatch>& watch,
                            .grads = std::vector<at::Tensor>(watch->input_nodes.size())});
     auto& running = running_[task];
     if (running.empty()) {
-      torch::autograd::Engine::get_default_engine().queue_callback(
-          [weak = weak_from_this(), task] {
-            if (const auto alive = weak.lock()) alive->finish_task(task);
-          });
+      torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this(), task] {
+        if (const auto alive = weak.lock()) alive->finish_task(task);
+      });
     }
     running.push_back(watch);
     if (running_.size() > kMaxRunning) {

@@ -85,6 +85,15 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
   /// Modules running now in this thread, outermost first, each once.
   std::vector<ModuleId> active();
   bool is_open(ModuleId module);
+  /// The innermost open call of `module` is the outermost of this thread, and `module` is a root.
+  bool is_root_call(ModuleId module);
+
+  /// The call that made a node, none for gradient accumulators; its path from the outermost call of
+  /// its block, and the module of a call on it.
+  CallRef find_call(const torch::autograd::Node& node);
+  std::vector<uint32_t> path(const CallRef& call);
+  ModuleId module(const CallRef& call, uint32_t index);
+
   /// Runs `body` as if the newest call of `module` were what is running.
   void run_within(ModuleId module, const std::function<void()>& body);
 
@@ -105,7 +114,8 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
   CallRef find_node_call(const torch::autograd::Node& node);
   std::vector<ModuleId> current_node_chain();
   std::shared_ptr<BackwardWatch> watch_inputs(const CallRef& call, at::TensorList inputs);
-  void begin_backward(const std::shared_ptr<BackwardWatch>& watch, int task, const at::Tensor& grad);
+  void begin_backward(const std::shared_ptr<BackwardWatch>& watch, int task,
+                      const at::Tensor& grad);
   void add_input_gradient(const std::shared_ptr<BackwardWatch>& watch, int task, size_t slot,
                           const at::Tensor& grad);
   void fire_end(const std::shared_ptr<BackwardWatch>& watch, const std::vector<at::Tensor>* grads);

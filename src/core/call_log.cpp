@@ -13,10 +13,17 @@ std::vector<ModuleId> CallBlock::chain(uint32_t call) const {
   return modules;
 }
 
+std::vector<uint32_t> CallBlock::path(uint32_t call) const {
+  std::vector<uint32_t> calls;
+  for (; call != base_; call = calls_[call].parent) calls.push_back(call);
+  std::reverse(calls.begin(), calls.end());
+  return calls;
+}
+
 uint32_t CallBlock::call_of(uint64_t sequence) const {
-  const auto after = std::upper_bound(
-      switches_.begin(), switches_.end(), sequence,
-      [](uint64_t value, const Switch& point) { return value < point.sequence; });
+  const auto after =
+      std::upper_bound(switches_.begin(), switches_.end(), sequence,
+                       [](uint64_t value, const Switch& point) { return value < point.sequence; });
   return after == switches_.begin() ? kNoCall : std::prev(after)->call;
 }
 

@@ -41,6 +41,8 @@ class CallBlock {
  public:
   /// Modules from the outermost to that of `call`, incl. the base.
   std::vector<ModuleId> chain(uint32_t call) const;
+  /// The calls from the outermost to `call`, without the base.
+  std::vector<uint32_t> path(uint32_t call) const;
   ModuleId module(uint32_t call) const { return calls_[call].module; }
 
  private:

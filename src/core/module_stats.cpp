@@ -40,6 +40,11 @@ const std::vector<ModuleId>& ModuleLog::modules() {
   return modules_;
 }
 
+bool ModuleLog::has_entries(ModuleId module) {
+  update_index();
+  return index_.contains(module);
+}
+
 ModuleStats ModuleLog::read(ModuleId module, const std::vector<Device>& devices) {
   ModuleStats stats;
   if (const auto sizes = sizes_.find(module); sizes != sizes_.end()) stats.sizes = sizes->second;

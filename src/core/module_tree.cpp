@@ -10,6 +10,11 @@ std::string_view ModuleTree::name(ModuleId module) const {
   return it == modules_.end() ? std::string_view{} : it->second.name;
 }
 
+bool ModuleTree::is_root(ModuleId module) const {
+  const auto it = modules_.find(module);
+  return it != modules_.end() && !it->second.parent;
+}
+
 void ModuleTree::name_root(ModuleId module, std::string_view class_name) {
   const auto [it, is_new] = modules_.try_emplace(module);
   if (!is_new) return;

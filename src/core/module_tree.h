@@ -28,6 +28,8 @@ class ModuleTree {
   /// Empty if the module was never named.
   std::string_view name(ModuleId module) const;
   bool knows(ModuleId module) const { return modules_.contains(module); }
+  /// Known, and below no other module.
+  bool is_root(ModuleId module) const;
 
   /// No-op if the module has a name already.
   void name_root(ModuleId module, std::string_view class_name);

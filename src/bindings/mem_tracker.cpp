@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bindings/mem_tracker.h"
+
+#include <torch/csrc/DynamicTypes.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "bindings/module_registry.h"
+#include "bindings/snapshots.h"
+#include "bindings/tensors.h"
+#include "capture/moment_facts.h"
+#include "tidegauge/errors.h"
+
+namespace py = pybind11;
+
+namespace tidegauge::bindings {
+namespace {
+
+bool is_bw() { return torch::autograd::get_current_graph_task_id() != -1; }
+
+Phase current_phase() { return is_bw() ? Phase::Recompute : Phase::Forward; }
+
+Role parse_role(const std::string& text) {
+  static const std::unordered_map<std::string, Role> roles{
+      {"parameter", Role::IsParameter}, {"buffer", Role::IsBuffer},
+      {"gradient", Role::IsGradient},   {"optimizer_state", Role::IsOptimizerState},
+      {"external", Role::IsExternal},
+  };
+  const auto it = roles.find(text);
+  if (it == roles.end()) {
+    throw UsageError(
+        "'" + text +
+        "' is not a role; use parameter, buffer, gradient, optimizer_state or external");
+  }
+  return it->second;
+}
+
+/// Whether a leaf is an nn.Parameter; called by engine threads.
+bool is_parameter(const at::Tensor& leaf) {
+  const py::gil_scoped_acquire gil;
+  const auto object = py::reinterpret_steal<py::object>(THPVariable_Wrap(leaf));
+  return py::isinstance(object, py::module_::import("torch.nn").attr("Parameter"));
+}
+
+/// Calls `visit(tensor)` for the values of one of a module's own dictionaries.
+template <typename Visit>
+void visit_own(py::handle module, const char* dictionary, Visit&& visit) {
+  const py::object values = py::getattr(module, dictionary, py::none());
+  if (!PyDict_Check(values.ptr())) return;
+  PyObject* key = nullptr;
+  PyObject* value = nullptr;
+  for (Py_ssize_t position = 0; PyDict_Next(values.ptr(), &position, &key, &value) != 0;) {
+    if (value != Py_None) visit(py::handle(value));
+  }
+}
+
+/// Calls `visit(module)` for a module and all below it, each once.
+template <typename Visit>
+void visit_modules(py::handle module, std::unordered_set<PyObject*>& seen, Visit&& visit) {
+  if (!seen.insert(module.ptr()).second) return;
+  visit(module);
+  visit_own(module, "_modules", [&](py::handle child) { visit_modules(child, seen, visit); });
+}
+
+std::vector<std::shared_ptr<MemTracker>>& started_trackers() {
+  static auto* trackers = new std::vector<std::shared_ptr<MemTracker>>;
+  return *trackers;
+}
+
+constexpr const char* kIterationError =
+    "MemTracker does not support memory tracking for multiple iterative calls."
+    " Either use ``reset_mod_stats`` to clear module memory stats for the previous iteration"
+    " or file a github issue if you need this feature.";
+
+}  // namespace
+
+std::shared_ptr<MemTracker> MemTracker::create(std::shared_ptr<ModTracker> modules, bool strict) {
+  auto tracker = std::shared_ptr<MemTracker>(new MemTracker(std::move(modules), strict));
+  tracker->modules_->set_listener(tracker);
+  return tracker;
+}
+
+MemTracker::MemTracker(std::shared_ptr<ModTracker> modules, bool strict)
+    : modules_(std::move(modules)),
+      memory_(MemoryTracker::create(modules_->activity(), &is_parameter)),
+      strict_(strict) {}
+
+MemTracker::~MemTracker() = default;
+
+void MemTracker::start() {
+  memory_->start();
+  if (++start_count_ == 1) started_trackers().push_back(shared_from_this());
+}
+
+void MemTracker::stop() {
+  if (start_count_ == 0) return;
+  if (--start_count_ == 0) std::erase(started_trackers(), shared_from_this());
+  memory_->stop();
+}
+
+void MemTracker::label(py::handle object, Role role, Since since) {
+  std::vector<at::Tensor> tensors;
+  append_inner_tensors(object.ptr(), tensors);
+  for (const at::Tensor& tensor : tensors) memory_->label(tensor, role, since);
+}
+
+void MemTracker::track_tensor(py::handle tensor, const std::string& role) {
+  const Role parsed = parse_role(role);
+  label(tensor, parsed, parsed == Role::IsExternal ? Since::Now : Since::Birth);
+}
+
+void MemTracker::label_own(py::handle module) {
+  visit_own(module, "_parameters",
+            [&](py::handle value) { label(value, Role::IsParameter, Since::Birth); });
+  visit_own(module, "_buffers",
+            [&](py::handle value) { label(value, Role::IsBuffer, Since::Birth); });
+}
+
+void MemTracker::track_module(py::handle module) {
+  std::unordered_set<PyObject*> seen;
+  visit_modules(module, seen, [&](py::handle each) {
+    label_own(each);
+    visit_own(each, "_parameters", [&](py::handle value) {
+      if (!THPVariable_Check(value.ptr())) return;
+      const at::Tensor grad = THPVariable_Unpack(value.ptr()).grad();
+      if (!grad.defined()) return;
+      const auto object = py::reinterpret_steal<py::object>(THPVariable_Wrap(grad));
+      label(object, Role::IsGradient, Since::Birth);
+    });
+  });
+}
+
+void MemTracker::track_optimizer(py::handle optimizer) {
+  const py::object state = py::getattr(optimizer, "state", py::dict());
+  for (const py::handle of_parameter : state.attr("values")()) {
+    if (!PyDict_Check(of_parameter.ptr())) continue;
+    std::vector<at::Tensor> tensors;
+    append_tensors(of_parameter.ptr(), tensors);
+    for (const at::Tensor& tensor : tensors) {
+      const auto object = py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
+      label(object, Role::IsOptimizerState, Since::Birth);
+    }
+  }
+}
+
+void MemTracker::reset_module_stats() {
+  described_.clear();
+  memory_->reset_statistics();
+}
+
+int64_t MemTracker::known_bytes(std::initializer_list<py::handle> objects) {
+  std::vector<at::Tensor> tensors;
+  for (const py::handle object : objects) append_tensors(object.ptr(), tensors);
+  return memory_->known_bytes(tensors);
+}
+
+void MemTracker::describe(py::handle module, ModuleId id) {
+  track_module(module);
+  std::vector<at::Tensor> parameters;
+  std::vector<at::Tensor> buffers;
+  std::unordered_set<PyObject*> seen;
+  visit_modules(module, seen, [&](py::handle each) {
+    visit_own(each, "_parameters",
+              [&](py::handle value) { append_inner_tensors(value.ptr(), parameters); });
+    visit_own(each, "_buffers",
+              [&](py::handle value) { append_inner_tensors(value.ptr(), buffers); });
+  });
+  memory_->set_module_size(id, SizeOf::Parameters, memory_->known_bytes(parameters));
+  memory_->set_module_size(id, SizeOf::Buffers, memory_->known_bytes(buffers));
+}
+
+void MemTracker::on_enter(py::handle module, ModuleId id, py::handle args, py::handle kwargs) {
+  const Phase phase = current_phase();
+  if (phase == Phase::Forward) {
+    if (modules_->activity()->is_root_call(id)) {
+      forget_failed_optimizer_steps();
+      if (memory_->has_statistics(id)) {
+        if (strict_) {
+          PyErr_SetString(PyExc_NotImplementedError, kIterationError);
+          throw py::error_already_set();
+        }
+        memory_->begin_iteration();
+      }
+    }
+    if (described_.insert(id).second) {
+      describe(module, id);
+    } else {
+      label_own(module);  // they may have been replaced
+    }
+    memory_->set_module_size(id, SizeOf::Inputs, known_bytes({args, kwargs}));
+  }
+  memory_->enter_module(id, phase);
+}
+
+void MemTracker::on_leave(ModuleId id, py::handle output) {
+  const Phase phase = current_phase();
+  if (phase == Phase::Forward && !output.is_none()) {
+    memory_->set_module_size(id, SizeOf::Outputs, known_bytes({output}));
+  }
+  memory_->exit_module(id, phase);
+}
+
+py::list MemTracker::modules() {
+  py::list result;
+  for (const ModuleId id : memory_->modules()) {
+    const py::object module = ModuleRegistry::get().resolve(id);
+    if (!module.is_none()) result.append(py::make_tuple(module, modules_->activity()->name(id)));
+  }
+  return result;
+}
+
+py::dict MemTracker::module_stats(py::handle module) {
+  return to_python(memory_->module_stats(ModuleRegistry::get().find(module.ptr())));
+}
+
+namespace {
+
+/// The optimizers whose step is running in this thread, as far as we were told: a step that raises
+/// never tells its end.
+thread_local std::vector<PyObject*> stepping;
+
+void end_steps(size_t count) {
+  for (; stepping.size() > count; stepping.pop_back()) {
+    moment::end_optimizer_step();
+    for (const auto& tracker : started_trackers()) tracker->memory().optimizer_step(false);
+  }
+}
+
+void optimizer_step_begin(py::handle optimizer) {
+  const auto again = std::find(stepping.begin(), stepping.end(), optimizer.ptr());
+  end_steps(static_cast<size_t>(again - stepping.begin()));
+  stepping.push_back(optimizer.ptr());
+  moment::begin_optimizer_step();
+  for (const auto& tracker : started_trackers()) tracker->memory().optimizer_step(true);
+}
+
+void optimizer_step_end(py::handle optimizer) {
+  for (const auto& tracker : started_trackers()) tracker->track_optimizer(optimizer);
+  const auto begun = std::find(stepping.begin(), stepping.end(), optimizer.ptr());
+  end_steps(static_cast<size_t>(begun - stepping.begin()));
+}
+
+void bind_events(py::module_& m) {
+  m.def("optimizer_step_begin", &optimizer_step_begin, py::arg("optimizer"));
+  m.def("optimizer_step_end", &optimizer_step_end, py::arg("optimizer"));
+  m.def("before_resize", [](py::handle) { begin_resize(); }, py::arg("storage"));
+  m.def(
+      "after_resize",
+      [](py::handle storage) {
+        end_resize(torch::createStorage(storage.ptr()).unsafeGetStorageImpl());
+      },
+      py::arg("storage"));
+  const auto registered = [](const char* role) {
+    return [role](py::handle, py::handle, py::handle value) {
+      if (value.is_none()) return;
+      for (const auto& tracker : started_trackers()) tracker->track_tensor(value, role);
+    };
+  };
+  m.def("parameter_registered", registered("parameter"), py::arg("module"), py::arg("name"),
+        py::arg("parameter"));
+  m.def("buffer_registered", registered("buffer"), py::arg("module"), py::arg("name"),
+        py::arg("buffer"));
+}
+
+}  // namespace
+
+void forget_failed_optimizer_steps() {
+  if (stepping.empty()) return;
+  for (py::object frame = py::module_::import("sys").attr("_getframe")(); !frame.is_none();
+       frame = frame.attr("f_back")) {
+    const auto name = frame.attr("f_code").attr("co_qualname").cast<std::string>();
+    if (name == "Optimizer.profile_hook_step.<locals>.wrapper") return;  // a closure runs the model
+  }
+  end_steps(0);
+}
+
+void bind_mem_tracker(py::module_& m) {
+  py::class_<MemTracker, std::shared_ptr<MemTracker>>(
+      m, "MemTracker", "Bytes by device and category; see tidegauge.MemTracker.")
+      .def(py::init(&MemTracker::create), py::arg("mod_tracker"), py::arg("strict"))
+      .def("start", &MemTracker::start)
+      .def("stop", &MemTracker::stop)
+      .def("track_tensor", &MemTracker::track_tensor, py::arg("tensor"), py::arg("role"))
+      .def("track_module", &MemTracker::track_module, py::arg("module"))
+      .def("track_optimizer", &MemTracker::track_optimizer, py::arg("optimizer"))
+      .def("reset_module_stats", &MemTracker::reset_module_stats)
+      .def("current", [](MemTracker& self) { return to_python(self.memory().current()); })
+      .def("peak", [](MemTracker& self) { return to_python(self.memory().peak()); })
+      .def("modules", &MemTracker::modules)
+      .def("module_stats", &MemTracker::module_stats, py::arg("module"))
+      .def_property_readonly("version", [](MemTracker& self) { return self.memory().version(); })
+      .def("in_optimizer_step", [](MemTracker&) { return moment::in_optimizer_step(); })
+      .def("in_recompute", [](MemTracker&) { return moment::in_recompute(); })
+      .def("anomalies",
+           [](MemTracker& self) {
+             return std::make_pair(self.memory().anomaly_count(), self.memory().first_anomaly());
+           })
+      .def_property_readonly("footprint_bytes",
+                             [](MemTracker& self) { return self.memory().footprint_bytes(); });
+  bind_events(m);
+}
+
+}  // namespace tidegauge::bindings

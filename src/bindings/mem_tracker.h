@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "bindings/mod_tracker.h"
+#include "capture/memory_tracker.h"
+
+namespace tidegauge::bindings {
+
+/// The native half of tidegauge.MemTracker. All calls need the GIL.
+class MemTracker : public ModuleListener, public std::enable_shared_from_this<MemTracker> {
+ public:
+  static std::shared_ptr<MemTracker> create(std::shared_ptr<ModTracker> modules, bool strict);
+  ~MemTracker() override;
+
+  void start();
+  void stop();
+
+  /// UsageError for a role that does not exist.
+  void track_tensor(pybind11::handle tensor, const std::string& role);
+  void track_module(pybind11::handle module);
+  void track_optimizer(pybind11::handle optimizer);
+  void reset_module_stats();
+
+  pybind11::list modules();
+  pybind11::dict module_stats(pybind11::handle module);
+
+  MemoryTracker& memory() { return *memory_; }
+  bool is_started() const { return start_count_ > 0; }
+
+  void on_enter(pybind11::handle module, ModuleId id, pybind11::handle args,
+                pybind11::handle kwargs) override;
+  void on_leave(ModuleId id, pybind11::handle output) override;
+
+ private:
+  MemTracker(std::shared_ptr<ModTracker> modules, bool strict);
+  void label(pybind11::handle object, Role role, Since since);
+  void label_own(pybind11::handle module);
+  void describe(pybind11::handle module, ModuleId id);
+  int64_t known_bytes(std::initializer_list<pybind11::handle> objects);
+
+  const std::shared_ptr<ModTracker> modules_;
+  const std::shared_ptr<MemoryTracker> memory_;
+  const bool strict_;
+  int start_count_ = 0;
+  std::unordered_set<ModuleId> described_;  // whose parameters and sizes were told
+};
+
+/// Ends the optimizer steps of this thread that raised, if no step is on Python's stack any more.
+void forget_failed_optimizer_steps();
+
+void bind_mem_tracker(pybind11::module_& m);
+
+}  // namespace tidegauge::bindings

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "capture/memory_tracker.h"
+
+#include <ATen/record_function.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/node.h>
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <utility>
+
+#include "capture/moment_facts.h"
+#include "capture/op_hook.h"
+#include "capture/storage_capture.h"
+#include "core/labeller.h"
+
+namespace tidegauge {
+namespace {
+
+std::lock_guard<std::mutex> lock_capture() {
+  return std::lock_guard<std::mutex>(StorageCapture::get().mutex());
+}
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+std::shared_ptr<MemoryTracker> MemoryTracker::create(std::shared_ptr<ModuleActivity> modules,
+                                                     IsParameter is_parameter) {
+  return std::shared_ptr<MemoryTracker>(
+      new MemoryTracker(std::move(modules), std::move(is_parameter)));
+}
+
+MemoryTracker::MemoryTracker(std::shared_ptr<ModuleActivity> modules, IsParameter is_parameter)
+    : modules_(std::move(modules)), is_parameter_(std::move(is_parameter)) {
+  const auto lock = lock_capture();
+  StorageCapture::get().add(this);
+}
+
+MemoryTracker::~MemoryTracker() {
+  const auto lock = lock_capture();
+  StorageCapture::get().remove(this);
+}
+
+void MemoryTracker::start() {
+  op_hook::start_in_this_thread();
+  const auto lock = lock_capture();
+  if (++start_count_ == 1) {
+    StorageCapture::get().poll_all();
+    apply(events::peak_reset(origin()));
+    was_started_ = true;
+  }
+}
+
+void MemoryTracker::stop() {
+  {
+    const auto lock = lock_capture();
+    if (start_count_ == 0) return;
+    --start_count_;
+    run_outside();
+  }
+  op_hook::stop_in_this_thread();
+}
+
+events::Origin MemoryTracker::origin(Device device) const {
+  const auto thread = static_cast<uint16_t>(at::RecordFunction::currentThreadId());
+  return {time_ns_, ThreadId(thread), device};
+}
+
+void MemoryTracker::apply(const Event& event) {
+  if (event.kind == EventKind::ModuleEnter) ++open_calls_;
+  if (event.kind == EventKind::ModuleExit) --open_calls_;
+  ledger_.apply(event);
+}
+
+void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since) {
+  const auto lock = lock_capture();
+  visit_storages(tensor, [&](c10::StorageImpl* storage) {
+    const StorageCapture::Seen seen = StorageCapture::get().see(storage);
+    if (!seen.id) return;
+    const auto known = ledger_.find_storage(seen.id);
+    if (!known) {
+      apply(events::storage_born(origin(seen.device), seen.id, seen.size_bytes));
+    } else if (known->category == category_of(role)) {
+      return;
+    }
+    apply(events::storage_relabelled(origin(), seen.id, role, known ? since : Since::Birth));
+  });
+}
+
+int64_t MemoryTracker::known_bytes(std::span<const at::Tensor> tensors) {
+  std::vector<StorageId> counted;
+  int64_t sum_bytes = 0;
+  const auto lock = lock_capture();
+  for (const at::Tensor& tensor : tensors) {
+    visit_storages(tensor, [&](c10::StorageImpl* storage) {
+      const StorageCapture::Seen seen = StorageCapture::get().see(storage);
+      if (!seen.id || !ledger_.find_storage(seen.id)) return;
+      if (std::find(counted.begin(), counted.end(), seen.id) != counted.end()) return;
+      counted.push_back(seen.id);
+      sum_bytes += seen.size_bytes;
+    });
+  }
+  return sum_bytes;
+}
+
+void MemoryTracker::enter_module(ModuleId module, Phase phase) {
+  moment::begin_module();
+  const auto lock = lock_capture();
+  time_ns_ = now_ns();
+  ++version_;
+  if (phase == Phase::Forward) run_outside();
+  StorageCapture::get().poll(64);
+  apply(events::module_enter(origin(), module, phase));
+}
+
+void MemoryTracker::exit_module(ModuleId module, Phase phase) {
+  moment::end_module();
+  const auto lock = lock_capture();
+  time_ns_ = now_ns();
+  ++version_;
+  StorageCapture::get().poll(64);
+  apply(events::module_exit(origin(), module, phase));
+}
+
+void MemoryTracker::set_module_size(ModuleId module, SizeOf size_of, int64_t size_bytes) {
+  const auto lock = lock_capture();
+  ++version_;
+  apply(events::module_size(origin(), module, size_of, size_bytes));
+}
+
+bool MemoryTracker::has_statistics(ModuleId module) {
+  const auto lock = lock_capture();
+  return ledger_.has_statistics(module);
+}
+
+void MemoryTracker::begin_iteration() {
+  const auto lock = lock_capture();
+  ++version_;
+  apply(events::iteration_begin(origin()));
+}
+
+void MemoryTracker::reset_statistics() {
+  const auto lock = lock_capture();
+  ++version_;
+  apply(events::statistics_reset(origin()));
+}
+
+void MemoryTracker::optimizer_step(bool begins) {
+  const auto lock = lock_capture();
+  time_ns_ = now_ns();
+  run_outside();
+  apply(begins ? events::optimizer_step_begin(origin()) : events::optimizer_step_end(origin()));
+}
+
+Snapshot MemoryTracker::current() {
+  const auto lock = lock_capture();
+  StorageCapture::get().poll_all();
+  return ledger_.current();
+}
+
+Snapshot MemoryTracker::peak() {
+  const auto lock = lock_capture();
+  return was_started_ ? ledger_.peak() : Snapshot{};
+}
+
+std::vector<ModuleId> MemoryTracker::modules() {
+  const auto lock = lock_capture();
+  return ledger_.modules();
+}
+
+ModuleStats MemoryTracker::module_stats(ModuleId module) {
+  const auto lock = lock_capture();
+  return ledger_.module_stats(module);
+}
+
+uint64_t MemoryTracker::version() {
+  const auto lock = lock_capture();
+  // The peak of an open call changes with every event.
+  return open_calls_ > 0 ? (uint64_t{1} << 63) | ledger_.now().sequence : version_;
+}
+
+int64_t MemoryTracker::anomaly_count() {
+  const auto lock = lock_capture();
+  return static_cast<int64_t>(ledger_.anomalies().total());
+}
+
+std::string MemoryTracker::first_anomaly() {
+  const auto lock = lock_capture();
+  return std::string(ledger_.anomalies().first());
+}
+
+size_t MemoryTracker::footprint_bytes() {
+  const auto lock = lock_capture();
+  return ledger_.footprint_bytes() + StorageCapture::get().storage_count() * 128;
+}
+
+void MemoryTracker::storage_freed(StorageId id) {
+  if (ledger_.find_storage(id)) apply(events::storage_freed(origin(), id));
+}
+
+void MemoryTracker::storage_resized(StorageId id, int64_t size_bytes) {
+  if (ledger_.find_storage(id)) apply(events::storage_resized(origin(), id, size_bytes));
+}
+
+StorageId MemoryTracker::tell_seen(c10::StorageImpl* storage, bool was_there_before, OpId op) {
+  StorageCapture& capture = StorageCapture::get();
+  const StorageCapture::Seen seen = capture.see(storage);
+  if (!seen.id) return {};
+  for (MemoryTracker* tracker : capture.trackers()) {
+    if (tracker->is_started()) {
+      tracker->see(seen.id, seen.size_bytes, seen.device, was_there_before || !seen.is_new, op);
+    }
+  }
+  return seen.id;
+}
+
+void MemoryTracker::see(StorageId id, int64_t size_bytes, Device device, bool was_there_before,
+                        OpId op) {
+  if (was_there_before && ledger_.find_storage(id)) return;
+  apply(events::storage_born(origin(device), id, size_bytes, moment::birth_facts(), op));
+  // It is older than the tracker: whatever it is, this op did not make it.
+  if (was_there_before) {
+    apply(events::storage_relabelled(origin(), id, Role::IsExternal, Since::Birth));
+  }
+}
+
+void MemoryTracker::run_node(int task, const torch::autograd::Node& node) {
+  const uint64_t thread = at::RecordFunction::currentThreadId();
+  const uint64_t sequence = node.sequence_nr();
+  for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
+    if (scope->task != task || scope->thread != thread) continue;
+    if (scope->sequence == sequence || sequence == UINT64_MAX) return;
+    scope->sequence = sequence;
+    move_to(*scope, modules_->find_call(node));
+    return;
+  }
+  torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this(), task] {
+    if (const auto alive = weak.lock()) {
+      const auto lock = lock_capture();
+      alive->close_task(task);
+    }
+  });
+  scopes_.push_back({task, thread, sequence, {}});
+  if (sequence != UINT64_MAX) move_to(scopes_.back(), modules_->find_call(node));
+}
+
+void MemoryTracker::move_to(BackwardScope& scope, CallRef call) {
+  if (call.block == scope.call.block && call.call == scope.call.call) return;
+  const std::vector<uint32_t> from = modules_->path(scope.call);
+  const std::vector<uint32_t> to = modules_->path(call);
+  size_t shared = 0;
+  if (call.block == scope.call.block) {
+    while (shared < from.size() && shared < to.size() && from[shared] == to[shared]) ++shared;
+  }
+  time_ns_ = now_ns();
+  ++version_;
+  for (size_t i = from.size(); i > shared; --i) {
+    apply(
+        events::module_exit(origin(), modules_->module(scope.call, from[i - 1]), Phase::Backward));
+  }
+  for (size_t i = shared; i < to.size(); ++i) {
+    apply(events::module_enter(origin(), modules_->module(call, to[i]), Phase::Backward));
+  }
+  scope.call = std::move(call);
+}
+
+void MemoryTracker::close_scopes_of_thread() {
+  const uint64_t thread = at::RecordFunction::currentThreadId();
+  for (size_t i = scopes_.size(); i > 0; --i) {
+    if (scopes_[i - 1].thread != thread) continue;
+    move_to(scopes_[i - 1], {});
+    scopes_.erase(scopes_.begin() + static_cast<std::ptrdiff_t>(i - 1));
+  }
+}
+
+void MemoryTracker::close_task(int task) {
+  for (size_t i = scopes_.size(); i > 0; --i) {
+    if (scopes_[i - 1].task != task) continue;
+    move_to(scopes_[i - 1], {});
+    scopes_.erase(scopes_.begin() + static_cast<std::ptrdiff_t>(i - 1));
+  }
+}
+
+void begin_resize() { StorageCapture::get().begin_resize(); }
+void end_resize(c10::StorageImpl* storage) { StorageCapture::get().end_resize(storage); }
+
+bool MemoryTracker::knows_parameter(const at::Tensor& tensor) {
+  bool is_known = false;
+  visit_storages(tensor, [&](c10::StorageImpl* storage) {
+    const auto known = ledger_.find_storage(StorageCapture::get().see(storage).id);
+    is_known |= known && category_of(Role::IsParameter) == known->category;
+  });
+  return is_known;
+}
+
+void MemoryTracker::mark_gradient(const at::Tensor& leaf, StorageId id) {
+  if (!knows_parameter(leaf)) return;
+  const auto known = ledger_.find_storage(id);
+  if (known && known->category != category_of(Role::IsGradient)) {
+    apply(events::storage_relabelled(origin(), id, Role::IsGradient, Since::Birth));
+  }
+}
+
+}  // namespace tidegauge

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "capture/module_activity.h"
+#include "core/event_factory.h"
+#include "core/ledger.h"
+#include "tidegauge/export.h"
+
+namespace c10 {
+struct StorageImpl;
+}
+namespace torch::autograd {
+struct Node;
+}
+
+namespace tidegauge {
+
+/// One tracker of memory: a Ledger fed with what StorageCapture and the modules tell.
+///
+/// Ops are seen in the threads that `start` was called in, and in the backwards that they begin.
+/// The backward of a module is told by the nodes that run: autograd runs the nodes of a thread in
+/// the reverse order of their making, so a call begins with the first op of one of its nodes and
+/// ends with the first op of another's. No node is hooked for it.
+///
+/// Thread-safe, by the lock of StorageCapture, except for start and stop, which belong to one
+/// thread.
+class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTracker> {
+ public:
+  /// Whether a leaf is a parameter of somebody; asked without the lock, may take the GIL.
+  using IsParameter = std::function<bool(const at::Tensor&)>;
+
+  static std::shared_ptr<MemoryTracker> create(std::shared_ptr<ModuleActivity> modules,
+                                               IsParameter is_parameter);
+  ~MemoryTracker();
+
+  /// The peak restarts from what is there. NotSupported if something else owns the dispatch key.
+  void start();
+  void stop();
+
+  /// Says what the storages of a tensor are; the last word holds.
+  void label(const at::Tensor& tensor, Role role, Since since);
+  /// Bytes of the storages behind the tensors that this tracker knows, each storage once.
+  int64_t known_bytes(std::span<const at::Tensor> tensors);
+
+  void enter_module(ModuleId module, Phase phase);
+  void exit_module(ModuleId module, Phase phase);
+  void set_module_size(ModuleId module, SizeOf size_of, int64_t size_bytes);
+  bool has_statistics(ModuleId module);
+  void begin_iteration();
+  void reset_statistics();
+  void optimizer_step(bool begins);
+
+  Snapshot current();
+  /// Empty before the first start.
+  Snapshot peak();
+  std::vector<ModuleId> modules();
+  ModuleStats module_stats(ModuleId module);
+  /// Changes whenever the statistics of modules do.
+  uint64_t version();
+  int64_t anomaly_count();
+  std::string first_anomaly();
+  /// Memory of the ledger and the table of storages, to see that they stay flat.
+  size_t footprint_bytes();
+
+  // What follows is for capture, with the lock of StorageCapture held.
+
+  bool is_started() const { return start_count_ > 0; }
+  void storage_freed(StorageId id);
+  void storage_resized(StorageId id, int64_t size_bytes);
+  /// `op` made the storage, or found it: `was_there_before` it.
+  static StorageId tell_seen(c10::StorageImpl* storage, bool was_there_before, OpId op);
+  /// A node of this thread is about to run an op.
+  void run_node(int task, const torch::autograd::Node& node);
+  /// An op of this thread is about to run outside of all backwards.
+  void run_outside() {
+    if (!scopes_.empty()) close_scopes_of_thread();
+  }
+  /// AccumulateGrad of `leaf` has handled the storage: its gradient, if it is a parameter.
+  void mark_gradient(const at::Tensor& leaf, StorageId id);
+  bool knows_parameter(const at::Tensor& tensor);
+  const IsParameter& is_parameter() const { return is_parameter_; }
+
+ private:
+  /// Where one backward in one thread is.
+  struct BackwardScope {
+    int task;
+    uint64_t thread;
+    uint64_t sequence;  // of the node that runs
+    CallRef call;
+  };
+
+  MemoryTracker(std::shared_ptr<ModuleActivity> modules, IsParameter is_parameter);
+  void see(StorageId id, int64_t size_bytes, Device device, bool was_there_before, OpId op);
+  void move_to(BackwardScope& scope, CallRef call);
+  void close_scopes_of_thread();
+  void close_task(int task);
+  events::Origin origin(Device device = {}) const;
+  void apply(const Event& event);
+
+  const std::shared_ptr<ModuleActivity> modules_;
+  const IsParameter is_parameter_;
+  Ledger ledger_;
+  std::vector<BackwardScope> scopes_;
+  uint64_t version_ = 0;
+  int64_t open_calls_ = 0;
+  bool was_started_ = false;
+  int64_t time_ns_ = 0;
+  int start_count_ = 0;
+};
+
+/// Around a change of a storage's memory that goes past the dispatcher (UntypedStorage.resize_).
+TIDEGAUGE_API void begin_resize();
+TIDEGAUGE_API void end_resize(c10::StorageImpl* storage);
+
+}  // namespace tidegauge

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+
+#include "tidegauge/export.h"
+
+/// What is true of this moment in the calling thread: the facts that births carry.
+namespace tidegauge::moment {
+
+/// A checkpoint runs its forward again, in the running graph task. `keeps_graph`: a reentrant one,
+/// whose recompute is over for the ops of the backward that it starts itself.
+TIDEGAUGE_API void begin_recompute(bool keeps_graph);
+TIDEGAUGE_API void end_recompute();
+TIDEGAUGE_API bool in_recompute();
+
+/// Optimizer steps nest (a closure may step another optimizer).
+TIDEGAUGE_API void begin_optimizer_step();
+TIDEGAUGE_API void end_optimizer_step();
+TIDEGAUGE_API bool in_optimizer_step();
+/// A step that raised never ended: forgets all that are open.
+TIDEGAUGE_API void forget_optimizer_steps();
+
+/// The forward of a module. A closure that runs the model inside an optimizer step makes
+/// activations, not temporaries of the step.
+TIDEGAUGE_API void begin_module();
+TIDEGAUGE_API void end_module();
+
+/// BirthFact bits (core/event.h).
+uint8_t birth_facts();
+
+}  // namespace tidegauge::moment

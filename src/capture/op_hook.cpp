@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "capture/op_hook.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/SmallVector.h>
+#include <c10/util/flat_hash_map.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/node.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <vector>
+
+#include "capture/memory_tracker.h"
+#include "capture/storage_capture.h"
+#include "tidegauge/errors.h"
+
+namespace tidegauge::op_hook {
+namespace {
+
+using c10::DispatchKey;
+using c10::OperatorHandle;
+using torch::autograd::AccumulateGrad;
+using torch::autograd::Node;
+using torch::jit::Stack;
+using Storages = c10::SmallVector<const c10::StorageImpl*, 8>;
+
+/// Changes with every start and stop, so that what a thread has told is told again.
+std::atomic<uint64_t> epoch{1};
+
+/// The node that this thread has told the trackers of last.
+struct Told {
+  uint64_t epoch = 0;
+  int task = -1;
+  const Node* node = nullptr;
+  uint64_t sequence = 0;
+};
+thread_local Told told;
+thread_local int start_count = 0;
+
+struct Failures {
+  std::mutex mutex;
+  int64_t count = 0;
+  std::string first;
+};
+Failures& failures() {
+  static auto* all = new Failures;
+  return *all;
+}
+
+/// Ids of ops, by the address of their schema, which lives as long as the process. Guarded by
+/// the lock of StorageCapture.
+struct OpTable {
+  ska::flat_hash_map<const c10::FunctionSchema*, uint32_t> ids;
+  std::vector<std::string> names{""};
+};
+OpTable& op_table() {
+  static auto* table = new OpTable;
+  return *table;
+}
+
+OpId op_id(const OperatorHandle& op) {
+  OpTable& table = op_table();
+  const auto [it, is_new] = table.ids.emplace(&op.schema(), table.names.size());
+  if (is_new) table.names.push_back(op.schema().name());
+  return OpId(it->second);
+}
+
+/// `torch.tensor` builds its tensor out of our sight and then lifts it: that is its birth.
+bool makes_fresh(const OperatorHandle& op) {
+  static const c10::FunctionSchema* lift =
+      &c10::Dispatcher::singleton().findSchemaOrThrow("aten::lift_fresh", "").schema();
+  return &op.schema() == lift;
+}
+
+template <typename Visit>
+void visit_tensors(const c10::IValue& value, Visit&& visit) {
+  if (value.isTensor()) {
+    visit(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorList().vec()) visit(tensor);
+  } else if (value.isList()) {
+    for (const c10::IValue& item : value.toListRef()) visit_tensors(item, visit);
+  }
+}
+
+class Op {
+ public:
+  Op(const OperatorHandle& op, const Stack& stack) : op_(op) {
+    StorageCapture::get().begin_op();
+    try {
+      tell_node();
+      note_arguments(stack);
+    } catch (const std::exception& error) {
+      fail(error.what());
+    }
+  }
+  ~Op() {
+    const std::lock_guard lock(StorageCapture::get().mutex());
+    StorageCapture::get().end_op();
+  }
+  Op(const Op&) = delete;
+  Op& operator=(const Op&) = delete;
+
+  void finish(const Stack& stack) {
+    try {
+      tell_outputs(stack);
+    } catch (const std::exception& error) {
+      fail(error.what());
+    }
+  }
+
+ private:
+  static void fail(const char* what) {
+    const std::lock_guard lock(failures().mutex);
+    if (failures().count++ == 0) failures().first = what;
+  }
+
+  void tell_node() {
+    const int task = torch::autograd::get_current_graph_task_id();
+    const uint64_t now = epoch.load(std::memory_order_relaxed);
+    if (task == -1) {
+      if (told.task == -1 && told.epoch == now) return;
+      const std::lock_guard lock(StorageCapture::get().mutex());
+      for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
+        if (tracker->is_started()) tracker->run_outside();
+      }
+      told = {now, -1, nullptr, 0};
+      return;
+    }
+    const auto node = torch::autograd::get_current_node();
+    if (!node) return;
+    accumulator_ =
+        node->sequence_nr() == UINT64_MAX ? dynamic_cast<AccumulateGrad*>(node.get()) : nullptr;
+    if (told.epoch == now && told.task == task && told.node == node.get() &&
+        told.sequence == node->sequence_nr()) {
+      return;
+    }
+    if (accumulator_ != nullptr) find_parameter(accumulator_->variable);
+    const std::lock_guard lock(StorageCapture::get().mutex());
+    for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
+      if (tracker->is_started()) tracker->run_node(task, *node);
+    }
+    told = {now, task, node.get(), node->sequence_nr()};
+  }
+
+  /// A leaf may be a parameter that no tracker has seen: used functionally, or replaced.
+  static void find_parameter(const at::Tensor& leaf) {
+    std::vector<std::shared_ptr<MemoryTracker>> unaware;
+    {
+      const std::lock_guard lock(StorageCapture::get().mutex());
+      for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
+        if (tracker->is_started() && !tracker->knows_parameter(leaf)) {
+          unaware.push_back(tracker->shared_from_this());
+        }
+      }
+    }
+    for (const auto& tracker : unaware) {
+      if (tracker->is_parameter()(leaf)) tracker->label(leaf, Role::IsParameter, Since::Birth);
+    }
+  }
+
+  /// Views and in-place ops return what was there before.
+  void note_arguments(const Stack& stack) {
+    const auto& returns = op_.schema().returns();
+    if (std::none_of(returns.begin(), returns.end(),
+                     [](const auto& r) { return r.alias_info() != nullptr; }) ||
+        makes_fresh(op_)) {
+      return;
+    }
+    const size_t count = op_.schema().arguments().size();
+    for (size_t i = stack.size() - count; i < stack.size(); ++i) {
+      visit_tensors(stack[i], [&](const at::Tensor& tensor) {
+        visit_storages(tensor, [&](c10::StorageImpl* storage) { arguments_.push_back(storage); });
+      });
+    }
+  }
+
+  void tell_outputs(const Stack& stack) {
+    const auto& returns = op_.schema().returns();
+    StorageCapture& capture = StorageCapture::get();
+    const std::lock_guard lock(capture.mutex());
+    capture.poll(4);
+    for (size_t i = 0; i < returns.size(); ++i) {
+      const auto* alias = returns[i].alias_info();
+      const c10::IValue& value = stack[stack.size() - returns.size() + i];
+      visit_tensors(value, [&](const at::Tensor& tensor) {
+        visit_storages(tensor, [&](c10::StorageImpl* storage) {
+          if (alias != nullptr && alias->isWrite()) capture.note_written(storage);
+          const bool was_there_before =
+              std::find(arguments_.begin(), arguments_.end(), storage) != arguments_.end();
+          const StorageId id = MemoryTracker::tell_seen(storage, was_there_before, op_id(op_));
+          if (accumulator_ != nullptr && id) tell_gradient(id);
+        });
+      });
+    }
+  }
+
+  void tell_gradient(StorageId id) {
+    for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
+      if (tracker->is_started()) tracker->mark_gradient(accumulator_->variable, id);
+    }
+  }
+
+  const OperatorHandle& op_;
+  AccumulateGrad* accumulator_ = nullptr;
+  Storages arguments_;
+};
+
+void observe(const OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  constexpr c10::DispatchKeySet kBelow(c10::DispatchKeySet::FULL_AFTER, DispatchKey::Fake);
+  const c10::impl::ExcludeDispatchKeyGuard guard(DispatchKey::Fake);
+  Op watched(op, *stack);
+  op.redispatchBoxed(keys & kBelow, stack);
+  watched.finish(*stack);
+}
+
+/// Registered at the first use and never taken back: a static initializer would claim the key for
+/// programs that only load us.
+void register_fallback() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    auto& dispatcher = c10::Dispatcher::singleton();
+    if (dispatcher.hasBackendFallbackForDispatchKey(DispatchKey::Fake)) {
+      throw NotSupported(
+          "another library has registered a fallback for torch's dispatch key Fake, which "
+          "tidegauge "
+          "needs to see operators; load tidegauge without that library");
+    }
+    static auto* handle = new c10::RegistrationHandleRAII(dispatcher.registerFallback(
+        DispatchKey::Fake, c10::KernelFunction::makeFromBoxedFunction<&observe>(), "tidegauge"));
+    static_cast<void>(handle);
+  });
+}
+
+}  // namespace
+
+void start_in_this_thread() {
+  register_fallback();
+  if (start_count++ == 0) c10::impl::tls_set_dispatch_key_included(DispatchKey::Fake, true);
+  ++epoch;
+}
+
+void stop_in_this_thread() {
+  if (start_count > 0 && --start_count == 0) {
+    c10::impl::tls_set_dispatch_key_included(DispatchKey::Fake, false);
+  }
+  ++epoch;
+}
+
+int64_t failure_count() {
+  const std::lock_guard lock(failures().mutex);
+  return failures().count;
+}
+
+std::string first_failure() {
+  const std::lock_guard lock(failures().mutex);
+  return failures().first;
+}
+
+std::string op_name(uint32_t op) {
+  const std::lock_guard lock(StorageCapture::get().mutex());
+  const auto& names = op_table().names;
+  return op < names.size() ? names[op] : "";
+}
+
+}  // namespace tidegauge::op_hook

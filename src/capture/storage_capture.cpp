@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "capture/storage_capture.h"
+
+#include <ATen/SparseCsrTensorImpl.h>
+#include <ATen/SparseTensorImpl.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "capture/memory_tracker.h"
+
+namespace tidegauge {
+namespace {
+
+Device device_of(const c10::StorageImpl& storage) {
+  const c10::Device device = storage.device();
+  return {static_cast<int8_t>(device.type()), static_cast<int8_t>(device.index())};
+}
+
+/// The deleter of memory that a CPU allocator made, whose context is the memory itself.
+bool is_cpu_deleter(c10::DeleterFnPtr deleter) {
+  return deleter != nullptr && (deleter == c10::GetAllocator(c10::kCPU)->raw_deleter() ||
+                                deleter == c10::GetDefaultCPUAllocator()->raw_deleter());
+}
+
+}  // namespace
+
+void visit_storages(const at::Tensor& tensor, const std::function<void(c10::StorageImpl*)>& visit) {
+  if (!tensor.defined()) return;
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  if (impl->has_storage()) {
+    c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
+    const bool is_wrapper = impl->key_set().has(c10::DispatchKey::Python) &&
+                            storage->_mutable_data_ptr_no_checks().get() == nullptr;
+    if (storage->device_type() != c10::kMeta && !is_wrapper) visit(storage);
+  } else if (tensor.layout() == c10::kSparse) {
+    auto* sparse = static_cast<at::SparseTensorImpl*>(impl);
+    visit_storages(sparse->indices(), visit);
+    visit_storages(sparse->values(), visit);
+  } else if (tensor.layout() == c10::kSparseCsr || tensor.layout() == c10::kSparseCsc ||
+             tensor.layout() == c10::kSparseBsr || tensor.layout() == c10::kSparseBsc) {
+    auto* compressed = static_cast<at::SparseCsrTensorImpl*>(impl);
+    visit_storages(compressed->compressed_indices(), visit);
+    visit_storages(compressed->plain_indices(), visit);
+    visit_storages(compressed->values(), visit);
+  }
+}
+
+StorageCapture& StorageCapture::get() {
+  static auto* capture = new StorageCapture;
+  return *capture;
+}
+
+StorageCapture::Pending& StorageCapture::pending() {
+  thread_local Pending pending;
+  return pending;
+}
+
+void StorageCapture::add(MemoryTracker* tracker) { trackers_.push_back(tracker); }
+void StorageCapture::remove(MemoryTracker* tracker) { std::erase(trackers_, tracker); }
+
+StorageCapture::Seen StorageCapture::see(c10::StorageImpl* storage) {
+  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  const auto size_bytes = static_cast<int64_t>(storage->nbytes());
+  if (const auto it = by_data_.find(data.get()); data.get() != nullptr && it != by_data_.end()) {
+    // Two storages may share memory (copy-on-write, from_blob of a tensor's own): it is there once.
+    return {it->second.id, it->second.size_bytes, it->second.device, false};
+  }
+  if (const auto it = parked_at_.find(storage); it != parked_at_.end()) {
+    const Known known = parked_[it->second].known;
+    if (known.size_bytes != size_bytes) finish_resize(storage, known);
+    return {known.id, size_bytes, known.device, false};
+  }
+  if (size_bytes == 0 || data.get() == nullptr) return {};
+  const Known known{StorageId(++last_id_), size_bytes, device_of(*storage), storage, nullptr};
+  if (!adopt(storage, known)) park(storage, known);
+  return {known.id, size_bytes, known.device, true};
+}
+
+bool StorageCapture::adopt(c10::StorageImpl* storage, Known known) {
+  c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  const c10::DeleterFnPtr deleter = data.get_deleter();
+  if (data.get() == nullptr || data.get() != data.get_context() || !is_cpu_deleter(deleter) ||
+      !data.compare_exchange_deleter(deleter, &StorageCapture::free_tracked)) {
+    return false;
+  }
+  known.deleter = deleter;
+  by_data_[data.get()] = known;
+  return true;
+}
+
+void StorageCapture::park(c10::StorageImpl* storage, Known known) {
+  known.deleter = nullptr;
+  parked_at_[storage] = parked_.size();
+  // Whoever shows us a storage holds it, so this reference is never the last one.
+  const auto strong = c10::intrusive_ptr<c10::StorageImpl>::unsafe_reclaim_from_nonowning(storage);
+  parked_.push_back({c10::weak_intrusive_ptr<c10::StorageImpl>(strong), known});
+}
+
+void StorageCapture::unpark(size_t position) {
+  parked_at_.erase(parked_[position].known.storage);
+  if (position + 1 < parked_.size()) {
+    parked_[position] = std::move(parked_.back());
+    parked_at_[parked_[position].known.storage] = position;
+  }
+  parked_.pop_back();
+}
+
+void StorageCapture::poll(size_t count) {
+  for (count = std::min(count, parked_.size()); count > 0 && !parked_.empty(); --count) {
+    if (next_poll_ >= parked_.size()) next_poll_ = 0;
+    if (!parked_[next_poll_].reference.expired()) {
+      ++next_poll_;
+      continue;
+    }
+    const StorageId id = parked_[next_poll_].known.id;
+    unpark(next_poll_);
+    tell_freed(id);
+  }
+}
+
+size_t StorageCapture::foreign_count() const {
+  return static_cast<size_t>(std::count_if(parked_.begin(), parked_.end(),
+                                           [](const Parked& p) { return p.known.size_bytes > 0; }));
+}
+
+void StorageCapture::free_tracked(void* data) {
+  StorageCapture& self = get();
+  c10::DeleterFnPtr deleter = nullptr;
+  {
+    const std::lock_guard lock(self.mutex_);
+    const auto it = self.by_data_.find(data);
+    // Every pointer that carries our deleter is in the table until it is freed.
+    TORCH_INTERNAL_ASSERT_DEBUG_ONLY(it != self.by_data_.end());
+    const Known known = it->second;
+    self.by_data_.erase(it);
+    deleter = known.deleter;
+    if (Pending& open = pending(); open.depth > 0) {
+      open.freed.push_back(known);
+    } else {
+      self.tell_freed(known.id);
+    }
+  }
+  deleter(data);
+}
+
+void StorageCapture::begin_resize() { begin_op(); }
+
+void StorageCapture::end_resize(c10::StorageImpl* storage) {
+  const std::lock_guard lock(mutex_);
+  Pending& open = pending();
+  if (!open.freed.empty()) {
+    // The storage may have been known by another address (set_, swapped tensors).
+    const Known old = open.freed.back();
+    open.freed.pop_back();
+    finish_resize(storage, old);
+  } else {
+    MemoryTracker::tell_seen(storage, /*was_there_before=*/false, {});
+  }
+  end_op();
+}
+
+void StorageCapture::begin_op() { ++pending().depth; }
+
+void StorageCapture::note_written(c10::StorageImpl* storage) {
+  auto& freed = pending().freed;
+  const auto it = std::find_if(freed.begin(), freed.end(),
+                               [&](const Known& known) { return known.storage == storage; });
+  if (it == freed.end()) return;
+  const Known old = *it;
+  freed.erase(it);
+  finish_resize(storage, old);
+}
+
+void StorageCapture::end_op() {
+  Pending& open = pending();
+  if (--open.depth > 0) return;
+  for (const Known& known : open.freed) tell_freed(known.id);
+  open.freed.clear();
+}
+
+void StorageCapture::finish_resize(c10::StorageImpl* storage, Known known) {
+  if (const auto it = parked_at_.find(storage); it != parked_at_.end()) unpark(it->second);
+  known.storage = storage;
+  known.size_bytes = static_cast<int64_t>(storage->nbytes());
+  if (!adopt(storage, known)) park(storage, known);
+  for (MemoryTracker* tracker : trackers_) tracker->storage_resized(known.id, known.size_bytes);
+}
+
+void StorageCapture::tell_freed(StorageId id) {
+  for (MemoryTracker* tracker : trackers_) tracker->storage_freed(id);
+}
+
+}  // namespace tidegauge

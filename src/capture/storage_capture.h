@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/util/flat_hash_map.h>
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "core/device.h"
+#include "core/ids.h"
+
+namespace tidegauge {
+
+class MemoryTracker;
+
+/// Calls `visit` for each storage with memory behind a tensor: one, or those of the parts of a
+/// sparse tensor; none for wrapper subclasses and tensors on meta.
+void visit_storages(const at::Tensor& tensor, const std::function<void(c10::StorageImpl*)>& visit);
+
+/// Knows the storages of this process that some tracker has come across, and notices their ends.
+///
+///   memory of the CPU allocator     only the deleter is exchanged, for one that tells us and then
+///                                   calls the old one; context and data stay, so copy-on-write,
+///                                   sharing and pickling see no difference
+///   foreign memory (numpy, shared,  never altered: a weak reference is looked at now and then
+///   from_blob, mapped files), and   (a few at each op, all of them before an answer is given)
+///   storages that shrank to nothing
+///
+/// One per process, never destroyed: deleters outlive trackers and the interpreter. All of it and
+/// all ledgers are guarded by one lock, under which no tensor dies and the GIL is never awaited.
+class StorageCapture {
+ public:
+  struct Seen {
+    StorageId id;  ///< none: the storage has no bytes and never had
+    int64_t size_bytes = 0;
+    Device device;
+    bool is_new = false;
+  };
+
+  static StorageCapture& get();
+  std::mutex& mutex() { return mutex_; }
+
+  // With the lock held.
+
+  void add(MemoryTracker* tracker);
+  void remove(MemoryTracker* tracker);
+  /// All that are alive; not all of them are started.
+  const std::vector<MemoryTracker*>& trackers() const { return trackers_; }
+
+  /// The storage was come across.
+  Seen see(c10::StorageImpl* storage);
+  /// Looks at up to `count` weak references.
+  void poll(size_t count);
+  void poll_all() { poll(parked_.size()); }
+  size_t foreign_count() const;
+  size_t storage_count() const { return by_data_.size() + parked_.size(); }
+
+  // Without the lock.
+
+  /// Around a change of the storage's memory that goes past the dispatcher.
+  void begin_resize();
+  void end_resize(c10::StorageImpl* storage);
+
+  /// Around an op of this thread. What it frees is told at its end (`settle`), for only then is it
+  /// known which of it were resizes.
+  void begin_op();
+  /// With the lock held: `storage` is one that the op has written to.
+  void note_written(c10::StorageImpl* storage);
+  /// With the lock held: the op is over and its births are told.
+  void end_op();
+
+ private:
+  struct Known {
+    StorageId id;
+    int64_t size_bytes = 0;
+    Device device;
+    const c10::StorageImpl* storage = nullptr;  // an address to compare, never followed
+    c10::DeleterFnPtr deleter = nullptr;        // the one that ours replaced; null: never replaced
+  };
+  struct Parked {
+    c10::weak_intrusive_ptr<c10::StorageImpl> reference;
+    Known known;
+  };
+  /// What this thread's running op or resize has freed so far.
+  struct Pending {
+    int depth = 0;
+    std::vector<Known> freed;
+  };
+  static Pending& pending();
+
+  static void free_tracked(void* data);
+  bool adopt(c10::StorageImpl* storage, Known known);
+  void park(c10::StorageImpl* storage, Known known);
+  void unpark(size_t position);
+  void finish_resize(c10::StorageImpl* storage, Known known);
+  void tell_freed(StorageId id);
+
+  std::mutex mutex_;
+  std::vector<MemoryTracker*> trackers_;
+  uint64_t last_id_ = 0;
+  ska::flat_hash_map<const void*, Known> by_data_;
+  std::vector<Parked> parked_;
+  ska::flat_hash_map<const c10::StorageImpl*, size_t> parked_at_;
+  size_t next_poll_ = 0;
+};
+
+}  // namespace tidegauge
