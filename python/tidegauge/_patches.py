@@ -10,12 +10,24 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 import torch
 import torch.utils.checkpoint as checkpoint
-from torch import nn
+from torch import nn, optim
+from torch.autograd.profiler import record_function
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_parameter_registration_hook,
+)
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch.utils.hooks import RemovableHandle
 
 from tidegauge import _C
 
@@ -63,6 +75,40 @@ class _Patch:
         return self._owner.__dict__.get(self._name)
 
 
+class _GlobalHook:
+    """One of torch's hooks that are common to all modules or optimizers.
+
+    It has the same key each time, so that dynamo sees two states at most: with it and without.
+    """
+
+    def __init__(
+        self, register: Callable[[Callable[..., Any]], RemovableHandle], hook: Callable[..., None]
+    ) -> None:
+        self._register = register
+        self._hook = hook
+        self._handle: RemovableHandle | None = None
+
+    def install(self) -> None:
+        if self._handle is None:
+            self._handle = self._register(self._hook)
+        elif (hooks := self._handle.hooks_dict_ref()) is not None:
+            hooks[self._handle.id] = self._hook
+
+    def uninstall(self) -> None:
+        if self._handle is not None:
+            self._handle.remove()
+
+
+# What the wrappers call; an installation renews them.
+_call_module: Callable[..., Any] = nn.Module.__call__
+_enter_recomputation: Callable[..., Any] = checkpoint._recomputation_hook.__enter__
+_exit_recomputation: Callable[..., Any] = checkpoint._recomputation_hook.__exit__
+_backward_reentrant: Callable[..., Any] = checkpoint.CheckpointFunction.backward
+_resize: Callable[..., Any] = torch.UntypedStorage.resize_
+_swap: Callable[..., Any] = torch.UntypedStorage._swap_data_ptr_  # type: ignore[attr-defined]
+_exit_profiled: Callable[..., Any] = record_function.__exit__
+
+
 def _tracked_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     # Dynamo folds this test away and sees nothing of ours: no graph break, no guard.
     if _is_compiling() or not _enter(self, args, kwargs):
@@ -103,7 +149,6 @@ def _tracked_exit_recomputation(self: Any, *args: Any) -> Any:
         _C.end_recompute()
 
 
-@staticmethod
 def _tracked_backward_reentrant(ctx: Any, *args: Any) -> Any:
     _C.begin_recompute(keeps_graph=True)
     try:
@@ -112,46 +157,143 @@ def _tracked_backward_reentrant(ctx: Any, *args: Any) -> Any:
         _C.end_recompute()
 
 
-_call_module: Callable[..., Any] = nn.Module.__call__
-_enter_recomputation: Callable[..., Any] = checkpoint._recomputation_hook.__enter__
-_exit_recomputation: Callable[..., Any] = checkpoint._recomputation_hook.__exit__
-_backward_reentrant: Callable[..., Any] = checkpoint.CheckpointFunction.backward
-
-#: Each with the name of the variable of this module through which its wrapper calls the original.
-_PATCHES = {
-    "_call_module": _Patch(nn.Module, "__call__", _tracked_call),
-    "_enter_recomputation": _Patch(
-        checkpoint._recomputation_hook, "__enter__", _tracked_enter_recomputation
-    ),
-    "_exit_recomputation": _Patch(
-        checkpoint._recomputation_hook, "__exit__", _tracked_exit_recomputation
-    ),
-    "_backward_reentrant": _Patch(
-        checkpoint.CheckpointFunction, "backward", _tracked_backward_reentrant
-    ),
-}
-
-_lock = threading.Lock()
-_user_count = 0
+@wraps(_resize)
+def _tracked_resize(self: torch.UntypedStorage, *args: Any) -> Any:
+    _C.before_resize(self)
+    try:
+        return _resize(self, *args)
+    finally:
+        _C.after_resize(self)
 
 
-def install() -> None:
-    """Counts one more user of the patches; the first one puts them in place."""
-    global _user_count
-    with _lock:
-        _user_count += 1
-        if _user_count > 1:
-            return
-        for variable, patch in _PATCHES.items():
-            if (original := patch.install()) is not None:
-                globals()[variable] = original
+@wraps(_swap)
+def _tracked_swap(self: torch.UntypedStorage, other: torch.UntypedStorage) -> Any:
+    _C.before_resize(self)
+    _C.before_resize(other)
+    try:
+        return _swap(self, other)
+    finally:
+        _C.after_resize(other)
+        _C.after_resize(self)
 
 
-def uninstall() -> None:
-    """Counts one user less; the last one takes the patches away."""
-    global _user_count
-    with _lock:
-        _user_count -= 1
-        if _user_count == 0:
-            for patch in _PATCHES.values():
+# The hooks are Python functions with a test that dynamo folds away: it does not trace into C++.
+
+
+def _parameter_registered(module: nn.Module, name: str, parameter: Any) -> None:
+    if not _is_compiling():
+        _C.parameter_registered(module, name, parameter)
+
+
+def _buffer_registered(module: nn.Module, name: str, buffer: Any) -> None:
+    if not _is_compiling():
+        _C.buffer_registered(module, name, buffer)
+
+
+class _RunningSteps(threading.local):
+    """The optimizers whose `step` runs in this thread, the innermost last."""
+
+    def __init__(self) -> None:
+        self.optimizers: list[weakref.ref[optim.Optimizer]] = []
+
+
+def _begin_step(optimizer: optim.Optimizer, args: Any, kwargs: Any) -> None:
+    if not _is_compiling():
+        _running_steps.optimizers.append(weakref.ref(optimizer))
+        _C.optimizer_step_begin(optimizer)
+
+
+def _end_step(optimizer: optim.Optimizer, args: Any, kwargs: Any) -> None:
+    if not _is_compiling() and (running := _running_steps.optimizers):
+        running.pop()
+        _C.optimizer_step_end(optimizer)
+
+
+# `wraps` leads TorchScript, which compiles this class, to the source of the original.
+@wraps(_exit_profiled)
+def _tracked_exit_profiled(self: Any, exc_type: Any, exc_value: Any, traceback: Any) -> Any:
+    if exc_type is not None and self.name.startswith("Optimizer.step#"):
+        _end_failed_step(self.name)
+    return _exit_profiled(self, exc_type, exc_value, traceback)
+
+
+def _end_failed_step(profiled_name: str) -> None:
+    """The post-hook is not told of a step that raises, but the profiler is."""
+    running = _running_steps.optimizers
+    optimizer = running[-1]() if running else None
+    if optimizer and profiled_name == f"Optimizer.step#{type(optimizer).__name__}.step":
+        _end_step(optimizer, (), {})
+
+
+_running_steps = _RunningSteps()
+
+
+class _Installation:
+    """Patches and global hooks that are in place as long as anybody uses them.
+
+    A patch comes with the name of the variable of this module by which it calls the original.
+    """
+
+    _lock = threading.Lock()
+
+    def __init__(self, patches: dict[str, _Patch], hooks: Sequence[_GlobalHook] = ()) -> None:
+        self._patches = patches
+        self._hooks = hooks
+        self._user_count = 0
+
+    def install(self) -> None:
+        """Counts one more user; the first one finds all put in place."""
+        with self._lock:
+            self._user_count += 1
+            if self._user_count > 1:
+                return
+            for variable, patch in self._patches.items():
+                if (original := patch.install()) is not None:
+                    globals()[variable] = original
+            for hook in self._hooks:
+                hook.install()
+
+    def uninstall(self) -> None:
+        """Counts one user less; after the last one all is as it was."""
+        with self._lock:
+            self._user_count -= 1
+            if self._user_count > 0:
+                return
+            for hook in self._hooks:
+                hook.uninstall()
+            for patch in self._patches.values():
                 patch.uninstall()
+
+
+_FOR_MODULES = _Installation(
+    {
+        "_call_module": _Patch(nn.Module, "__call__", _tracked_call),
+        "_enter_recomputation": _Patch(
+            checkpoint._recomputation_hook, "__enter__", _tracked_enter_recomputation
+        ),
+        "_exit_recomputation": _Patch(
+            checkpoint._recomputation_hook, "__exit__", _tracked_exit_recomputation
+        ),
+        "_backward_reentrant": _Patch(
+            checkpoint.CheckpointFunction, "backward", staticmethod(_tracked_backward_reentrant)
+        ),
+    }
+)
+_FOR_MEMORY = _Installation(
+    {
+        "_resize": _Patch(torch.UntypedStorage, "resize_", _tracked_resize),
+        "_swap": _Patch(torch.UntypedStorage, "_swap_data_ptr_", _tracked_swap),
+        "_exit_profiled": _Patch(record_function, "__exit__", _tracked_exit_profiled),
+    },
+    [
+        _GlobalHook(register_optimizer_step_pre_hook, _begin_step),
+        _GlobalHook(register_optimizer_step_post_hook, _end_step),
+        _GlobalHook(register_module_parameter_registration_hook, _parameter_registered),
+        _GlobalHook(register_module_buffer_registration_hook, _buffer_registered),
+    ],
+)
+
+install = _FOR_MODULES.install
+uninstall = _FOR_MODULES.uninstall
+install_for_memory = _FOR_MEMORY.install
+uninstall_for_memory = _FOR_MEMORY.uninstall
