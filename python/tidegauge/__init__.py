@@ -6,6 +6,7 @@ from tidegauge._torch_version import check_torch_version
 
 check_torch_version()
 
-from tidegauge.mod_tracker import ModTracker  # noqa: E402  (needs the check above)
+from tidegauge.mem_tracker import MemTracker  # noqa: E402  (needs the check above)
+from tidegauge.mod_tracker import ModTracker  # noqa: E402
 
-__all__ = ["ModTracker", "__version__", "cmake_prefix_path"]
+__all__ = ["MemTracker", "ModTracker", "__version__", "cmake_prefix_path"]
