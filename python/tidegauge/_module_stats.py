@@ -78,11 +78,9 @@ class LiveStats:
         module = self._w_module()
         if module is None:
             return
-        try:
-            stats = core.module_stats(module)
-        except KeyError:
-            return  # the core has begun anew, and has not met this module since
-        self._write(stats)
+        stats = core.module_stats(module)
+        if stats["snapshots"]:  # else an iteration has begun, and not come to this module
+            self._write(stats)
 
     def _write(self, stats: dict[str, Any]) -> None:
         attributes = vars(self)
