@@ -22,8 +22,8 @@ namespace tidegauge {
 ///     tidegauge::ModTracker tracker;
 ///     tracker.enter();
 ///     auto loss = tidegauge::call(model, x).sum();  // see module_scope.h
-///     loss.backward();                               // a hook that asks sees {"Global", "Net", ...}
-///     tracker.exit();
+///     loss.backward();                               // a hook that asks sees {"Global", "Net",
+///     ...} tracker.exit();
 ///
 /// C++ modules have no hooks: forward is seen where it is wrapped by a ModuleScope, `call` or
 /// `Tracked`. Backward needs nothing more. Names are as in Python: the class of the first module

@@ -89,8 +89,8 @@ Output call_sequential(torch::nn::Sequential& modules, Args&&... args) {
   torch::nn::AnyValue value{at::Tensor()};
   bool is_first = true;
   for (torch::nn::AnyModule& module : *modules) {
-    ModuleScope inner(*module.ptr(), is_first ? detail::tensors_of(args...)
-                                              : detail::tensors_of(value));
+    ModuleScope inner(*module.ptr(),
+                      is_first ? detail::tensors_of(args...) : detail::tensors_of(value));
     value = is_first ? module.any_forward(args...) : module.any_forward(std::move(value));
     is_first = false;
     inner.finish(detail::tensors_of(value));

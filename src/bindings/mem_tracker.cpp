@@ -48,9 +48,10 @@ bool is_parameter(const at::Tensor& leaf) {
 
 /// Calls `visit(tensor)` for the values of one of a module's own dictionaries.
 template <typename Visit>
-void visit_own(py::handle module, const char* dictionary, Visit&& visit) {
-  const py::object values = py::getattr(module, dictionary, py::none());
-  if (!PyDict_Check(values.ptr())) return;
+void visit_own(py::handle module, PyObject* dictionary, Visit&& visit) {
+  const auto values = py::reinterpret_steal<py::object>(PyObject_GetAttr(module.ptr(), dictionary));
+  if (!values) PyErr_Clear();
+  if (!values || !PyDict_Check(values.ptr())) return;
   PyObject* key = nullptr;
   PyObject* value = nullptr;
   for (Py_ssize_t position = 0; PyDict_Next(values.ptr(), &position, &key, &value) != 0;) {
@@ -58,12 +59,26 @@ void visit_own(py::handle module, const char* dictionary, Visit&& visit) {
   }
 }
 
+/// Interned once: making a string costs more than the look-up.
+PyObject* parameters_name() {
+  static PyObject* name = PyUnicode_InternFromString("_parameters");
+  return name;
+}
+PyObject* buffers_name() {
+  static PyObject* name = PyUnicode_InternFromString("_buffers");
+  return name;
+}
+PyObject* modules_name() {
+  static PyObject* name = PyUnicode_InternFromString("_modules");
+  return name;
+}
+
 /// Calls `visit(module)` for a module and all below it, each once.
 template <typename Visit>
 void visit_modules(py::handle module, std::unordered_set<PyObject*>& seen, Visit&& visit) {
   if (!seen.insert(module.ptr()).second) return;
   visit(module);
-  visit_own(module, "_modules", [&](py::handle child) { visit_modules(child, seen, visit); });
+  visit_own(module, modules_name(), [&](py::handle child) { visit_modules(child, seen, visit); });
 }
 
 std::vector<std::shared_ptr<MemTracker>>& started_trackers() {
@@ -103,9 +118,9 @@ void MemTracker::stop() {
 }
 
 void MemTracker::label(py::handle object, Role role, Since since) {
-  std::vector<at::Tensor> tensors;
-  append_inner_tensors(object.ptr(), tensors);
-  for (const at::Tensor& tensor : tensors) memory_->label(tensor, role, since);
+  ScratchTensors tensors;
+  append_inner_tensors(object.ptr(), *tensors);
+  for (const at::Tensor& tensor : *tensors) memory_->label(tensor, role, since);
 }
 
 void MemTracker::track_tensor(py::handle tensor, const std::string& role) {
@@ -114,9 +129,9 @@ void MemTracker::track_tensor(py::handle tensor, const std::string& role) {
 }
 
 void MemTracker::label_own(py::handle module) {
-  visit_own(module, "_parameters",
+  visit_own(module, parameters_name(),
             [&](py::handle value) { label(value, Role::IsParameter, Since::Birth); });
-  visit_own(module, "_buffers",
+  visit_own(module, buffers_name(),
             [&](py::handle value) { label(value, Role::IsBuffer, Since::Birth); });
 }
 
@@ -124,7 +139,7 @@ void MemTracker::track_module(py::handle module) {
   std::unordered_set<PyObject*> seen;
   visit_modules(module, seen, [&](py::handle each) {
     label_own(each);
-    visit_own(each, "_parameters", [&](py::handle value) {
+    visit_own(each, parameters_name(), [&](py::handle value) {
       if (!THPVariable_Check(value.ptr())) return;
       const at::Tensor grad = THPVariable_Unpack(value.ptr()).grad();
       if (!grad.defined()) return;
@@ -152,31 +167,27 @@ void MemTracker::reset_module_stats() {
   memory_->reset_statistics();
 }
 
-int64_t MemTracker::known_bytes(std::initializer_list<py::handle> objects) {
-  std::vector<at::Tensor> tensors;
-  for (const py::handle object : objects) append_tensors(object.ptr(), tensors);
-  return memory_->known_bytes(tensors);
-}
-
 void MemTracker::describe(py::handle module, ModuleId id) {
   track_module(module);
   std::vector<at::Tensor> parameters;
   std::vector<at::Tensor> buffers;
   std::unordered_set<PyObject*> seen;
   visit_modules(module, seen, [&](py::handle each) {
-    visit_own(each, "_parameters",
+    visit_own(each, parameters_name(),
               [&](py::handle value) { append_inner_tensors(value.ptr(), parameters); });
-    visit_own(each, "_buffers",
+    visit_own(each, buffers_name(),
               [&](py::handle value) { append_inner_tensors(value.ptr(), buffers); });
   });
   memory_->set_module_size(id, SizeOf::Parameters, memory_->known_bytes(parameters));
   memory_->set_module_size(id, SizeOf::Buffers, memory_->known_bytes(buffers));
 }
 
-void MemTracker::on_enter(py::handle module, ModuleId id, py::handle args, py::handle kwargs) {
+void MemTracker::on_enter(py::handle module, ModuleId id, bool is_root_call, py::handle args,
+                          py::handle kwargs) {
   const Phase phase = current_phase();
+  ScratchTensors inputs;
   if (phase == Phase::Forward) {
-    if (modules_->activity()->is_root_call(id)) {
+    if (is_root_call) {
       forget_failed_optimizer_steps();
       if (memory_->has_statistics(id)) {
         if (strict_) {
@@ -191,17 +202,17 @@ void MemTracker::on_enter(py::handle module, ModuleId id, py::handle args, py::h
     } else {
       label_own(module);  // they may have been replaced
     }
-    memory_->set_module_size(id, SizeOf::Inputs, known_bytes({args, kwargs}));
+    append_tensors(args.ptr(), *inputs);
+    append_tensors(kwargs.ptr(), *inputs);
   }
-  memory_->enter_module(id, phase);
+  memory_->enter_module(id, phase, *inputs);
 }
 
 void MemTracker::on_leave(ModuleId id, py::handle output) {
   const Phase phase = current_phase();
-  if (phase == Phase::Forward && !output.is_none()) {
-    memory_->set_module_size(id, SizeOf::Outputs, known_bytes({output}));
-  }
-  memory_->exit_module(id, phase);
+  ScratchTensors outputs;
+  if (phase == Phase::Forward) append_tensors(output.ptr(), *outputs);
+  memory_->exit_module(id, phase, *outputs);
 }
 
 py::list MemTracker::modules() {

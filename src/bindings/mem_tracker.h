@@ -34,7 +34,7 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
   MemoryTracker& memory() { return *memory_; }
   bool is_started() const { return start_count_ > 0; }
 
-  void on_enter(pybind11::handle module, ModuleId id, pybind11::handle args,
+  void on_enter(pybind11::handle module, ModuleId id, bool is_root_call, pybind11::handle args,
                 pybind11::handle kwargs) override;
   void on_leave(ModuleId id, pybind11::handle output) override;
 
@@ -43,7 +43,6 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
   void label(pybind11::handle object, Role role, Since since);
   void label_own(pybind11::handle module);
   void describe(pybind11::handle module, ModuleId id);
-  int64_t known_bytes(std::initializer_list<pybind11::handle> objects);
 
   const std::shared_ptr<ModTracker> modules_;
   const std::shared_ptr<MemoryTracker> memory_;

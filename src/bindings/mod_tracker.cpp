@@ -113,7 +113,7 @@ void ModTracker::enter_module(py::handle module, py::handle args, py::handle kwa
   const ModuleId id = ModuleRegistry::get().intern(module.ptr());
   if (!activity_->knows(id)) {
     if (!find_below_active(module, id)) name_module(module);
-  } else if (activity_->is_open(id) && !is_bw()) {
+  } else if (activity_->look_at(id).is_open && !is_bw()) {
     warn_of_recursion();
   }
   std::vector<at::Tensor> inputs;
@@ -121,9 +121,11 @@ void ModTracker::enter_module(py::handle module, py::handle args, py::handle kwa
     append_tensors(args.ptr(), inputs);
     append_tensors(kwargs.ptr(), inputs);
   }
-  activity_->enter(id, inputs);
+  const auto [is_root_call] = activity_->enter(id, inputs);
   try {
-    if (const auto listener = listener_.lock()) listener->on_enter(module, id, args, kwargs);
+    if (const auto listener = listener_.lock()) {
+      listener->on_enter(module, id, is_root_call, args, kwargs);
+    }
     if (hooks_->pre_fw.is_none()) return;
     const auto hooks = hooks_;  // the hook may replace itself
     hooks->pre_fw(module, args);
@@ -133,18 +135,18 @@ void ModTracker::enter_module(py::handle module, py::handle args, py::handle kwa
   }
 }
 
-bool ModTracker::leave(ModuleId id, py::handle output, const std::vector<at::Tensor>& outputs) {
-  if (!activity_->is_open(id)) return false;
+void ModTracker::leave(ModuleId id, py::handle output, const std::vector<at::Tensor>& outputs) {
   if (const auto listener = listener_.lock()) listener->on_leave(id, output);
-  return activity_->leave(id, outputs);
+  activity_->leave(id, outputs);
 }
 
 bool ModTracker::leave_module(py::handle module, py::handle args, py::handle output) {
   const ModuleId id = ModuleRegistry::get().find(module.ptr());
-  if (!id) return false;
+  const auto [is_open, wants_outputs] = activity_->look_at(id);
+  if (!is_open) return false;
   std::vector<at::Tensor> outputs;
-  if (activity_->wants_outputs(id)) append_tensors(output.ptr(), outputs);
-  if (!hooks_->post_fw.is_none() && activity_->is_open(id)) {
+  if (wants_outputs) append_tensors(output.ptr(), outputs);
+  if (!hooks_->post_fw.is_none()) {
     try {
       const auto hooks = hooks_;
       hooks->post_fw(module, args, output);
@@ -153,7 +155,8 @@ bool ModTracker::leave_module(py::handle module, py::handle args, py::handle out
       throw;
     }
   }
-  return leave(id, output, outputs);
+  leave(id, output, outputs);
+  return true;
 }
 
 std::string ModTracker::name_module(py::handle module) {

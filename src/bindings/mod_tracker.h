@@ -16,8 +16,8 @@ class ModuleListener {
  public:
   virtual ~ModuleListener() = default;
   /// The module is active. What is thrown undoes the call and reaches the caller.
-  virtual void on_enter(pybind11::handle module, ModuleId id, pybind11::handle args,
-                        pybind11::handle kwargs) = 0;
+  virtual void on_enter(pybind11::handle module, ModuleId id, bool is_root_call,
+                        pybind11::handle args, pybind11::handle kwargs) = 0;
   /// The module is still active; `output` is None if its forward raised. Does not throw.
   virtual void on_leave(ModuleId id, pybind11::handle output) = 0;
 };
@@ -56,7 +56,7 @@ class ModTracker {
 
   void name_children(pybind11::handle module, ModuleId id, std::vector<ModuleId>& path);
   bool find_below_active(pybind11::handle module, ModuleId id);
-  bool leave(ModuleId id, pybind11::handle output, const std::vector<at::Tensor>& outputs);
+  void leave(ModuleId id, pybind11::handle output, const std::vector<at::Tensor>& outputs);
 
   std::shared_ptr<ModuleActivity> activity_;
   std::shared_ptr<UserHooks> hooks_;

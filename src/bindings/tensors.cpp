@@ -51,7 +51,24 @@ void append_from_pytree(PyObject* object, std::vector<at::Tensor>& tensors, int 
   }
 }
 
+std::vector<std::vector<at::Tensor>>& spare_lists() {
+  thread_local std::vector<std::vector<at::Tensor>> lists;
+  return lists;
+}
+
 }  // namespace
+
+ScratchTensors::ScratchTensors() {
+  auto& spare = spare_lists();
+  if (spare.empty()) return;
+  tensors_ = std::move(spare.back());
+  spare.pop_back();
+}
+
+ScratchTensors::~ScratchTensors() {
+  tensors_.clear();
+  spare_lists().push_back(std::move(tensors_));
+}
 
 void append_inner_tensors(PyObject* tensor, std::vector<at::Tensor>& tensors) {
   if (!THPVariable_Check(tensor)) return;

@@ -16,4 +16,18 @@ void append_tensors(PyObject* object, std::vector<at::Tensor>& tensors);
 /// subclass (`__tensor_flatten__`) at any depth. Needs the GIL; never raises.
 void append_inner_tensors(PyObject* tensor, std::vector<at::Tensor>& tensors);
 
+/// A list of tensors whose memory is used again by the thread's next one. Nests.
+class ScratchTensors {
+ public:
+  ScratchTensors();
+  ~ScratchTensors();
+  ScratchTensors(const ScratchTensors&) = delete;
+  ScratchTensors& operator=(const ScratchTensors&) = delete;
+
+  std::vector<at::Tensor>& operator*() { return tensors_; }
+
+ private:
+  std::vector<at::Tensor> tensors_;
+};
+
 }  // namespace tidegauge::bindings

@@ -81,7 +81,7 @@ void MemoryTracker::apply(const Event& event) {
 void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since) {
   const auto lock = lock_capture();
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
-    const StorageCapture::Seen seen = StorageCapture::get().see(storage);
+    const SeenStorage seen = StorageCapture::get().see(storage);
     if (!seen.id) return;
     const auto known = ledger_.find_storage(seen.id);
     if (!known) {
@@ -94,37 +94,49 @@ void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since) {
 }
 
 int64_t MemoryTracker::known_bytes(std::span<const at::Tensor> tensors) {
-  std::vector<StorageId> counted;
-  int64_t sum_bytes = 0;
   const auto lock = lock_capture();
+  return sum_known(tensors);
+}
+
+int64_t MemoryTracker::sum_known(std::span<const at::Tensor> tensors) {
+  int64_t sum_bytes = 0;
+  counted_.clear();
   for (const at::Tensor& tensor : tensors) {
     visit_storages(tensor, [&](c10::StorageImpl* storage) {
-      const StorageCapture::Seen seen = StorageCapture::get().see(storage);
+      const SeenStorage seen = StorageCapture::get().see(storage);
       if (!seen.id || !ledger_.find_storage(seen.id)) return;
-      if (std::find(counted.begin(), counted.end(), seen.id) != counted.end()) return;
-      counted.push_back(seen.id);
+      if (std::find(counted_.begin(), counted_.end(), seen.id) != counted_.end()) return;
+      counted_.push_back(seen.id);
       sum_bytes += seen.size_bytes;
     });
   }
   return sum_bytes;
 }
 
-void MemoryTracker::enter_module(ModuleId module, Phase phase) {
+void MemoryTracker::enter_module(ModuleId module, Phase phase,
+                                 std::span<const at::Tensor> inputs) {
   moment::begin_module();
   const auto lock = lock_capture();
   time_ns_ = now_ns();
   ++version_;
-  if (phase == Phase::Forward) run_outside();
   StorageCapture::get().poll(64);
+  if (phase == Phase::Forward) {
+    run_outside();
+    apply(events::module_size(origin(), module, SizeOf::Inputs, sum_known(inputs)));
+  }
   apply(events::module_enter(origin(), module, phase));
 }
 
-void MemoryTracker::exit_module(ModuleId module, Phase phase) {
+void MemoryTracker::exit_module(ModuleId module, Phase phase,
+                                std::span<const at::Tensor> outputs) {
   moment::end_module();
   const auto lock = lock_capture();
   time_ns_ = now_ns();
   ++version_;
   StorageCapture::get().poll(64);
+  if (phase == Phase::Forward) {
+    apply(events::module_size(origin(), module, SizeOf::Outputs, sum_known(outputs)));
+  }
   apply(events::module_exit(origin(), module, phase));
 }
 
@@ -208,25 +220,19 @@ void MemoryTracker::storage_resized(StorageId id, int64_t size_bytes) {
   if (ledger_.find_storage(id)) apply(events::storage_resized(origin(), id, size_bytes));
 }
 
-StorageId MemoryTracker::tell_seen(c10::StorageImpl* storage, bool was_there_before, OpId op) {
-  StorageCapture& capture = StorageCapture::get();
-  const StorageCapture::Seen seen = capture.see(storage);
-  if (!seen.id) return {};
-  for (MemoryTracker* tracker : capture.trackers()) {
-    if (tracker->is_started()) {
-      tracker->see(seen.id, seen.size_bytes, seen.device, was_there_before || !seen.is_new, op);
-    }
+void MemoryTracker::tell_seen(const SeenStorage& seen, bool was_there_before, OpId op) {
+  for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
+    if (tracker->is_started()) tracker->see(seen, was_there_before || !seen.is_new, op);
   }
-  return seen.id;
 }
 
-void MemoryTracker::see(StorageId id, int64_t size_bytes, Device device, bool was_there_before,
-                        OpId op) {
-  if (was_there_before && ledger_.find_storage(id)) return;
-  apply(events::storage_born(origin(device), id, size_bytes, moment::birth_facts(), op));
+void MemoryTracker::see(const SeenStorage& seen, bool was_there_before, OpId op) {
+  if (was_there_before && ledger_.find_storage(seen.id)) return;
+  apply(events::storage_born(origin(seen.device), seen.id, seen.size_bytes, moment::birth_facts(),
+                             op));
   // It is older than the tracker: whatever it is, this op did not make it.
   if (was_there_before) {
-    apply(events::storage_relabelled(origin(), id, Role::IsExternal, Since::Birth));
+    apply(events::storage_relabelled(origin(), seen.id, Role::IsExternal, Since::Birth));
   }
 }
 
@@ -237,7 +243,7 @@ void MemoryTracker::run_node(int task, const torch::autograd::Node& node) {
     if (scope->task != task || scope->thread != thread) continue;
     if (scope->sequence == sequence || sequence == UINT64_MAX) return;
     scope->sequence = sequence;
-    move_to(*scope, modules_->find_call(node));
+    move_to(*scope, &node);
     return;
   }
   torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this(), task] {
@@ -247,34 +253,29 @@ void MemoryTracker::run_node(int task, const torch::autograd::Node& node) {
     }
   });
   scopes_.push_back({task, thread, sequence, {}});
-  if (sequence != UINT64_MAX) move_to(scopes_.back(), modules_->find_call(node));
+  if (sequence != UINT64_MAX) move_to(scopes_.back(), &node);
 }
 
-void MemoryTracker::move_to(BackwardScope& scope, CallRef call) {
-  if (call.block == scope.call.block && call.call == scope.call.call) return;
-  const std::vector<uint32_t> from = modules_->path(scope.call);
-  const std::vector<uint32_t> to = modules_->path(call);
-  size_t shared = 0;
-  if (call.block == scope.call.block) {
-    while (shared < from.size() && shared < to.size() && from[shared] == to[shared]) ++shared;
-  }
+void MemoryTracker::move_to(BackwardScope& scope, const torch::autograd::Node* node) {
+  left_.clear();
+  entered_.clear();
+  scope.call = modules_->move(scope.call, node, left_, entered_);
+  if (left_.empty() && entered_.empty()) return;
   time_ns_ = now_ns();
   ++version_;
-  for (size_t i = from.size(); i > shared; --i) {
-    apply(
-        events::module_exit(origin(), modules_->module(scope.call, from[i - 1]), Phase::Backward));
+  for (const ModuleId module : left_) {
+    apply(events::module_exit(origin(), module, Phase::Backward));
   }
-  for (size_t i = shared; i < to.size(); ++i) {
-    apply(events::module_enter(origin(), modules_->module(call, to[i]), Phase::Backward));
+  for (const ModuleId module : entered_) {
+    apply(events::module_enter(origin(), module, Phase::Backward));
   }
-  scope.call = std::move(call);
 }
 
 void MemoryTracker::close_scopes_of_thread() {
   const uint64_t thread = at::RecordFunction::currentThreadId();
   for (size_t i = scopes_.size(); i > 0; --i) {
     if (scopes_[i - 1].thread != thread) continue;
-    move_to(scopes_[i - 1], {});
+    move_to(scopes_[i - 1], nullptr);
     scopes_.erase(scopes_.begin() + static_cast<std::ptrdiff_t>(i - 1));
   }
 }
@@ -282,7 +283,7 @@ void MemoryTracker::close_scopes_of_thread() {
 void MemoryTracker::close_task(int task) {
   for (size_t i = scopes_.size(); i > 0; --i) {
     if (scopes_[i - 1].task != task) continue;
-    move_to(scopes_[i - 1], {});
+    move_to(scopes_[i - 1], nullptr);
     scopes_.erase(scopes_.begin() + static_cast<std::ptrdiff_t>(i - 1));
   }
 }

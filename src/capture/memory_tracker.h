@@ -24,6 +24,8 @@ struct Node;
 
 namespace tidegauge {
 
+struct SeenStorage;
+
 /// One tracker of memory: a Ledger fed with what StorageCapture and the modules tell.
 ///
 /// Ops are seen in the threads that `start` was called in, and in the backwards that they begin.
@@ -51,8 +53,9 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   /// Bytes of the storages behind the tensors that this tracker knows, each storage once.
   int64_t known_bytes(std::span<const at::Tensor> tensors);
 
-  void enter_module(ModuleId module, Phase phase);
-  void exit_module(ModuleId module, Phase phase);
+  /// The bytes behind `inputs` and `outputs` become sizes of the module.
+  void enter_module(ModuleId module, Phase phase, std::span<const at::Tensor> inputs);
+  void exit_module(ModuleId module, Phase phase, std::span<const at::Tensor> outputs);
   void set_module_size(ModuleId module, SizeOf size_of, int64_t size_bytes);
   bool has_statistics(ModuleId module);
   void begin_iteration();
@@ -77,7 +80,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void storage_freed(StorageId id);
   void storage_resized(StorageId id, int64_t size_bytes);
   /// `op` made the storage, or found it: `was_there_before` it.
-  static StorageId tell_seen(c10::StorageImpl* storage, bool was_there_before, OpId op);
+  static void tell_seen(const SeenStorage& seen, bool was_there_before, OpId op);
   /// A node of this thread is about to run an op.
   void run_node(int task, const torch::autograd::Node& node);
   /// An op of this thread is about to run outside of all backwards.
@@ -99,8 +102,9 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   };
 
   MemoryTracker(std::shared_ptr<ModuleActivity> modules, IsParameter is_parameter);
-  void see(StorageId id, int64_t size_bytes, Device device, bool was_there_before, OpId op);
-  void move_to(BackwardScope& scope, CallRef call);
+  int64_t sum_known(std::span<const at::Tensor> tensors);
+  void see(const SeenStorage& seen, bool was_there_before, OpId op);
+  void move_to(BackwardScope& scope, const torch::autograd::Node* node);
   void close_scopes_of_thread();
   void close_task(int task);
   events::Origin origin(Device device = {}) const;
@@ -110,6 +114,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   const IsParameter is_parameter_;
   Ledger ledger_;
   std::vector<BackwardScope> scopes_;
+  std::vector<ModuleId> left_, entered_;  // scratch of move_to
+  std::vector<StorageId> counted_;        // scratch of sum_known
   uint64_t version_ = 0;
   int64_t open_calls_ = 0;
   bool was_started_ = false;

@@ -147,7 +147,7 @@ void ModuleActivity::end_thread(uint64_t thread) {
   if (!it->second->log.keep_held_only()) threads_.erase(it);
 }
 
-void ModuleActivity::enter(ModuleId module, at::TensorList inputs) {
+ModuleActivity::Entered ModuleActivity::enter(ModuleId module, at::TensorList inputs) {
   const int task = torch::autograd::get_current_graph_task_id();
   std::vector<ModuleId> base;
   if (task != -1) base = current_node_chain();
@@ -163,6 +163,7 @@ void ModuleActivity::enter(ModuleId module, at::TensorList inputs) {
   if (hooks_ && c10::GradMode::is_enabled() && thread.thrown_away_graphs == 0) {
     thread.watches.push_back(watch_inputs(call, inputs));
   }
+  return {thread.log.is_outermost(call) && names_.is_root(module)};
 }
 
 std::shared_ptr<BackwardWatch> ModuleActivity::watch_inputs(const CallRef& call,
@@ -181,12 +182,12 @@ std::shared_ptr<BackwardWatch> ModuleActivity::watch_inputs(const CallRef& call,
   return watch;
 }
 
-bool ModuleActivity::wants_outputs(ModuleId module) {
+ModuleActivity::Open ModuleActivity::look_at(ModuleId module) {
   const std::lock_guard lock(mutex_);
-  ThreadState& thread = this_thread();
-  if (!thread.watches.empty()) return true;
+  const ThreadState& thread = this_thread();
   const CallRef call = thread.log.find_open(module);
-  return call && thread.log.is_outermost(call);
+  if (!call) return {};
+  return {true, !thread.watches.empty() || thread.log.is_outermost(call)};
 }
 
 bool ModuleActivity::leave(ModuleId module, at::TensorList outputs) {
@@ -301,32 +302,16 @@ std::vector<ModuleId> ModuleActivity::active() {
   return result;
 }
 
-bool ModuleActivity::is_open(ModuleId module) {
+CallRef ModuleActivity::move(const CallRef& from, const torch::autograd::Node* node,
+                             std::vector<ModuleId>& left, std::vector<ModuleId>& entered) {
   const std::lock_guard lock(mutex_);
-  return static_cast<bool>(this_thread().log.find_open(module));
-}
-
-bool ModuleActivity::is_root_call(ModuleId module) {
-  const std::lock_guard lock(mutex_);
-  const CallLog& log = this_thread().log;
-  const CallRef call = log.find_open(module);
-  return call && log.is_outermost(call) && names_.is_root(module);
-}
-
-CallRef ModuleActivity::find_call(const torch::autograd::Node& node) {
-  const std::lock_guard lock(mutex_);
-  const auto it = threads_.find(node.thread_id());
-  return it == threads_.end() ? CallRef{} : it->second->log.find(node.sequence_nr());
-}
-
-std::vector<uint32_t> ModuleActivity::path(const CallRef& call) {
-  const std::lock_guard lock(mutex_);
-  return call ? call.block->path(call.call) : std::vector<uint32_t>{};
-}
-
-ModuleId ModuleActivity::module(const CallRef& call, uint32_t index) {
-  const std::lock_guard lock(mutex_);
-  return call.block->module(index);
+  CallRef to;
+  if (node != nullptr) {
+    const auto it = threads_.find(node->thread_id());
+    if (it != threads_.end()) to = it->second->log.find(node->sequence_nr());
+  }
+  if (!(to == from)) append_move(from, to, left, entered);
+  return to;
 }
 
 void ModuleActivity::run_within(ModuleId module, const std::function<void()>& body) {

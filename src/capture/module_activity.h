@@ -69,8 +69,16 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
 
   /// `inputs` and `outputs` are looked at only when `has_backward_hooks` (inputs) or
   /// `wants_outputs` says so.
-  void enter(ModuleId module, at::TensorList inputs);
-  bool wants_outputs(ModuleId module);
+  struct Entered {
+    bool is_root_call;  ///< the outermost call of this thread, and of a module below no other
+  };
+  Entered enter(ModuleId module, at::TensorList inputs);
+  /// `open`: whether the module is open in this thread.
+  struct Open {
+    bool is_open;
+    bool wants_outputs;
+  };
+  Open look_at(ModuleId module);
   /// False if the module is not open in this thread.
   bool leave(ModuleId module, at::TensorList outputs);
 
@@ -84,15 +92,10 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
 
   /// Modules running now in this thread, outermost first, each once.
   std::vector<ModuleId> active();
-  bool is_open(ModuleId module);
-  /// The innermost open call of `module` is the outermost of this thread, and `module` is a root.
-  bool is_root_call(ModuleId module);
-
-  /// The call that made a node, none for gradient accumulators; its path from the outermost call of
-  /// its block, and the module of a call on it.
-  CallRef find_call(const torch::autograd::Node& node);
-  std::vector<uint32_t> path(const CallRef& call);
-  ModuleId module(const CallRef& call, uint32_t index);
+  /// The call that made a node (none: no node, or a gradient accumulator), with what is left and
+  /// entered on the way to it, see append_move.
+  CallRef move(const CallRef& from, const torch::autograd::Node* node, std::vector<ModuleId>& left,
+               std::vector<ModuleId>& entered);
 
   /// Runs `body` as if the newest call of `module` were what is running.
   void run_within(ModuleId module, const std::function<void()>& body);

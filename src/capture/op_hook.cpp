@@ -101,6 +101,7 @@ class Op {
     }
   }
   ~Op() {
+    if (is_finished_) return;
     const std::lock_guard lock(StorageCapture::get().mutex());
     StorageCapture::get().end_op();
   }
@@ -108,11 +109,14 @@ class Op {
   Op& operator=(const Op&) = delete;
 
   void finish(const Stack& stack) {
+    const std::lock_guard lock(StorageCapture::get().mutex());
+    is_finished_ = true;
     try {
       tell_outputs(stack);
     } catch (const std::exception& error) {
       fail(error.what());
     }
+    StorageCapture::get().end_op();
   }
 
  private:
@@ -184,7 +188,6 @@ class Op {
   void tell_outputs(const Stack& stack) {
     const auto& returns = op_.schema().returns();
     StorageCapture& capture = StorageCapture::get();
-    const std::lock_guard lock(capture.mutex());
     capture.poll(4);
     for (size_t i = 0; i < returns.size(); ++i) {
       const auto* alias = returns[i].alias_info();
@@ -194,8 +197,10 @@ class Op {
           if (alias != nullptr && alias->isWrite()) capture.note_written(storage);
           const bool was_there_before =
               std::find(arguments_.begin(), arguments_.end(), storage) != arguments_.end();
-          const StorageId id = MemoryTracker::tell_seen(storage, was_there_before, op_id(op_));
-          if (accumulator_ != nullptr && id) tell_gradient(id);
+          const SeenStorage seen = capture.see(storage);
+          if (!seen.id) return;
+          MemoryTracker::tell_seen(seen, was_there_before, seen.is_new ? op_id(op_) : OpId{});
+          if (accumulator_ != nullptr) tell_gradient(seen.id);
         });
       });
     }
@@ -209,6 +214,7 @@ class Op {
 
   const OperatorHandle& op_;
   AccumulateGrad* accumulator_ = nullptr;
+  bool is_finished_ = false;
   Storages arguments_;
 };
 

@@ -27,7 +27,7 @@ bool is_cpu_deleter(c10::DeleterFnPtr deleter) {
 
 }  // namespace
 
-void visit_storages(const at::Tensor& tensor, const std::function<void(c10::StorageImpl*)>& visit) {
+void visit_storages(const at::Tensor& tensor, c10::function_ref<void(c10::StorageImpl*)> visit) {
   if (!tensor.defined()) return;
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   if (impl->has_storage()) {
@@ -54,14 +54,23 @@ StorageCapture& StorageCapture::get() {
 }
 
 StorageCapture::Pending& StorageCapture::pending() {
-  thread_local Pending pending;
+  static thread_local constinit Pending pending{};
   return pending;
+}
+
+StorageCapture::Known StorageCapture::take_pending(size_t position) {
+  Pending& open = pending();
+  const Known known = open.freed[position];
+  std::copy(open.freed.begin() + position + 1, open.freed.begin() + open.count,
+            open.freed.begin() + position);
+  --open.count;
+  return known;
 }
 
 void StorageCapture::add(MemoryTracker* tracker) { trackers_.push_back(tracker); }
 void StorageCapture::remove(MemoryTracker* tracker) { std::erase(trackers_, tracker); }
 
-StorageCapture::Seen StorageCapture::see(c10::StorageImpl* storage) {
+SeenStorage StorageCapture::see(c10::StorageImpl* storage) {
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   const auto size_bytes = static_cast<int64_t>(storage->nbytes());
   if (const auto it = by_data_.find(data.get()); data.get() != nullptr && it != by_data_.end()) {
@@ -137,8 +146,8 @@ void StorageCapture::free_tracked(void* data) {
     const Known known = it->second;
     self.by_data_.erase(it);
     deleter = known.deleter;
-    if (Pending& open = pending(); open.depth > 0) {
-      open.freed.push_back(known);
+    if (Pending& open = pending(); open.depth > 0 && open.count < open.freed.size()) {
+      open.freed[open.count++] = known;
     } else {
       self.tell_freed(known.id);
     }
@@ -150,14 +159,12 @@ void StorageCapture::begin_resize() { begin_op(); }
 
 void StorageCapture::end_resize(c10::StorageImpl* storage) {
   const std::lock_guard lock(mutex_);
-  Pending& open = pending();
-  if (!open.freed.empty()) {
-    // The storage may have been known by another address (set_, swapped tensors).
-    const Known old = open.freed.back();
-    open.freed.pop_back();
-    finish_resize(storage, old);
+  if (const size_t count = pending().count; count > 0) {
+    // The last one: the storage may have been known by another address (set_, swapped tensors).
+    finish_resize(storage, take_pending(count - 1));
   } else {
-    MemoryTracker::tell_seen(storage, /*was_there_before=*/false, {});
+    const SeenStorage seen = see(storage);
+    if (seen.id) MemoryTracker::tell_seen(seen, /*was_there_before=*/false, {});
   }
   end_op();
 }
@@ -165,20 +172,20 @@ void StorageCapture::end_resize(c10::StorageImpl* storage) {
 void StorageCapture::begin_op() { ++pending().depth; }
 
 void StorageCapture::note_written(c10::StorageImpl* storage) {
-  auto& freed = pending().freed;
-  const auto it = std::find_if(freed.begin(), freed.end(),
-                               [&](const Known& known) { return known.storage == storage; });
-  if (it == freed.end()) return;
-  const Known old = *it;
-  freed.erase(it);
-  finish_resize(storage, old);
+  const Pending& open = pending();
+  for (size_t i = 0; i < open.count; ++i) {
+    if (open.freed[i].storage == storage) {
+      finish_resize(storage, take_pending(i));
+      return;
+    }
+  }
 }
 
 void StorageCapture::end_op() {
   Pending& open = pending();
   if (--open.depth > 0) return;
-  for (const Known& known : open.freed) tell_freed(known.id);
-  open.freed.clear();
+  for (size_t i = 0; i < open.count; ++i) tell_freed(open.freed[i].id);
+  open.count = 0;
 }
 
 void StorageCapture::finish_resize(c10::StorageImpl* storage, Known known) {

@@ -3,10 +3,11 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/StorageImpl.h>
+#include <c10/util/FunctionRef.h>
 #include <c10/util/flat_hash_map.h>
 
+#include <array>
 #include <cstdint>
-#include <functional>
 #include <mutex>
 #include <vector>
 
@@ -19,7 +20,15 @@ class MemoryTracker;
 
 /// Calls `visit` for each storage with memory behind a tensor: one, or those of the parts of a
 /// sparse tensor; none for wrapper subclasses and tensors on meta.
-void visit_storages(const at::Tensor& tensor, const std::function<void(c10::StorageImpl*)>& visit);
+void visit_storages(const at::Tensor& tensor, c10::function_ref<void(c10::StorageImpl*)> visit);
+
+/// A storage that was come across.
+struct SeenStorage {
+  StorageId id;  ///< none: the storage has no bytes and never had
+  int64_t size_bytes = 0;
+  Device device;
+  bool is_new = false;
+};
 
 /// Knows the storages of this process that some tracker has come across, and notices their ends.
 ///
@@ -34,13 +43,6 @@ void visit_storages(const at::Tensor& tensor, const std::function<void(c10::Stor
 /// all ledgers are guarded by one lock, under which no tensor dies and the GIL is never awaited.
 class StorageCapture {
  public:
-  struct Seen {
-    StorageId id;  ///< none: the storage has no bytes and never had
-    int64_t size_bytes = 0;
-    Device device;
-    bool is_new = false;
-  };
-
   static StorageCapture& get();
   std::mutex& mutex() { return mutex_; }
 
@@ -51,8 +53,7 @@ class StorageCapture {
   /// All that are alive; not all of them are started.
   const std::vector<MemoryTracker*>& trackers() const { return trackers_; }
 
-  /// The storage was come across.
-  Seen see(c10::StorageImpl* storage);
+  SeenStorage see(c10::StorageImpl* storage);
   /// Looks at up to `count` weak references.
   void poll(size_t count);
   void poll_all() { poll(parked_.size()); }
@@ -85,12 +86,16 @@ class StorageCapture {
     c10::weak_intrusive_ptr<c10::StorageImpl> reference;
     Known known;
   };
-  /// What this thread's running op or resize has freed so far.
+  /// What this thread's running op or resize has freed so far. Needs neither construction nor
+  /// destruction: it is looked at in each op, and frees still come when a thread ends. More than
+  /// fit (none does in practice) are told at once, at worst as a free and a birth for a resize.
   struct Pending {
     int depth = 0;
-    std::vector<Known> freed;
+    size_t count = 0;
+    std::array<Known, 4> freed{};
   };
   static Pending& pending();
+  static Known take_pending(size_t position);
 
   static void free_tracked(void* data);
   bool adopt(c10::StorageImpl* storage, Known known);

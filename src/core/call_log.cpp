@@ -13,13 +13,6 @@ std::vector<ModuleId> CallBlock::chain(uint32_t call) const {
   return modules;
 }
 
-std::vector<uint32_t> CallBlock::path(uint32_t call) const {
-  std::vector<uint32_t> calls;
-  for (; call != base_; call = calls_[call].parent) calls.push_back(call);
-  std::reverse(calls.begin(), calls.end());
-  return calls;
-}
-
 uint32_t CallBlock::call_of(uint64_t sequence) const {
   const auto after =
       std::upper_bound(switches_.begin(), switches_.end(), sequence,
@@ -32,6 +25,33 @@ void CallBlock::switch_to(uint64_t sequence, uint32_t call) {
   // No node was made since the last switch point: nobody can ask for it.
   if (!switches_.empty() && switches_.back().sequence == sequence) switches_.pop_back();
   switches_.push_back({sequence, call});
+}
+
+void append_move(const CallRef& from, const CallRef& to, std::vector<ModuleId>& left,
+                 std::vector<ModuleId>& entered) {
+  // Within a block a call has a higher index than those around it, so the path whose end has the
+  // higher index is the one to shorten until both meet.
+  const auto step = [](const CallRef& ref, uint32_t& call, std::vector<ModuleId>& modules) {
+    modules.push_back(ref.block->calls_[call].module);
+    call = ref.block->calls_[call].parent;
+  };
+  const size_t first_entered = entered.size();
+  uint32_t a = from.call;
+  uint32_t b = to.call;
+  if (from.block == to.block && from.block) {
+    while (a != b) {
+      const bool a_is_inner = b == from.block->base_ || (a != from.block->base_ && a > b);
+      a_is_inner ? step(from, a, left) : step(to, b, entered);
+    }
+  } else {
+    if (from.block) {
+      while (a != from.block->base_) step(from, a, left);
+    }
+    if (to.block) {
+      while (b != to.block->base_) step(to, b, entered);
+    }
+  }
+  std::reverse(entered.begin() + static_cast<std::ptrdiff_t>(first_entered), entered.end());
 }
 
 void CallLog::open_block(int64_t task, uint64_t sequence, std::span<const ModuleId> base,

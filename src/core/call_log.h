@@ -37,16 +37,18 @@ enum class BlockKind : uint8_t {
 /// still knows its modules.
 ///
 /// Not thread-safe: the owner locks.
+struct CallRef;
+
 class CallBlock {
  public:
   /// Modules from the outermost to that of `call`, incl. the base.
   std::vector<ModuleId> chain(uint32_t call) const;
-  /// The calls from the outermost to `call`, without the base.
-  std::vector<uint32_t> path(uint32_t call) const;
   ModuleId module(uint32_t call) const { return calls_[call].module; }
 
  private:
   friend class CallLog;
+  friend void append_move(const CallRef&, const CallRef&, std::vector<ModuleId>&,
+                          std::vector<ModuleId>&);
   static constexpr uint32_t kNoCall = UINT32_MAX;
   struct Call {
     ModuleId module;
@@ -77,10 +79,16 @@ struct CallRef {
   uint32_t call = 0;
 
   explicit operator bool() const { return block != nullptr; }
+  bool operator==(const CallRef&) const = default;
   std::vector<ModuleId> chain() const {
     return block ? block->chain(call) : std::vector<ModuleId>{};
   }
 };
+
+/// Appends the modules that are left, innermost first, and those that are entered, outermost first,
+/// when what runs moves from one call to another. The bases of blocks do not count.
+void append_move(const CallRef& from, const CallRef& to, std::vector<ModuleId>& left,
+                 std::vector<ModuleId>& entered);
 
 class CallLog {
  public:
