@@ -225,6 +225,14 @@ def _end_failed_step(profiled_name: str) -> None:
         _end_step(optimizer, (), {})
 
 
+def _end_running_steps() -> None:
+    """A tracker is left within a step, of whose end nobody will tell."""
+    while running := _running_steps.optimizers:
+        if (optimizer := running[-1]()) is not None:
+            _C.optimizer_step_end(optimizer)
+        running.pop()
+
+
 _running_steps = _RunningSteps()
 
 
@@ -236,9 +244,15 @@ class _Installation:
 
     _lock = threading.Lock()
 
-    def __init__(self, patches: dict[str, _Patch], hooks: Sequence[_GlobalHook] = ()) -> None:
+    def __init__(
+        self,
+        patches: dict[str, _Patch],
+        hooks: Sequence[_GlobalHook] = (),
+        at_end: Callable[[], None] = lambda: None,
+    ) -> None:
         self._patches = patches
         self._hooks = hooks
+        self._at_end = at_end
         self._user_count = 0
 
     def install(self) -> None:
@@ -263,6 +277,7 @@ class _Installation:
                 hook.uninstall()
             for patch in self._patches.values():
                 patch.uninstall()
+            self._at_end()
 
 
 _FOR_MODULES = _Installation(
@@ -291,6 +306,7 @@ _FOR_MEMORY = _Installation(
         _GlobalHook(register_module_parameter_registration_hook, _parameter_registered),
         _GlobalHook(register_module_buffer_registration_hook, _buffer_registered),
     ],
+    _end_running_steps,
 )
 
 install = _FOR_MODULES.install
