@@ -105,17 +105,15 @@ def test_tracker_made_inside_another_and_used_later_restores() -> None:
         pass
 
 
-def test_tracker_made_inside_another_upstream_does_not() -> None:
-    original = torch.UntypedStorage.__dict__.get("resize_")
-    with upstream.MemTracker():
-        later = upstream.MemTracker()
-    with later:
-        pass
-    try:
-        assert torch.UntypedStorage.resize_ is not torch._C.StorageBase.resize_
-    finally:
-        assert original is None
-        del torch.UntypedStorage.resize_
+def test_tracker_made_inside_another_upstream_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = torch.UntypedStorage.resize_
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.UntypedStorage, "resize_", original)  # undone at the end
+        with upstream.MemTracker():
+            later = upstream.MemTracker()
+        with later:
+            pass
+        assert torch.UntypedStorage.resize_ is not original
 
 
 def test_patch_of_somebody_else_on_resize_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
