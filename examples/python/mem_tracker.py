@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where the memory of a small Transformer's training is: at the peak, and before, in and after the model.
+"""Where the memory of a small Transformer's training is, at the peak and around the model.
 
 Run it with `.venv/bin/python examples/python/mem_tracker.py`.
 """
