@@ -212,8 +212,13 @@ size_t MemoryTracker::footprint_bytes() {
   return ledger_.footprint_bytes() + StorageCapture::get().storage_count() * 128;
 }
 
-void MemoryTracker::storage_freed(StorageId id) {
-  if (ledger_.find_storage(id)) apply(events::storage_freed(origin(), id));
+void MemoryTracker::storage_freed(StorageId id, bool by_backward) {
+  const auto known = ledger_.find_storage(id);
+  if (!known) return;
+  if (by_backward && known->category == Category::Activation) {
+    apply(events::storage_relabelled(origin(), id, Role::IsSavedForBackward, Since::Birth));
+  }
+  apply(events::storage_freed(origin(), id));
 }
 
 void MemoryTracker::storage_resized(StorageId id, int64_t size_bytes) {

@@ -63,7 +63,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void optimizer_step(bool begins);
 
   Snapshot current();
-  /// Empty before the first start.
+  /// In fine categories: an activation is a Saved Activation once a backward has let go of it. Empty
+  /// before the first start.
   Snapshot peak();
   std::vector<ModuleId> modules();
   ModuleStats module_stats(ModuleId module);
@@ -77,7 +78,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   // What follows is for capture, with the lock of StorageCapture held.
 
   bool is_started() const { return start_count_ > 0; }
-  void storage_freed(StorageId id);
+  /// `by_backward`: a node that has run let go of it, and nobody else held it.
+  void storage_freed(StorageId id, bool by_backward);
   void storage_resized(StorageId id, int64_t size_bytes);
   /// `op` made the storage, or found it: `was_there_before` it.
   static void tell_seen(const SeenStorage& seen, bool was_there_before, OpId op);

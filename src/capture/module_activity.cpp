@@ -182,12 +182,13 @@ std::shared_ptr<BackwardWatch> ModuleActivity::watch_inputs(const CallRef& call,
   return watch;
 }
 
-ModuleActivity::Open ModuleActivity::look_at(ModuleId module) {
+ModuleActivity::Standing ModuleActivity::look_at(ModuleId module) {
   const std::lock_guard lock(mutex_);
   const ThreadState& thread = this_thread();
   const CallRef call = thread.log.find_open(module);
-  if (!call) return {};
-  return {true, !thread.watches.empty() || thread.log.is_outermost(call)};
+  return {.is_named = names_.knows(module),
+          .is_open = static_cast<bool>(call),
+          .wants_outputs = call && (!thread.watches.empty() || thread.log.is_outermost(call))};
 }
 
 bool ModuleActivity::leave(ModuleId module, at::TensorList outputs) {

@@ -73,12 +73,12 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
     bool is_root_call;  ///< the outermost call of this thread, and of a module below no other
   };
   Entered enter(ModuleId module, at::TensorList inputs);
-  /// `open`: whether the module is open in this thread.
-  struct Open {
-    bool is_open;
-    bool wants_outputs;
+  struct Standing {
+    bool is_named = false;
+    bool is_open = false;  ///< in this thread
+    bool wants_outputs = false;
   };
-  Open look_at(ModuleId module);
+  Standing look_at(ModuleId module);
   /// False if the module is not open in this thread.
   bool leave(ModuleId module, at::TensorList outputs);
 

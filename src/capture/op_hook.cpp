@@ -39,9 +39,10 @@ struct Told {
   int task = -1;
   const Node* node = nullptr;
   uint64_t sequence = 0;
+  const AccumulateGrad* accumulator = nullptr;
 };
-thread_local Told told;
-thread_local int start_count = 0;
+thread_local constinit Told told{};
+thread_local constinit int start_count = 0;
 
 struct Failures {
   std::mutex mutex;
@@ -64,18 +65,18 @@ OpTable& op_table() {
   return *table;
 }
 
-OpId op_id(const OperatorHandle& op) {
+OpId op_id(const c10::FunctionSchema& schema) {
   OpTable& table = op_table();
-  const auto [it, is_new] = table.ids.emplace(&op.schema(), table.names.size());
-  if (is_new) table.names.push_back(op.schema().name());
+  const auto [it, is_new] = table.ids.emplace(&schema, table.names.size());
+  if (is_new) table.names.push_back(schema.name());
   return OpId(it->second);
 }
 
 /// `torch.tensor` builds its tensor out of our sight and then lifts it: that is its birth.
-bool makes_fresh(const OperatorHandle& op) {
+bool makes_fresh(const c10::FunctionSchema& schema) {
   static const c10::FunctionSchema* lift =
       &c10::Dispatcher::singleton().findSchemaOrThrow("aten::lift_fresh", "").schema();
-  return &op.schema() == lift;
+  return &schema == lift;
 }
 
 template <typename Visit>
@@ -91,7 +92,7 @@ void visit_tensors(const c10::IValue& value, Visit&& visit) {
 
 class Op {
  public:
-  Op(const OperatorHandle& op, const Stack& stack) : op_(op) {
+  Op(const OperatorHandle& op, const Stack& stack) : schema_(op.schema()) {
     StorageCapture::get().begin_op();
     try {
       tell_node();
@@ -134,23 +135,28 @@ class Op {
       for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
         if (tracker->is_started()) tracker->run_outside();
       }
-      told = {now, -1, nullptr, 0};
+      told = {now, -1, nullptr, 0, nullptr};
       return;
     }
     const auto node = torch::autograd::get_current_node();
     if (!node) return;
-    accumulator_ =
-        node->sequence_nr() == UINT64_MAX ? dynamic_cast<AccumulateGrad*>(node.get()) : nullptr;
-    if (told.epoch == now && told.task == task && told.node == node.get() &&
-        told.sequence == node->sequence_nr()) {
-      return;
+    if (told.epoch != now || told.task != task || told.node != node.get() ||
+        told.sequence != node->sequence_nr()) {
+      tell_node(now, task, *node);
     }
-    if (accumulator_ != nullptr) find_parameter(accumulator_->variable);
+    accumulator_ = told.accumulator;
+  }
+
+  static void tell_node(uint64_t now, int task, const Node& node) {
+    const auto* accumulator = node.sequence_nr() == UINT64_MAX
+                                  ? dynamic_cast<const AccumulateGrad*>(&node)
+                                  : nullptr;
+    if (accumulator != nullptr) find_parameter(accumulator->variable);
     const std::lock_guard lock(StorageCapture::get().mutex());
     for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
-      if (tracker->is_started()) tracker->run_node(task, *node);
+      if (tracker->is_started()) tracker->run_node(task, node);
     }
-    told = {now, task, node.get(), node->sequence_nr()};
+    told = {now, task, &node, node.sequence_nr(), accumulator};
   }
 
   /// A leaf may be a parameter that no tracker has seen: used functionally, or replaced.
@@ -171,13 +177,13 @@ class Op {
 
   /// Views and in-place ops return what was there before.
   void note_arguments(const Stack& stack) {
-    const auto& returns = op_.schema().returns();
+    const auto& returns = schema_.returns();
     if (std::none_of(returns.begin(), returns.end(),
                      [](const auto& r) { return r.alias_info() != nullptr; }) ||
-        makes_fresh(op_)) {
+        makes_fresh(schema_)) {
       return;
     }
-    const size_t count = op_.schema().arguments().size();
+    const size_t count = schema_.arguments().size();
     for (size_t i = stack.size() - count; i < stack.size(); ++i) {
       visit_tensors(stack[i], [&](const at::Tensor& tensor) {
         visit_storages(tensor, [&](c10::StorageImpl* storage) { arguments_.push_back(storage); });
@@ -186,7 +192,7 @@ class Op {
   }
 
   void tell_outputs(const Stack& stack) {
-    const auto& returns = op_.schema().returns();
+    const auto& returns = schema_.returns();
     StorageCapture& capture = StorageCapture::get();
     capture.poll(4);
     for (size_t i = 0; i < returns.size(); ++i) {
@@ -199,7 +205,7 @@ class Op {
               std::find(arguments_.begin(), arguments_.end(), storage) != arguments_.end();
           const SeenStorage seen = capture.see(storage);
           if (!seen.id) return;
-          MemoryTracker::tell_seen(seen, was_there_before, seen.is_new ? op_id(op_) : OpId{});
+          MemoryTracker::tell_seen(seen, was_there_before, seen.is_new ? op_id(schema_) : OpId{});
           if (accumulator_ != nullptr) tell_gradient(seen.id);
         });
       });
@@ -212,8 +218,8 @@ class Op {
     }
   }
 
-  const OperatorHandle& op_;
-  AccumulateGrad* accumulator_ = nullptr;
+  const c10::FunctionSchema& schema_;
+  const AccumulateGrad* accumulator_ = nullptr;
   bool is_finished_ = false;
   Storages arguments_;
 };

@@ -5,6 +5,7 @@
 #include <ATen/SparseTensorImpl.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 #include <utility>
@@ -197,7 +198,10 @@ void StorageCapture::finish_resize(c10::StorageImpl* storage, Known known) {
 }
 
 void StorageCapture::tell_freed(StorageId id) {
-  for (MemoryTracker* tracker : trackers_) tracker->storage_freed(id);
+  // Between the ops of a backward, what dies is what the nodes had saved.
+  const bool by_backward =
+      pending().depth == 0 && torch::autograd::get_current_graph_task_id() != -1;
+  for (MemoryTracker* tracker : trackers_) tracker->storage_freed(id, by_backward);
 }
 
 }  // namespace tidegauge

@@ -23,8 +23,9 @@ constexpr std::array<std::string_view, kCategoryCount> kNames = {
     "All Reduce",
     "Post-Forward Shard",
     "Untracked",
+    "Saved Activation",
 };
-static_assert(static_cast<size_t>(Category::Untracked) + 1 == kCategoryCount);
+static_assert(static_cast<size_t>(Category::SavedActivation) + 1 == kCategoryCount);
 
 }  // namespace
 

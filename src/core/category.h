@@ -30,9 +30,10 @@ enum class Category : uint8_t {
   AllReduce,         ///< HSDP: all-reduce buffers and partial reduce outputs
   PostForwardShard,  ///< shards kept by an integer reshard_after_forward
   Untracked,         ///< seen by the allocator only: workspaces, buffers of collectives
+  SavedActivation,   ///< an activation that the autograd graph alone kept alive, for backward
 };
 
-inline constexpr size_t kCategoryCount = 18;
+inline constexpr size_t kCategoryCount = 19;
 
 /// The one spelling, as in reports and JSON ("Sharded Param").
 std::string_view to_string(Category category);

@@ -62,8 +62,9 @@ enum class Role : uint8_t {
   IsAllReduceBuffer,
   IsPostForwardShard,
   IsUntracked,
+  IsSavedForBackward,  ///< known when a backward lets go of it
 };
-inline constexpr uint8_t kRoleCount = 17;
+inline constexpr uint8_t kRoleCount = 18;
 
 /// Whether a relabel holds from its own event on, or corrects the past as well.
 enum class Since : uint8_t { Now, Birth };

@@ -11,9 +11,9 @@ constexpr std::array<Category, kRoleCount> kCategoryOfRole = {
     Category::Activation,       Category::Temp,          Category::ShardedParam,
     Category::UnshardedParam,   Category::ShardedGrad,   Category::UnshardedGrad,
     Category::AllGather,        Category::ReduceScatter, Category::AllReduce,
-    Category::PostForwardShard, Category::Untracked,
+    Category::PostForwardShard, Category::Untracked,      Category::SavedActivation,
 };
-static_assert(static_cast<size_t>(Role::IsUntracked) + 1 == kRoleCount);
+static_assert(static_cast<size_t>(Role::IsSavedForBackward) + 1 == kRoleCount);
 
 struct View {
   MemCategory mem;
@@ -40,6 +40,7 @@ constexpr std::array<View, kCategoryCount> kViews = {{
     {MemCategory::Temp, FsdpCategory::ReduceScatter},        // AllReduce
     {MemCategory::Parameter, FsdpCategory::ShardedParam},    // PostForwardShard
     {MemCategory::Other, FsdpCategory::Temp},                // Untracked
+    {MemCategory::Activation, FsdpCategory::Activation},     // SavedActivation
 }};
 
 constexpr std::array<std::string_view, kMemCategoryCount> kMemNames = {

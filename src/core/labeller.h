@@ -77,6 +77,7 @@ std::string_view to_string(FsdpCategory category);
 ///   Inputs                         Other        same
 ///   Step Temp                      Optstate     OptState         as torch counts them
 ///   Untracked                      Other        Temp
+///   Saved Activation               Activation   same
 MemCategory to_mem_category(Category category);
 FsdpCategory to_fsdp_category(Category category);
 

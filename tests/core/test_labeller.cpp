@@ -53,6 +53,7 @@ TEST(Labeller, EveryRoleHasItsCategory) {
       {Role::IsAllReduceBuffer, Category::AllReduce},
       {Role::IsPostForwardShard, Category::PostForwardShard},
       {Role::IsUntracked, Category::Untracked},
+      {Role::IsSavedForBackward, Category::SavedActivation},
   };
   EXPECT_EQ(std::size(rows), kRoleCount);
   for (const Row& row : rows) EXPECT_EQ(category_of(row.role), row.category);
@@ -83,6 +84,7 @@ TEST(Labeller, EveryCategoryHasItsDropInName) {
       {Category::AllReduce, "Temp", "Reduce Scatter"},
       {Category::PostForwardShard, "Parameter", "Sharded Param"},
       {Category::Untracked, "Other", "Temp"},
+      {Category::SavedActivation, "Activation", "Activation"},
   };
   EXPECT_EQ(std::size(rows), kCategoryCount);
   for (const Row& row : rows) {
