@@ -13,6 +13,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from functools import wraps
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -43,7 +44,7 @@ class _Patch:
     identity: dynamo would compile again for another function.
     """
 
-    def __init__(self, owner: type, name: str, wrapper: Any) -> None:
+    def __init__(self, owner: type | ModuleType, name: str, wrapper: Any) -> None:
         self._owner = owner
         self._name = name
         self._wrapper = wrapper
@@ -107,6 +108,7 @@ _backward_reentrant: Callable[..., Any] = checkpoint.CheckpointFunction.backward
 _resize: Callable[..., Any] = torch.UntypedStorage.resize_
 _swap: Callable[..., Any] = torch.UntypedStorage._swap_data_ptr_  # type: ignore[attr-defined]
 _exit_profiled: Callable[..., Any] = record_function.__exit__
+_get_rng_state: Callable[..., torch.Tensor] = torch.random.get_rng_state
 
 
 def _tracked_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -175,6 +177,15 @@ def _tracked_swap(self: torch.UntypedStorage, other: torch.UntypedStorage) -> An
     finally:
         _C.after_resize(other)
         _C.after_resize(self)
+
+
+@wraps(_get_rng_state)
+def _tracked_get_rng_state() -> torch.Tensor:
+    """Checkpoints keep the state of the generator, which is made past the dispatcher."""
+    state = _get_rng_state()
+    if not _is_compiling():
+        _C.tensor_made(state)
+    return state
 
 
 # The hooks are Python functions with a test that dynamo folds away: it does not trace into C++.
@@ -299,6 +310,8 @@ _FOR_MEMORY = _Installation(
         "_resize": _Patch(torch.UntypedStorage, "resize_", _tracked_resize),
         "_swap": _Patch(torch.UntypedStorage, "_swap_data_ptr_", _tracked_swap),
         "_exit_profiled": _Patch(record_function, "__exit__", _tracked_exit_profiled),
+        "_get_rng_state": _Patch(torch.random, "get_rng_state", _tracked_get_rng_state),
+        "_same_get_rng_state": _Patch(torch, "get_rng_state", _tracked_get_rng_state),
     },
     [
         _GlobalHook(register_optimizer_step_pre_hook, _begin_step),

@@ -187,15 +187,12 @@ void MemTracker::on_enter(py::handle module, ModuleId id, bool is_root_call, py:
   const Phase phase = current_phase();
   ScratchTensors inputs;
   if (phase == Phase::Forward) {
-    if (is_root_call) {
-      forget_failed_optimizer_steps();
-      if (memory_->has_statistics(id)) {
-        if (strict_) {
-          PyErr_SetString(PyExc_NotImplementedError, kIterationError);
-          throw py::error_already_set();
-        }
-        memory_->begin_iteration();
+    if (is_root_call && memory_->has_statistics(id)) {
+      if (strict_) {
+        PyErr_SetString(PyExc_NotImplementedError, kIterationError);
+        throw py::error_already_set();
       }
+      memory_->begin_iteration();
     }
     if (described_.insert(id).second) {
       describe(module, id);
@@ -230,34 +227,24 @@ py::dict MemTracker::module_stats(py::handle module) {
 
 namespace {
 
-/// The optimizers whose step is running in this thread, as far as we were told: a step that raises
-/// never tells its end.
-thread_local std::vector<PyObject*> stepping;
-
-void end_steps(size_t count) {
-  for (; stepping.size() > count; stepping.pop_back()) {
-    moment::end_optimizer_step();
-    for (const auto& tracker : started_trackers()) tracker->memory().optimizer_step(false);
-  }
-}
-
-void optimizer_step_begin(py::handle optimizer) {
-  const auto again = std::find(stepping.begin(), stepping.end(), optimizer.ptr());
-  end_steps(static_cast<size_t>(again - stepping.begin()));
-  stepping.push_back(optimizer.ptr());
+void optimizer_step_begin(py::handle) {
   moment::begin_optimizer_step();
   for (const auto& tracker : started_trackers()) tracker->memory().optimizer_step(true);
 }
 
 void optimizer_step_end(py::handle optimizer) {
-  for (const auto& tracker : started_trackers()) tracker->track_optimizer(optimizer);
-  const auto begun = std::find(stepping.begin(), stepping.end(), optimizer.ptr());
-  end_steps(static_cast<size_t>(begun - stepping.begin()));
+  for (const auto& tracker : started_trackers()) {
+    tracker->track_optimizer(optimizer);
+    tracker->memory().optimizer_step(false);
+  }
+  moment::end_optimizer_step();
 }
 
 void bind_events(py::module_& m) {
   m.def("optimizer_step_begin", &optimizer_step_begin, py::arg("optimizer"));
   m.def("optimizer_step_end", &optimizer_step_end, py::arg("optimizer"));
+  m.def("tensor_made", [](const py::handle tensor) { tell_made(THPVariable_Unpack(tensor.ptr())); },
+        py::arg("tensor"));
   m.def("before_resize", [](py::handle) { begin_resize(); }, py::arg("storage"));
   m.def(
       "after_resize",
@@ -278,16 +265,6 @@ void bind_events(py::module_& m) {
 }
 
 }  // namespace
-
-void forget_failed_optimizer_steps() {
-  if (stepping.empty()) return;
-  for (py::object frame = py::module_::import("sys").attr("_getframe")(); !frame.is_none();
-       frame = frame.attr("f_back")) {
-    const auto name = frame.attr("f_code").attr("co_qualname").cast<std::string>();
-    if (name == "Optimizer.profile_hook_step.<locals>.wrapper") return;  // a closure runs the model
-  }
-  end_steps(0);
-}
 
 void bind_mem_tracker(py::module_& m) {
   py::class_<MemTracker, std::shared_ptr<MemTracker>>(

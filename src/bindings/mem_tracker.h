@@ -51,9 +51,6 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
   std::unordered_set<ModuleId> described_;  // whose parameters and sizes were told
 };
 
-/// Ends the optimizer steps of this thread that raised, if no step is on Python's stack any more.
-void forget_failed_optimizer_steps();
-
 void bind_mem_tracker(pybind11::module_& m);
 
 }  // namespace tidegauge::bindings

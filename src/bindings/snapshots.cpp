@@ -4,8 +4,11 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
+#include <vector>
 
 #include "core/labeller.h"
 
@@ -18,12 +21,30 @@ py::object to_python(Device device) {
   return py::cast(c10::Device(static_cast<c10::DeviceType>(device.type), device.index));
 }
 
-/// The order in which upstream comes to make the lists of a module.
+/// When the list of a state came to be: its first call began, or ended for the states after it. Where
+/// that is one moment, the order of the array decides, as upstream's does.
 constexpr std::array kStates{
-    ModuleState::PeakForward,   ModuleState::PreForward,   ModuleState::PostForward,
-    ModuleState::PeakBackward,  ModuleState::PreBackward,  ModuleState::PreForwardAc,
-    ModuleState::PostForwardAc, ModuleState::PostBackward,
+    ModuleState::PeakForward,  ModuleState::PreForward,  ModuleState::PostForward,
+    ModuleState::PreForwardAc, ModuleState::PostForwardAc, ModuleState::PeakBackward,
+    ModuleState::PreBackward,  ModuleState::PostBackward,
 };
+
+uint64_t first_moment(const ModuleStats& stats, ModuleState state) {
+  const bool is_end = state == ModuleState::PostForward || state == ModuleState::PostForwardAc ||
+                      state == ModuleState::PostBackward;
+  const ModuleSnapshot& first = stats[state].front();
+  return is_end ? first.bytes.taken.sequence : first.call;
+}
+
+std::vector<ModuleState> states_in_order(const ModuleStats& stats) {
+  std::vector<ModuleState> states;
+  std::copy_if(kStates.begin(), kStates.end(), std::back_inserter(states),
+               [&](ModuleState state) { return !stats[state].empty(); });
+  std::stable_sort(states.begin(), states.end(), [&](ModuleState a, ModuleState b) {
+    return first_moment(stats, a) < first_moment(stats, b);
+  });
+  return states;
+}
 
 constexpr std::array<std::pair<SizeOf, const char*>, kSizeOfCount> kSizes{{
     {SizeOf::Parameters, "parameter_mem"},
@@ -62,8 +83,7 @@ py::dict to_python(const ModuleStats& stats) {
     if (const auto bytes = stats.size_bytes(size_of)) sizes[name] = *bytes;
   }
   py::list snapshots;
-  for (const ModuleState state : kStates) {
-    if (stats[state].empty()) continue;
+  for (const ModuleState state : states_in_order(stats)) {
     py::list calls;
     for (const ModuleSnapshot& call : stats[state]) calls.append(to_python(call.bytes));
     snapshots.append(py::make_tuple(std::string(to_string(state)), std::move(calls)));

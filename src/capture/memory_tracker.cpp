@@ -3,6 +3,7 @@
 
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/node.h>
 
 #include <algorithm>
@@ -123,6 +124,9 @@ void MemoryTracker::enter_module(ModuleId module, Phase phase,
   if (phase == Phase::Forward) {
     run_outside();
     apply(events::module_size(origin(), module, SizeOf::Inputs, sum_known(inputs)));
+  } else if (const auto node = torch::autograd::get_current_node()) {
+    // The node that asked for the recompute began before it, though it has run no op yet.
+    run_node(torch::autograd::get_current_graph_task_id(), *node);
   }
   apply(events::module_enter(origin(), module, phase));
 }
@@ -293,6 +297,14 @@ void MemoryTracker::close_task(int task) {
   }
 }
 
+void tell_made(const at::Tensor& tensor) {
+  const auto lock = lock_capture();
+  visit_storages(tensor, [](c10::StorageImpl* storage) {
+    const SeenStorage seen = StorageCapture::get().see(storage);
+    if (seen.id) MemoryTracker::tell_seen(seen, /*was_there_before=*/false, {});
+  });
+}
+
 void begin_resize() { StorageCapture::get().begin_resize(); }
 void end_resize(c10::StorageImpl* storage) { StorageCapture::get().end_resize(storage); }
 
@@ -308,7 +320,8 @@ bool MemoryTracker::knows_parameter(const at::Tensor& tensor) {
 void MemoryTracker::mark_gradient(const at::Tensor& leaf, StorageId id) {
   if (!knows_parameter(leaf)) return;
   const auto known = ledger_.find_storage(id);
-  if (known && known->category != category_of(Role::IsGradient)) {
+  // What was there before the backward (the indices of a sparse gradient) is no gradient.
+  if (known && known->category == Category::Temp) {
     apply(events::storage_relabelled(origin(), id, Role::IsGradient, Since::Birth));
   }
 }

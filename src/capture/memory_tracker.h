@@ -125,6 +125,9 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   int start_count_ = 0;
 };
 
+/// A tensor was made past the dispatcher, just now.
+TIDEGAUGE_API void tell_made(const at::Tensor& tensor);
+
 /// Around a change of a storage's memory that goes past the dispatcher (UntypedStorage.resize_).
 TIDEGAUGE_API void begin_resize();
 TIDEGAUGE_API void end_resize(c10::StorageImpl* storage);

@@ -43,8 +43,6 @@ void end_optimizer_step() {
 
 bool in_optimizer_step() { return optimizer_steps > 0; }
 
-void forget_optimizer_steps() { optimizer_steps = 0; }
-
 void begin_module() { ++open_modules; }
 
 void end_module() {

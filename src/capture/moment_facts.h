@@ -18,8 +18,6 @@ TIDEGAUGE_API bool in_recompute();
 TIDEGAUGE_API void begin_optimizer_step();
 TIDEGAUGE_API void end_optimizer_step();
 TIDEGAUGE_API bool in_optimizer_step();
-/// A step that raised never ended: forgets all that are open.
-TIDEGAUGE_API void forget_optimizer_steps();
 
 /// The forward of a module. A closure that runs the model inside an optimizer step makes
 /// activations, not temporaries of the step.
