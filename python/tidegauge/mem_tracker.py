@@ -243,6 +243,14 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self._peak_mem_snap
         raise ValueError(f"Invalid type {type}")
 
+    def get_foreign_memory(self) -> dict[torch.device, int]:
+        """Bytes by device, among the current ones, that torch's allocators did not make.
+
+        NumPy arrays, shared memory, mapped files, memory wrapped by `from_blob`. They are part of
+        their categories as well.
+        """
+        return self._core.foreign()
+
     def display_snapshot(
         self, type: str = "current", units: str = "B", tabulate: bool = False
     ) -> None:

@@ -278,6 +278,14 @@ void bind_mem_tracker(py::module_& m) {
       .def("reset_module_stats", &MemTracker::reset_module_stats)
       .def("current", [](MemTracker& self) { return to_python(self.memory().current()); })
       .def("peak", [](MemTracker& self) { return to_python(self.memory().peak()); })
+      .def("foreign",
+           [](MemTracker& self) {
+             py::dict result;
+             for (const auto& [device, bytes] : self.memory().foreign_bytes()) {
+               result[to_python(device)] = py::int_(bytes);
+             }
+             return result;
+           })
       .def("modules", &MemTracker::modules)
       .def("module_stats", &MemTracker::module_stats, py::arg("module"))
       .def_property_readonly("version", [](MemTracker& self) { return self.memory().version(); })

@@ -17,10 +17,6 @@ namespace py = pybind11;
 namespace tidegauge::bindings {
 namespace {
 
-py::object to_python(Device device) {
-  return py::cast(c10::Device(static_cast<c10::DeviceType>(device.type), device.index));
-}
-
 /// When the list of a state came to be: its first call began, or ended for the states after it. Where
 /// that is one moment, the order of the array decides, as upstream's does.
 constexpr std::array kStates{
@@ -65,6 +61,10 @@ py::dict local_peak(const ModuleStats& stats) {
 }
 
 }  // namespace
+
+py::object to_python(Device device) {
+  return py::cast(c10::Device(static_cast<c10::DeviceType>(device.type), device.index));
+}
 
 py::list to_python(const Snapshot& snapshot) {
   py::list result;

@@ -3,10 +3,13 @@
 
 #include <pybind11/pybind11.h>
 
+#include "core/device.h"
 #include "core/module_stats.h"
 #include "core/snapshot.h"
 
 namespace tidegauge::bindings {
+
+pybind11::object to_python(Device device);
 
 /// [(torch.device, bytes in the order of MemTracker's categories), ...]
 pybind11::list to_python(const Snapshot& snapshot);

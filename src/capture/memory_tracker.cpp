@@ -185,6 +185,16 @@ Snapshot MemoryTracker::peak() {
   return was_started_ ? ledger_.peak() : Snapshot{};
 }
 
+std::map<Device, int64_t> MemoryTracker::foreign_bytes() {
+  std::map<Device, int64_t> sums;
+  const auto lock = lock_capture();
+  StorageCapture::get().poll_all();
+  StorageCapture::get().visit_foreign([&](StorageId id, Device device, int64_t size_bytes) {
+    if (ledger_.find_storage(id)) sums[device] += size_bytes;
+  });
+  return sums;
+}
+
 std::vector<ModuleId> MemoryTracker::modules() {
   const auto lock = lock_capture();
   return ledger_.modules();

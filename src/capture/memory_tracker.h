@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -66,6 +67,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   /// In fine categories: an activation is a Saved Activation once a backward has let go of it. Empty
   /// before the first start.
   Snapshot peak();
+  /// Bytes of memory that torch's allocators did not make, and that are part of `current`.
+  std::map<Device, int64_t> foreign_bytes();
   std::vector<ModuleId> modules();
   ModuleStats module_stats(ModuleId module);
   /// Changes whenever the statistics of modules do.

@@ -5,9 +5,11 @@
 #include <ATen/SparseTensorImpl.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "capture/memory_tracker.h"
@@ -26,6 +28,15 @@ bool is_cpu_deleter(c10::DeleterFnPtr deleter) {
                                 deleter == c10::GetDefaultCPUAllocator()->raw_deleter());
 }
 
+/// Given a storage without data: whether it only stands for one. Wrapper subclasses and fake tensors
+/// have the key Python; a fake kernel runs with meta switched on for the thread.
+bool is_fake(const c10::TensorImpl& tensor, const c10::StorageImpl& storage) {
+  return tensor.key_set().has(c10::DispatchKey::Python) ||
+         (storage.device_type() == c10::kMeta &&
+          c10::impl::tls_local_dispatch_key_set().included_.has_backend(
+              c10::BackendComponent::MetaBit));
+}
+
 }  // namespace
 
 void visit_storages(const at::Tensor& tensor, c10::function_ref<void(c10::StorageImpl*)> visit) {
@@ -33,9 +44,8 @@ void visit_storages(const at::Tensor& tensor, c10::function_ref<void(c10::Storag
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   if (impl->has_storage()) {
     c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
-    const bool is_wrapper = impl->key_set().has(c10::DispatchKey::Python) &&
-                            storage->_mutable_data_ptr_no_checks().get() == nullptr;
-    if (storage->device_type() != c10::kMeta && !is_wrapper) visit(storage);
+    if (storage->_mutable_data_ptr_no_checks().get() == nullptr && is_fake(*impl, *storage)) return;
+    visit(storage);
   } else if (tensor.layout() == c10::kSparse) {
     auto* sparse = static_cast<at::SparseTensorImpl*>(impl);
     visit_storages(sparse->indices(), visit);
@@ -83,10 +93,36 @@ SeenStorage StorageCapture::see(c10::StorageImpl* storage) {
     if (known.size_bytes != size_bytes) finish_resize(storage, known);
     return {known.id, size_bytes, known.device, false};
   }
+  if (storage->device_type() == c10::kMeta) return see_meta(storage);
   if (size_bytes == 0 || data.get() == nullptr) return {};
   const Known known{StorageId(++last_id_), size_bytes, device_of(*storage), storage, nullptr};
   if (!adopt(storage, known)) park(storage, known);
   return {known.id, size_bytes, known.device, true};
+}
+
+SeenStorage StorageCapture::see_meta(c10::StorageImpl* storage) {
+  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  const auto size_bytes = static_cast<int64_t>(storage->nbytes());
+  if (data.get_deleter() == &StorageCapture::free_meta) {
+    auto& known = *static_cast<Known*>(data.get_context());
+    if (known.size_bytes != size_bytes) {
+      known.size_bytes = size_bytes;
+      tell_resized(known.id, size_bytes);
+    }
+    return {known.id, size_bytes, known.device, false};
+  }
+  if (size_bytes == 0 || data.get_context() != nullptr) return {};
+  const Known known{StorageId(++last_id_), size_bytes, device_of(*storage), storage, nullptr};
+  storage->set_data_ptr_noswap(
+      c10::DataPtr(nullptr, new Known(known), &StorageCapture::free_meta, data.device()));
+  return {known.id, size_bytes, known.device, true};
+}
+
+void StorageCapture::free_meta(void* context) {
+  const std::unique_ptr<Known> known(static_cast<Known*>(context));
+  StorageCapture& self = get();
+  const std::lock_guard lock(self.mutex_);
+  self.tell_freed(known->id);
 }
 
 bool StorageCapture::adopt(c10::StorageImpl* storage, Known known) {
@@ -129,11 +165,6 @@ void StorageCapture::poll(size_t count) {
     unpark(next_poll_);
     tell_freed(id);
   }
-}
-
-size_t StorageCapture::foreign_count() const {
-  return static_cast<size_t>(std::count_if(parked_.begin(), parked_.end(),
-                                           [](const Parked& p) { return p.known.size_bytes > 0; }));
 }
 
 void StorageCapture::free_tracked(void* data) {
@@ -194,7 +225,11 @@ void StorageCapture::finish_resize(c10::StorageImpl* storage, Known known) {
   known.storage = storage;
   known.size_bytes = static_cast<int64_t>(storage->nbytes());
   if (!adopt(storage, known)) park(storage, known);
-  for (MemoryTracker* tracker : trackers_) tracker->storage_resized(known.id, known.size_bytes);
+  tell_resized(known.id, known.size_bytes);
+}
+
+void StorageCapture::tell_resized(StorageId id, int64_t size_bytes) {
+  for (MemoryTracker* tracker : trackers_) tracker->storage_resized(id, size_bytes);
 }
 
 void StorageCapture::tell_freed(StorageId id) {

@@ -18,8 +18,8 @@ namespace tidegauge {
 
 class MemoryTracker;
 
-/// Calls `visit` for each storage with memory behind a tensor: one, or those of the parts of a
-/// sparse tensor; none for wrapper subclasses and tensors on meta.
+/// Calls `visit` for each storage behind a tensor: one, or those of the parts of a sparse tensor;
+/// none for wrapper subclasses, fake tensors, and what a fake kernel makes on meta.
 void visit_storages(const at::Tensor& tensor, c10::function_ref<void(c10::StorageImpl*)> visit);
 
 /// A storage that was come across.
@@ -35,6 +35,7 @@ struct SeenStorage {
 ///   memory of the CPU allocator     only the deleter is exchanged, for one that tells us and then
 ///                                   calls the old one; context and data stay, so copy-on-write,
 ///                                   sharing and pickling see no difference
+///   meta                            has no memory: carries our own context
 ///   foreign memory (numpy, shared,  never altered: a weak reference is looked at now and then
 ///   from_blob, mapped files), and   (a few at each op, all of them before an answer is given)
 ///   storages that shrank to nothing
@@ -57,7 +58,14 @@ class StorageCapture {
   /// Looks at up to `count` weak references.
   void poll(size_t count);
   void poll_all() { poll(parked_.size()); }
-  size_t foreign_count() const;
+  /// Calls `visit(id, device, bytes)` for each storage of foreign memory.
+  template <typename Visit>
+  void visit_foreign(Visit&& visit) const {
+    for (const Parked& parked : parked_) {
+      const Known& known = parked.known;
+      if (known.size_bytes > 0) visit(known.id, known.device, known.size_bytes);
+    }
+  }
   size_t storage_count() const { return by_data_.size() + parked_.size(); }
 
   // Without the lock.
@@ -99,6 +107,9 @@ class StorageCapture {
 
   static void free_tracked(void* data);
   bool adopt(c10::StorageImpl* storage, Known known);
+  SeenStorage see_meta(c10::StorageImpl* storage);
+  void tell_resized(StorageId id, int64_t size_bytes);
+  static void free_meta(void* context);
   void park(c10::StorageImpl* storage, Known known);
   void unpark(size_t position);
   void finish_resize(c10::StorageImpl* storage, Known known);

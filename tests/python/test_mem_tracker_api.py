@@ -544,7 +544,6 @@ def test_device_without_bytes_is_left_out() -> None:
     assert (set(before), after) == ({CPU}, {})
 
 
-@pytest.mark.xfail(strict=True, reason="tensors on meta are not counted yet")
 def test_each_device_has_its_own_entry() -> None:
     def describe(tool: ModuleType) -> Any:
         tracker = tool.MemTracker()
@@ -709,7 +708,6 @@ def test_output_of_a_module_that_returns_nothing() -> None:
     assert assert_same(describe) == 0
 
 
-@pytest.mark.xfail(strict=True, reason="the core has one order, not that of the first insertion")
 def test_order_of_states_within_a_checkpointed_module() -> None:
     def describe(tool: ModuleType) -> Any:
         tracker = tool.MemTracker()
