@@ -135,6 +135,20 @@ void MemTracker::label_own(py::handle module) {
             [&](py::handle value) { label(value, Role::IsBuffer, Since::Birth); });
 }
 
+void MemTracker::read_owned(py::handle module) {
+  owned_.clear();
+  const auto read = [&](py::handle value) {
+    const void* storage = nullptr;
+    if (THPVariable_Check(value.ptr())) {
+      const c10::TensorImpl* impl = THPVariable_Unpack(value.ptr()).unsafeGetTensorImpl();
+      if (impl->has_storage()) storage = impl->unsafe_storage().unsafeGetStorageImpl();
+    }
+    owned_.push_back({value.ptr(), storage});
+  };
+  visit_own(module, parameters_name(), read);
+  visit_own(module, buffers_name(), read);
+}
+
 void MemTracker::track_module(py::handle module) {
   std::unordered_set<PyObject*> seen;
   visit_modules(module, seen, [&](py::handle each) {
@@ -194,10 +208,12 @@ void MemTracker::on_enter(py::handle module, ModuleId id, bool is_root_call, py:
       }
       memory_->begin_iteration();
     }
-    if (described_.insert(id).second) {
-      describe(module, id);
-    } else {
-      label_own(module);  // they may have been replaced
+    const auto [described, is_new] = described_.try_emplace(id);
+    if (is_new) describe(module, id);
+    read_owned(module);
+    if (described->second != owned_) {
+      if (!is_new) label_own(module);
+      described->second = owned_;
     }
     append_tensors(args.ptr(), *inputs);
     append_tensors(kwargs.ptr(), *inputs);
@@ -210,6 +226,11 @@ void MemTracker::on_leave(ModuleId id, py::handle output) {
   ScratchTensors outputs;
   if (phase == Phase::Forward) append_tensors(output.ptr(), *outputs);
   memory_->exit_module(id, phase, *outputs);
+}
+
+void MemTracker::on_death(ModuleId id) {
+  described_.erase(id);
+  memory_->forget_module(id);
 }
 
 py::list MemTracker::modules() {

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -37,18 +38,27 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
   void on_enter(pybind11::handle module, ModuleId id, bool is_root_call, pybind11::handle args,
                 pybind11::handle kwargs) override;
   void on_leave(ModuleId id, pybind11::handle output) override;
+  void on_death(ModuleId id) override;
 
  private:
   MemTracker(std::shared_ptr<ModTracker> modules, bool strict);
   void label(pybind11::handle object, Role role, Since since);
   void label_own(pybind11::handle module);
+  void read_owned(pybind11::handle module);
   void describe(pybind11::handle module, ModuleId id);
 
   const std::shared_ptr<ModTracker> modules_;
   const std::shared_ptr<MemoryTracker> memory_;
   const bool strict_;
   int start_count_ = 0;
-  std::unordered_set<ModuleId> described_;  // whose parameters and sizes were told
+  /// What a module owned when it was last told of, by address: compared, never followed.
+  struct Owned {
+    const void* object;
+    const void* storage;
+    friend bool operator==(const Owned&, const Owned&) = default;
+  };
+  std::unordered_map<ModuleId, std::vector<Owned>> described_;
+  std::vector<Owned> owned_;  // scratch
 };
 
 void bind_mem_tracker(pybind11::module_& m);

@@ -74,7 +74,10 @@ ModTracker::ModTracker()
       })) {
   set_user_hooks(py::none(), py::none(), py::none(), py::none());
   ModuleRegistry::get().on_death = [](ModuleId id) {
-    for (ModTracker* tracker : living_trackers()) tracker->activity_->mark_dead(id);
+    for (ModTracker* tracker : living_trackers()) {
+      tracker->activity_->mark_dead(id);
+      if (const auto listener = tracker->listener_.lock()) listener->on_death(id);
+    }
   };
   living_trackers().push_back(this);
 }

@@ -20,6 +20,8 @@ class ModuleListener {
                         pybind11::handle args, pybind11::handle kwargs) = 0;
   /// The module is still active; `output` is None if its forward raised. Does not throw.
   virtual void on_leave(ModuleId id, pybind11::handle output) = 0;
+  /// The module was destroyed.
+  virtual void on_death(ModuleId id) = 0;
 };
 
 /// The native half of tidegauge.ModTracker. All calls need the GIL.

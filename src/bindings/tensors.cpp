@@ -20,9 +20,8 @@ void append_from_pytree(PyObject* object, std::vector<at::Tensor>& tensors, int 
 void append(PyObject* object, std::vector<at::Tensor>& tensors, int depth) {
   constexpr int kDeepest = 64;  // a list can contain itself
   if (depth > kDeepest) return;
-  if (THPVariable_Check(object)) {
-    tensors.push_back(THPVariable_Unpack(object));
-  } else if (PyTuple_Check(object) || PyList_Check(object)) {
+  // The tests for containers are a look at the type; that for a tensor may be a call into Python.
+  if (PyTuple_Check(object) || PyList_Check(object)) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i) {
       append(PySequence_Fast_GET_ITEM(object, i), tensors, depth + 1);
     }
@@ -32,7 +31,11 @@ void append(PyObject* object, std::vector<at::Tensor>& tensors, int depth) {
     for (Py_ssize_t position = 0; PyDict_Next(object, &position, &key, &value) != 0;) {
       append(value, tensors, depth + 1);
     }
-  } else if (!is_plain_leaf(object)) {
+  } else if (is_plain_leaf(object)) {
+    return;
+  } else if (THPVariable_Check(object)) {
+    tensors.push_back(THPVariable_Unpack(object));
+  } else {
     append_from_pytree(object, tensors, depth);
   }
 }

@@ -19,14 +19,18 @@
 namespace tidegauge {
 namespace {
 
-std::lock_guard<std::mutex> lock_capture() {
-  return std::lock_guard<std::mutex>(StorageCapture::get().mutex());
+std::lock_guard<SpinLock> lock_capture() {
+  return std::lock_guard<SpinLock>(StorageCapture::get().mutex());
 }
 
 int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+ThreadId this_thread() {
+  return ThreadId(static_cast<uint16_t>(at::RecordFunction::currentThreadId()));
 }
 
 }  // namespace
@@ -41,11 +45,13 @@ MemoryTracker::MemoryTracker(std::shared_ptr<ModuleActivity> modules, IsParamete
     : modules_(std::move(modules)), is_parameter_(std::move(is_parameter)) {
   const auto lock = lock_capture();
   StorageCapture::get().add(this);
+  op_hook::tell_again();
 }
 
 MemoryTracker::~MemoryTracker() {
   const auto lock = lock_capture();
   StorageCapture::get().remove(this);
+  op_hook::tell_again();
 }
 
 void MemoryTracker::start() {
@@ -68,10 +74,12 @@ void MemoryTracker::stop() {
   op_hook::stop_in_this_thread();
 }
 
-events::Origin MemoryTracker::origin(Device device) const {
-  const auto thread = static_cast<uint16_t>(at::RecordFunction::currentThreadId());
-  return {time_ns_, ThreadId(thread), device};
+void MemoryTracker::look_at_clock() {
+  time_ns_ = now_ns();
+  thread_ = this_thread();
 }
+
+events::Origin MemoryTracker::origin(Device device) const { return {time_ns_, thread_, device}; }
 
 void MemoryTracker::apply(const Event& event) {
   if (event.kind == EventKind::ModuleEnter) ++open_calls_;
@@ -118,7 +126,7 @@ void MemoryTracker::enter_module(ModuleId module, Phase phase,
                                  std::span<const at::Tensor> inputs) {
   moment::begin_module();
   const auto lock = lock_capture();
-  time_ns_ = now_ns();
+  look_at_clock();
   ++version_;
   StorageCapture::get().poll(64);
   if (phase == Phase::Forward) {
@@ -135,7 +143,7 @@ void MemoryTracker::exit_module(ModuleId module, Phase phase,
                                 std::span<const at::Tensor> outputs) {
   moment::end_module();
   const auto lock = lock_capture();
-  time_ns_ = now_ns();
+  look_at_clock();
   ++version_;
   StorageCapture::get().poll(64);
   if (phase == Phase::Forward) {
@@ -148,6 +156,11 @@ void MemoryTracker::set_module_size(ModuleId module, SizeOf size_of, int64_t siz
   const auto lock = lock_capture();
   ++version_;
   apply(events::module_size(origin(), module, size_of, size_bytes));
+}
+
+void MemoryTracker::forget_module(ModuleId module) {
+  const auto lock = lock_capture();
+  apply(events::module_gone(origin(), module));
 }
 
 bool MemoryTracker::has_statistics(ModuleId module) {
@@ -169,7 +182,7 @@ void MemoryTracker::reset_statistics() {
 
 void MemoryTracker::optimizer_step(bool begins) {
   const auto lock = lock_capture();
-  time_ns_ = now_ns();
+  look_at_clock();
   run_outside();
   apply(begins ? events::optimizer_step_begin(origin()) : events::optimizer_step_end(origin()));
 }
@@ -260,8 +273,9 @@ void MemoryTracker::run_node(int task, const torch::autograd::Node& node) {
   const uint64_t sequence = node.sequence_nr();
   for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
     if (scope->task != task || scope->thread != thread) continue;
-    if (scope->sequence == sequence || sequence == UINT64_MAX) return;
-    scope->sequence = sequence;
+    if (sequence == UINT64_MAX) return;
+    if (scope->maker == node.thread_id() && scope->range.contains(sequence)) return;
+    scope->maker = node.thread_id();
     move_to(*scope, &node);
     return;
   }
@@ -271,16 +285,16 @@ void MemoryTracker::run_node(int task, const torch::autograd::Node& node) {
       alive->close_task(task);
     }
   });
-  scopes_.push_back({task, thread, sequence, {}});
+  scopes_.push_back({task, thread, node.thread_id(), {}, {}});
   if (sequence != UINT64_MAX) move_to(scopes_.back(), &node);
 }
 
 void MemoryTracker::move_to(BackwardScope& scope, const torch::autograd::Node* node) {
   left_.clear();
   entered_.clear();
-  scope.call = modules_->move(scope.call, node, left_, entered_);
+  scope.call = modules_->move(scope.call, node, left_, entered_, scope.range);
   if (left_.empty() && entered_.empty()) return;
-  time_ns_ = now_ns();
+  look_at_clock();
   ++version_;
   for (const ModuleId module : left_) {
     apply(events::module_exit(origin(), module, Phase::Backward));
@@ -327,8 +341,7 @@ bool MemoryTracker::knows_parameter(const at::Tensor& tensor) {
   return is_known;
 }
 
-void MemoryTracker::mark_gradient(const at::Tensor& leaf, StorageId id) {
-  if (!knows_parameter(leaf)) return;
+void MemoryTracker::mark_gradient(StorageId id) {
   const auto known = ledger_.find_storage(id);
   // What was there before the backward (the indices of a sparse gradient) is no gradient.
   if (known && known->category == Category::Temp) {

@@ -58,6 +58,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void enter_module(ModuleId module, Phase phase, std::span<const at::Tensor> inputs);
   void exit_module(ModuleId module, Phase phase, std::span<const at::Tensor> outputs);
   void set_module_size(ModuleId module, SizeOf size_of, int64_t size_bytes);
+  void forget_module(ModuleId module);
   bool has_statistics(ModuleId module);
   void begin_iteration();
   void reset_statistics();
@@ -92,8 +93,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void run_outside() {
     if (!scopes_.empty()) close_scopes_of_thread();
   }
-  /// AccumulateGrad of `leaf` has handled the storage: its gradient, if it is a parameter.
-  void mark_gradient(const at::Tensor& leaf, StorageId id);
+  /// AccumulateGrad of a parameter has handled the storage.
+  void mark_gradient(StorageId id);
   bool knows_parameter(const at::Tensor& tensor);
   const IsParameter& is_parameter() const { return is_parameter_; }
 
@@ -102,7 +103,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   struct BackwardScope {
     int task;
     uint64_t thread;
-    uint64_t sequence;  // of the node that runs
+    uint64_t maker;       // thread that made the nodes
+    SequenceRange range;  // of nodes that are of the same call as the one that runs
     CallRef call;
   };
 
@@ -112,6 +114,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void move_to(BackwardScope& scope, const torch::autograd::Node* node);
   void close_scopes_of_thread();
   void close_task(int task);
+  void look_at_clock();
   events::Origin origin(Device device = {}) const;
   void apply(const Event& event);
 
@@ -124,7 +127,9 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   uint64_t version_ = 0;
   int64_t open_calls_ = 0;
   bool was_started_ = false;
+  // Of the last module, node or step: reading them for each storage would cost more than the rest.
   int64_t time_ns_ = 0;
+  ThreadId thread_;
   int start_count_ = 0;
 };
 

@@ -159,11 +159,12 @@ ModuleActivity::Entered ModuleActivity::enter(ModuleId module, at::TensorList in
     sweep_dead_modules();
     thread.log.open_block(task, sequence, base);
   }
-  const CallRef call = thread.log.enter(module, sequence);
+  thread.log.enter(module, sequence);
+  const CallLog::OpenCall call = *thread.log.find_open(module);
   if (hooks_ && c10::GradMode::is_enabled() && thread.thrown_away_graphs == 0) {
-    thread.watches.push_back(watch_inputs(call, inputs));
+    thread.watches.push_back(watch_inputs(thread.log.ref(call), inputs));
   }
-  return {thread.log.is_outermost(call) && names_.is_root(module)};
+  return {call.is_outermost && names_.is_root(module)};
 }
 
 std::shared_ptr<BackwardWatch> ModuleActivity::watch_inputs(const CallRef& call,
@@ -185,10 +186,10 @@ std::shared_ptr<BackwardWatch> ModuleActivity::watch_inputs(const CallRef& call,
 ModuleActivity::Standing ModuleActivity::look_at(ModuleId module) {
   const std::lock_guard lock(mutex_);
   const ThreadState& thread = this_thread();
-  const CallRef call = thread.log.find_open(module);
+  const auto call = thread.log.find_open(module);
   return {.is_named = names_.knows(module),
-          .is_open = static_cast<bool>(call),
-          .wants_outputs = call && (!thread.watches.empty() || thread.log.is_outermost(call))};
+          .is_open = call.has_value(),
+          .wants_outputs = call && (!thread.watches.empty() || call->is_outermost)};
 }
 
 bool ModuleActivity::leave(ModuleId module, at::TensorList outputs) {
@@ -198,21 +199,24 @@ bool ModuleActivity::leave(ModuleId module, at::TensorList outputs) {
   std::vector<c10::intrusive_ptr<torch::autograd::Node>> held;
   const std::lock_guard lock(mutex_);
   ThreadState& thread = this_thread();
-  const CallRef call = thread.log.find_open(module);
-  if (!call) return false;
+  const auto open = thread.log.find_open(module);
+  if (!open) return false;
+  if (outputs.empty() && thread.watches.empty()) {
+    return thread.log.leave(module, at::sequence_number::peek());
+  }
+  const CallRef call = thread.log.ref(*open);
   auto& watches = thread.watches;
   while (!watches.empty() && watches.back()->call.block == call.block &&
          watches.back()->call.call > call.call) {
     abandoned.push_back(std::move(watches.back()));  // an exception went past it
     watches.pop_back();
   }
-  if (!watches.empty() && watches.back()->call.block == call.block &&
-      watches.back()->call.call == call.call) {
+  if (!watches.empty() && watches.back()->call == call) {
     watch = std::move(watches.back());
     watches.pop_back();
   }
   try {
-    const bool holds = thread.log.is_outermost(call) && thread.thrown_away_graphs == 0;
+    const bool holds = open->is_outermost && thread.thrown_away_graphs == 0;
     for (const at::Tensor& output : outputs) {
       if (!needs_grad(output) || output.is_leaf()) continue;
       if (watch) {
@@ -304,12 +308,14 @@ std::vector<ModuleId> ModuleActivity::active() {
 }
 
 CallRef ModuleActivity::move(const CallRef& from, const torch::autograd::Node* node,
-                             std::vector<ModuleId>& left, std::vector<ModuleId>& entered) {
+                             std::vector<ModuleId>& left, std::vector<ModuleId>& entered,
+                             SequenceRange& range) {
   const std::lock_guard lock(mutex_);
   CallRef to;
+  range = {};
   if (node != nullptr) {
     const auto it = threads_.find(node->thread_id());
-    if (it != threads_.end()) to = it->second->log.find(node->sequence_nr());
+    if (it != threads_.end()) to = it->second->log.find(node->sequence_nr(), &range);
   }
   if (!(to == from)) append_move(from, to, left, entered);
   return to;

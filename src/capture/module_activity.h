@@ -16,6 +16,7 @@
 #include "core/call_log.h"
 #include "core/ids.h"
 #include "core/module_tree.h"
+#include "core/spin_lock.h"
 #include "tidegauge/export.h"
 
 namespace torch::autograd {
@@ -93,9 +94,9 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
   /// Modules running now in this thread, outermost first, each once.
   std::vector<ModuleId> active();
   /// The call that made a node (none: no node, or a gradient accumulator), with what is left and
-  /// entered on the way to it, see append_move.
+  /// entered on the way to it, see append_move, and nodes around it that it made as well.
   CallRef move(const CallRef& from, const torch::autograd::Node* node, std::vector<ModuleId>& left,
-               std::vector<ModuleId>& entered);
+               std::vector<ModuleId>& entered, SequenceRange& range);
 
   /// Runs `body` as if the newest call of `module` were what is running.
   void run_within(ModuleId module, const std::function<void()>& body);
@@ -131,7 +132,7 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
   const uint64_t serial_;
   std::atomic<bool> is_watching_{false};
 
-  mutable std::mutex mutex_;  // guards all below
+  mutable SpinLock mutex_;  // guards all below
   ModuleTree names_;
   size_t sweep_at_ = 64;
   std::unordered_map<uint64_t, std::unique_ptr<ThreadState>> threads_;  // by torch's thread id

@@ -39,7 +39,8 @@ struct Told {
   int task = -1;
   const Node* node = nullptr;
   uint64_t sequence = 0;
-  const AccumulateGrad* accumulator = nullptr;
+  /// Of an AccumulateGrad: the trackers, by position, that know its leaf as a parameter.
+  uint64_t gradient_trackers = 0;
 };
 thread_local constinit Told told{};
 thread_local constinit int start_count = 0;
@@ -135,7 +136,7 @@ class Op {
       for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
         if (tracker->is_started()) tracker->run_outside();
       }
-      told = {now, -1, nullptr, 0, nullptr};
+      told = {now, -1, nullptr, 0, 0};
       return;
     }
     const auto node = torch::autograd::get_current_node();
@@ -144,35 +145,49 @@ class Op {
         told.sequence != node->sequence_nr()) {
       tell_node(now, task, *node);
     }
-    accumulator_ = told.accumulator;
+    gradient_trackers_ = told.gradient_trackers;
   }
 
   static void tell_node(uint64_t now, int task, const Node& node) {
-    const auto* accumulator = node.sequence_nr() == UINT64_MAX
-                                  ? dynamic_cast<const AccumulateGrad*>(&node)
-                                  : nullptr;
-    if (accumulator != nullptr) find_parameter(accumulator->variable);
+    uint64_t gradient_trackers = 0;
+    if (node.sequence_nr() == UINT64_MAX) {
+      const auto* accumulator = dynamic_cast<const AccumulateGrad*>(&node);
+      if (accumulator != nullptr) gradient_trackers = find_parameter(accumulator->variable);
+    }
     const std::lock_guard lock(StorageCapture::get().mutex());
     for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
       if (tracker->is_started()) tracker->run_node(task, node);
     }
-    told = {now, task, &node, node.sequence_nr(), accumulator};
+    told = {now, task, &node, node.sequence_nr(), gradient_trackers};
   }
 
-  /// A leaf may be a parameter that no tracker has seen: used functionally, or replaced.
-  static void find_parameter(const at::Tensor& leaf) {
+  /// The trackers, by position, that know the leaf as a parameter. It may be one that none has seen:
+  /// used functionally, or replaced.
+  static uint64_t find_parameter(const at::Tensor& leaf) {
+    StorageCapture& capture = StorageCapture::get();
     std::vector<std::shared_ptr<MemoryTracker>> unaware;
+    uint64_t aware = 0;
     {
-      const std::lock_guard lock(StorageCapture::get().mutex());
-      for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
-        if (tracker->is_started() && !tracker->knows_parameter(leaf)) {
-          unaware.push_back(tracker->shared_from_this());
+      const std::lock_guard lock(capture.mutex());
+      for (size_t i = 0; i < std::min<size_t>(capture.trackers().size(), 64); ++i) {
+        MemoryTracker* tracker = capture.trackers()[i];
+        if (!tracker->is_started()) continue;
+        if (tracker->knows_parameter(leaf)) {
+          aware |= uint64_t{1} << i;
+        } else if (auto alive = tracker->weak_from_this().lock()) {
+          unaware.push_back(std::move(alive));
         }
       }
     }
     for (const auto& tracker : unaware) {
-      if (tracker->is_parameter()(leaf)) tracker->label(leaf, Role::IsParameter, Since::Birth);
+      if (!tracker->is_parameter()(leaf)) continue;
+      tracker->label(leaf, Role::IsParameter, Since::Birth);
+      const std::lock_guard lock(capture.mutex());
+      const auto& all = capture.trackers();
+      const auto position = std::find(all.begin(), all.end(), tracker.get()) - all.begin();
+      if (position < 64) aware |= uint64_t{1} << position;
     }
+    return aware;
   }
 
   /// Views and in-place ops return what was there before.
@@ -206,20 +221,21 @@ class Op {
           const SeenStorage seen = capture.see(storage);
           if (!seen.id) return;
           MemoryTracker::tell_seen(seen, was_there_before, seen.is_new ? op_id(schema_) : OpId{});
-          if (accumulator_ != nullptr) tell_gradient(seen.id);
+          if (gradient_trackers_ != 0) tell_gradient(seen.id);
         });
       });
     }
   }
 
   void tell_gradient(StorageId id) {
-    for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
-      if (tracker->is_started()) tracker->mark_gradient(accumulator_->variable, id);
+    const auto& trackers = StorageCapture::get().trackers();
+    for (size_t i = 0; i < std::min<size_t>(trackers.size(), 64); ++i) {
+      if (((gradient_trackers_ >> i) & 1) != 0) trackers[i]->mark_gradient(id);
     }
   }
 
   const c10::FunctionSchema& schema_;
-  const AccumulateGrad* accumulator_ = nullptr;
+  uint64_t gradient_trackers_ = 0;
   bool is_finished_ = false;
   Storages arguments_;
 };
@@ -255,15 +271,17 @@ void register_fallback() {
 void start_in_this_thread() {
   register_fallback();
   if (start_count++ == 0) c10::impl::tls_set_dispatch_key_included(DispatchKey::Fake, true);
-  ++epoch;
+  tell_again();
 }
 
 void stop_in_this_thread() {
   if (start_count > 0 && --start_count == 0) {
     c10::impl::tls_set_dispatch_key_included(DispatchKey::Fake, false);
   }
-  ++epoch;
+  tell_again();
 }
+
+void tell_again() { ++epoch; }
 
 int64_t failure_count() {
   const std::lock_guard lock(failures().mutex);

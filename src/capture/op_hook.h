@@ -15,6 +15,9 @@ namespace tidegauge::op_hook {
 void start_in_this_thread();
 void stop_in_this_thread();
 
+/// The list of trackers changed: what threads remember of them holds no longer.
+void tell_again();
+
 /// What went wrong in our own code while an op ran, and was kept from it.
 TIDEGAUGE_API int64_t failure_count();
 TIDEGAUGE_API std::string first_failure();

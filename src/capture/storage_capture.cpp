@@ -24,8 +24,9 @@ Device device_of(const c10::StorageImpl& storage) {
 
 /// The deleter of memory that a CPU allocator made, whose context is the memory itself.
 bool is_cpu_deleter(c10::DeleterFnPtr deleter) {
-  return deleter != nullptr && (deleter == c10::GetAllocator(c10::kCPU)->raw_deleter() ||
-                                deleter == c10::GetDefaultCPUAllocator()->raw_deleter());
+  static const c10::DeleterFnPtr usual = c10::GetDefaultCPUAllocator()->raw_deleter();
+  if (deleter == nullptr) return false;
+  return deleter == usual || deleter == c10::GetAllocator(c10::kCPU)->raw_deleter();
 }
 
 /// Given a storage without data: whether it only stands for one. Wrapper subclasses and fake tensors

@@ -13,6 +13,7 @@
 
 #include "core/device.h"
 #include "core/ids.h"
+#include "core/spin_lock.h"
 
 namespace tidegauge {
 
@@ -45,7 +46,7 @@ struct SeenStorage {
 class StorageCapture {
  public:
   static StorageCapture& get();
-  std::mutex& mutex() { return mutex_; }
+  SpinLock& mutex() { return mutex_; }
 
   // With the lock held.
 
@@ -115,7 +116,7 @@ class StorageCapture {
   void finish_resize(c10::StorageImpl* storage, Known known);
   void tell_freed(StorageId id);
 
-  std::mutex mutex_;
+  SpinLock mutex_;
   std::vector<MemoryTracker*> trackers_;
   uint64_t last_id_ = 0;
   ska::flat_hash_map<const void*, Known> by_data_;

@@ -13,11 +13,16 @@ std::vector<ModuleId> CallBlock::chain(uint32_t call) const {
   return modules;
 }
 
-uint32_t CallBlock::call_of(uint64_t sequence) const {
-  const auto after =
-      std::upper_bound(switches_.begin(), switches_.end(), sequence,
-                       [](uint64_t value, const Switch& point) { return value < point.sequence; });
-  return after == switches_.begin() ? kNoCall : std::prev(after)->call;
+uint32_t CallBlock::call_of(uint64_t sequence, SequenceRange& range) const {
+  const auto after = std::upper_bound(
+      switches_.begin(), switches_.end(), sequence,
+      [](uint64_t value, const Switch& point) { return value < point.sequence; });
+  if (after == switches_.begin()) return kNoCall;
+  // Of a block that is open, or has another inside, the numbers around may come to mean others.
+  if (end_ != UINT64_MAX && !has_inner_) {
+    range = {std::prev(after)->sequence, after == switches_.end() ? end_ : after->sequence};
+  }
+  return std::prev(after)->call;
 }
 
 void CallBlock::switch_to(uint64_t sequence, uint32_t call) {
@@ -61,7 +66,10 @@ void CallLog::open_block(int64_t task, uint64_t sequence, std::span<const Module
   block->task_ = task;
   block->kind_ = kind;
   block->begin_ = sequence;
-  if (!open_.empty()) block->enclosing_ = open_.back();
+  if (!open_.empty()) {
+    open_.back()->has_inner_ = true;
+    block->enclosing_ = open_.back();
+  }
   for (const ModuleId module : base) {
     block->calls_.push_back({module, block->base_});
     block->base_ = static_cast<uint32_t>(block->calls_.size() - 1);
@@ -82,20 +90,18 @@ BlockKind CallLog::close_region(uint64_t sequence) {
   return kind;
 }
 
-CallRef CallLog::enter(ModuleId module, uint64_t sequence) {
-  const std::shared_ptr<CallBlock>& block = open_.back();
-  block->calls_.push_back({module, block->current_});
-  const auto call = static_cast<uint32_t>(block->calls_.size() - 1);
-  block->switch_to(sequence, call);
-  return {block, call};
+void CallLog::enter(ModuleId module, uint64_t sequence) {
+  CallBlock& block = *open_.back();
+  block.calls_.push_back({module, block.current_});
+  block.switch_to(sequence, static_cast<uint32_t>(block.calls_.size() - 1));
 }
 
 bool CallLog::leave(ModuleId module, uint64_t sequence) {
-  const CallRef ref = find_open(module);
-  if (!ref) return false;
-  while (open_.back() != ref.block) close_back(sequence);
-  CallBlock& block = *ref.block;
-  block.switch_to(sequence, block.calls_[ref.call].parent);
+  const auto open = find_open(module);
+  if (!open) return false;
+  while (open_.size() > open->block + 1) close_back(sequence);
+  CallBlock& block = *open_.back();
+  block.switch_to(sequence, block.calls_[open->call].parent);
   if (block.current_ == block.base_ && block.kind_ == BlockKind::kCall) close_back(sequence);
   return true;
 }
@@ -106,18 +112,15 @@ void CallLog::leave_all(uint64_t sequence) {
   }
 }
 
-CallRef CallLog::find_open(ModuleId module) const {
-  for (auto block = open_.rbegin(); block != open_.rend(); ++block) {
-    const CallBlock& b = **block;
-    for (uint32_t call = b.current_; call != b.base_; call = b.calls_[call].parent) {
-      if (b.calls_[call].module == module) return {*block, call};
+std::optional<CallLog::OpenCall> CallLog::find_open(ModuleId module) const {
+  for (size_t i = open_.size(); i-- > 0;) {
+    const CallBlock& block = *open_[i];
+    for (uint32_t call = block.current_; call != block.base_; call = block.calls_[call].parent) {
+      const CallBlock::Call& candidate = block.calls_[call];
+      if (candidate.module == module) return OpenCall{i, call, candidate.parent == block.base_};
     }
   }
-  return {};
-}
-
-bool CallLog::is_outermost(const CallRef& call) const {
-  return call.block->calls_[call.call].parent == call.block->base_;
+  return std::nullopt;
 }
 
 void CallLog::append_open(std::vector<ModuleId>& modules) const {
@@ -126,7 +129,7 @@ void CallLog::append_open(std::vector<ModuleId>& modules) const {
   }
 }
 
-CallRef CallLog::find(uint64_t sequence) const {
+CallRef CallLog::find(uint64_t sequence, SequenceRange* range) const {
   auto after = std::partition_point(blocks_.begin(), blocks_.end(),
                                     [&](const Known& k) { return k.begin <= sequence; });
   while (after != blocks_.begin()) {
@@ -134,7 +137,9 @@ CallRef CallLog::find(uint64_t sequence) const {
     if (!block) continue;
     while (block && sequence >= block->end_) block = block->enclosing_;
     if (!block) return {};
-    const uint32_t call = block->call_of(sequence);
+    SequenceRange found{sequence, sequence + 1};
+    const uint32_t call = block->call_of(sequence, found);
+    if (range != nullptr) *range = found;
     return call == CallBlock::kNoCall ? CallRef{} : CallRef{block, call};
   }
   return {};

@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,6 +17,14 @@ enum class BlockKind : uint8_t {
   kCall,        ///< an outermost call and all below it; ends with that call
   kRegion,      ///< a recompute whose nodes are thrown away; ends when told
   kKeptRegion,  ///< a recompute whose nodes will be run; ends when told
+};
+
+/// Numbers of autograd nodes, `end` excluded.
+struct SequenceRange {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+
+  bool contains(uint64_t sequence) const { return begin <= sequence && sequence < end; }
 };
 
 /// The module calls of one thread, and which of them made a given autograd node.
@@ -59,11 +68,12 @@ class CallBlock {
     uint32_t call;
   };
 
-  uint32_t call_of(uint64_t sequence) const;
+  uint32_t call_of(uint64_t sequence, SequenceRange& range) const;
   void switch_to(uint64_t sequence, uint32_t call);
 
   int64_t task_ = -1;
   BlockKind kind_ = BlockKind::kCall;
+  bool has_inner_ = false;
   uint64_t begin_ = 0;
   uint64_t end_ = UINT64_MAX;
   uint32_t current_ = kNoCall;
@@ -102,7 +112,7 @@ class CallLog {
   /// Closes the innermost region and what was left open inside it. kCall if no region is open.
   BlockKind close_region(uint64_t sequence);
 
-  CallRef enter(ModuleId module, uint64_t sequence);
+  void enter(ModuleId module, uint64_t sequence);
   /// Leaves the innermost open call of `module`, and what was left open inside it. False if there
   /// is none.
   bool leave(ModuleId module, uint64_t sequence);
@@ -110,15 +120,21 @@ class CallLog {
   /// only the thread itself can read it.
   void leave_all(uint64_t sequence);
 
-  /// The innermost open call of `module`; empty if none.
-  CallRef find_open(ModuleId module) const;
-  bool is_outermost(const CallRef& call) const;
+  struct OpenCall {
+    size_t block;  ///< position among the open blocks
+    uint32_t call;
+    bool is_outermost;  ///< of its block
+  };
+  /// The innermost open call of `module`.
+  std::optional<OpenCall> find_open(ModuleId module) const;
+  CallRef ref(const OpenCall& open) const { return {open_[open.block], open.call}; }
   /// Appends the modules of all open calls, outermost first.
   void append_open(std::vector<ModuleId>& modules) const;
   bool has_open() const { return !open_.empty(); }
 
-  /// The call that made the node with this number; empty if it was made outside of all calls.
-  CallRef find(uint64_t sequence) const;
+  /// The call that made the node with this number; empty if it was made outside of all calls. `range`
+  /// becomes numbers around it for which a closed block gives the same answer.
+  CallRef find(uint64_t sequence, SequenceRange* range = nullptr) const;
   /// The newest call of `module` among the recent blocks; one of a recompute whose nodes are thrown
   /// away only if there is no other.
   CallRef find_latest(ModuleId module) const;

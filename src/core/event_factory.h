@@ -84,6 +84,12 @@ inline Event module_size(const Origin& origin, ModuleId module, SizeOf size_of,
   return event;
 }
 
+inline Event module_gone(const Origin& origin, ModuleId module) {
+  Event event = make(origin, EventKind::ModuleGone);
+  event.module = module;
+  return event;
+}
+
 inline Event optimizer_step_begin(const Origin& origin) {
   return make(origin, EventKind::OptimizerStepBegin);
 }

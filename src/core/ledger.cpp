@@ -70,6 +70,8 @@ void Ledger::apply(const Event& event) {
       return module_log_.restart_lists();
     case EventKind::PeakReset:
       return peak_reset();
+    case EventKind::ModuleGone:
+      return module_log_.forget_sizes(event.module);
   }
   reject(Anomaly::UnknownEvent, event);
 }

@@ -63,6 +63,7 @@ class ModuleLog {
 
   void restart_lists();
   void forget_sizes() { sizes_.clear(); }
+  void forget_sizes(ModuleId module) { sizes_.erase(module); }
 
   /// Modules that have entries, in the order of the first one.
   const std::vector<ModuleId>& modules();

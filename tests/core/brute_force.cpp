@@ -30,7 +30,7 @@ void BruteForce::apply(const Event& event) {
 std::optional<Anomaly> BruteForce::find_fault(const Event& event) const {
   const auto number = [](auto value) { return static_cast<int>(value); };
   const int kind = number(event.kind);
-  if (kind < number(EventKind::StorageBorn) || kind > number(EventKind::PeakReset)) {
+  if (kind < number(EventKind::StorageBorn) || kind > number(EventKind::ModuleGone)) {
     return Anomaly::UnknownEvent;
   }
   if (event.kind == EventKind::OptimizerStepEnd && optimizer_steps_ == 0) {
@@ -178,6 +178,9 @@ void BruteForce::change(const Event& event) {
       break;
     case EventKind::PeakReset:
       peak_from_ = now();
+      break;
+    case EventKind::ModuleGone:
+      sizes_.erase(event.module);
       break;
   }
 }

@@ -83,7 +83,7 @@ class Stream {
 
   Event draw_rare(const events::Origin& origin) {
     const auto first = static_cast<int>(EventKind::OptimizerStepBegin);
-    return events::make(origin, static_cast<EventKind>(first + below(8)));
+    return events::make(origin, static_cast<EventKind>(first + below(9)));
   }
 
   void spoil(Event& event) {
