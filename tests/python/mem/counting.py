@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The counting CPU allocator of counting_allocator.cpp, built once into build/."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("counting_allocator.cpp")
+BUILD = Path(__file__).parents[3] / "build" / "counting_allocator"
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    from torch.utils import cpp_extension
+
+    BUILD.mkdir(parents=True, exist_ok=True)
+    # ninja is in the environment of the interpreter, which need not be on the path.
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    path = cpp_extension.load(
+        name="counting_allocator",
+        sources=[str(SOURCE)],
+        # Without NDEBUG the headers of torch check what its release build does not keep up.
+        extra_cflags=["-O1", "-std=c++20", "-DNDEBUG"],
+        build_directory=str(BUILD),
+        is_python_module=False,
+    )
+    library = ctypes.CDLL(str(path or BUILD / "counting_allocator.so"))
+    library.counting_op_of_peak.restype = ctypes.c_char_p
+    library.counting_set_logging.argtypes = [ctypes.c_bool]
+    return library
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Bytes of all blocks that the CPU allocator handed out while it was counted."""
+
+    live_bytes: int
+    storage_bytes: int
+    """without the 8 bytes of each Python number that is or was an operator's argument"""
+    peak_bytes: int
+    """with the workspace of kernels"""
+    storage_peak_bytes: int
+    """of `storage_bytes`, at the ends of operators, when no kernel has workspace"""
+    allocations: int
+    """since the last restart"""
+    log_lines: int
+
+
+class CountingAllocator:
+    """Only made by `counting()`."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+
+    def read(self) -> Counts:
+        numbers = (ctypes.c_int64 * 6)()
+        self._library.counting_read(numbers)
+        return Counts(*numbers)
+
+    def restart(self) -> None:
+        """Peaks restart from the live bytes, the number of allocations and the log from nothing."""
+        self._library.counting_restart()
+
+    def op_of_peak(self) -> str:
+        """The operator whose kernel ran when `peak_bytes` was reached."""
+        name: bytes = self._library.counting_op_of_peak()
+        return name.decode()
+
+    def log(self) -> list[tuple[int, int]]:
+        """(n, bytes) is the n-th allocation since the restart, (n, -bytes) the end of that block;
+        n is -1 for a block from before."""
+        numbers = (ctypes.c_int64 * (2 * self.read().log_lines))()
+        self._library.counting_read_log(numbers)
+        return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+@contextmanager
+def counting(*, log: bool = False) -> Iterator[CountingAllocator]:
+    """Counts what the CPU allocator does within; blocks may be freed at any time after."""
+    library = _library()
+    library.counting_install()
+    library.counting_set_logging(log)
+    library.counting_restart()
+    try:
+        yield CountingAllocator(library)
+    finally:
+        library.counting_set_logging(False)
+        library.counting_uninstall()

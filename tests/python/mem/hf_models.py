@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Small models of `transformers` from configurations alone: nothing is downloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+Inputs = dict[str, torch.Tensor]
+TOKENS, BATCH, LENGTH = 96, 2, 12
+
+
+def _tokens() -> torch.Tensor:
+    return torch.randint(TOKENS, (BATCH, LENGTH))
+
+
+def _language_inputs() -> Inputs:
+    tokens = _tokens()
+    return {"input_ids": tokens, "labels": tokens.clone()}
+
+
+def _image_inputs() -> Inputs:
+    return {"pixel_values": torch.randn(BATCH, 3, 32, 32), "labels": torch.tensor([0, 1])}
+
+
+def llama(layers: int = 2, hidden: int = 32) -> tuple[nn.Module, Inputs]:
+    config = transformers.LlamaConfig(
+        vocab_size=TOKENS,
+        hidden_size=hidden,
+        intermediate_size=2 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        use_cache=False,
+    )
+    return transformers.LlamaForCausalLM(config), _language_inputs()
+
+
+def gpt2(layers: int = 2, hidden: int = 32) -> tuple[nn.Module, Inputs]:
+    config = transformers.GPT2Config(
+        vocab_size=TOKENS, n_positions=64, n_embd=hidden, n_layer=layers, n_head=4, use_cache=False
+    )
+    return transformers.GPT2LMHeadModel(config), _language_inputs()
+
+
+def bert() -> tuple[nn.Module, Inputs]:
+    config = transformers.BertConfig(
+        vocab_size=TOKENS,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+    )
+    tokens = _tokens()
+    inputs = {"input_ids": tokens, "labels": tokens.clone()}
+    return transformers.BertForMaskedLM(config), inputs
+
+
+def t5() -> tuple[nn.Module, Inputs]:
+    config = transformers.T5Config(
+        vocab_size=TOKENS,
+        d_model=32,
+        d_kv=8,
+        d_ff=64,
+        num_layers=2,
+        num_heads=4,
+        decoder_start_token_id=0,
+        use_cache=False,
+    )
+    return transformers.T5ForConditionalGeneration(config), _language_inputs()
+
+
+def mixtral() -> tuple[nn.Module, Inputs]:
+    config = transformers.MixtralConfig(
+        vocab_size=TOKENS,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        num_local_experts=4,
+        use_cache=False,
+    )
+    return transformers.MixtralForCausalLM(config), _language_inputs()
+
+
+def vit() -> tuple[nn.Module, Inputs]:
+    config = transformers.ViTConfig(
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        image_size=32,
+        patch_size=8,
+    )
+    return transformers.ViTForImageClassification(config), _image_inputs()
+
+
+def resnet() -> tuple[nn.Module, Inputs]:
+    config = transformers.ResNetConfig(
+        embedding_size=16, hidden_sizes=[16, 32], depths=[2, 2], layer_type="basic"
+    )
+    return transformers.ResNetForImageClassification(config), _image_inputs()
+
+
+MODELS: dict[str, Callable[[], tuple[nn.Module, Inputs]]] = {
+    "llama": llama,
+    "gpt2": gpt2,
+    "bert": bert,
+    "t5": t5,
+    "mixtral": mixtral,
+    "vit": vit,
+    "resnet": resnet,
+}
+
+
+def with_checkpoints(model: nn.Module) -> nn.Module:
+    """As a user switches it on; ResNet has no such switch, so each of its stages is wrapped."""
+    if getattr(model, "supports_gradient_checkpointing", False):
+        model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
+        return model.train()
+    for stage in model.resnet.encoder.stages:  # type: ignore[union-attr]
+        forward: Any = stage.forward
+        stage.forward = lambda x, forward=forward: checkpoint(forward, x, use_reentrant=False)
+    return model
