@@ -18,6 +18,9 @@ endif()
 # -Wrestrict of GCC 12 warns of `"x" + std::string` (GCC bug 105651).
 set(old_gcc $<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>)
 add_library(tidegauge_options INTERFACE)
+# Nobody replaces our functions by others of the same name, so calls within a library may be direct.
+target_compile_options(tidegauge_options INTERFACE -fno-semantic-interposition)
+target_link_options(tidegauge_options INTERFACE LINKER:-Bsymbolic-functions)
 target_compile_options(tidegauge_options INTERFACE -Wall -Wextra $<${old_gcc}:-Wno-restrict>
   $<$<BOOL:${TIDEGAUGE_WERROR}>:-Werror>
   $<$<AND:$<BOOL:${CCACHE}>,$<CXX_COMPILER_ID:GNU>>:-fpch-preprocess>)

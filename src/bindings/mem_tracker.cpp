@@ -264,8 +264,9 @@ void optimizer_step_end(py::handle optimizer) {
 void bind_events(py::module_& m) {
   m.def("optimizer_step_begin", &optimizer_step_begin, py::arg("optimizer"));
   m.def("optimizer_step_end", &optimizer_step_end, py::arg("optimizer"));
-  m.def("tensor_made", [](const py::handle tensor) { tell_made(THPVariable_Unpack(tensor.ptr())); },
-        py::arg("tensor"));
+  m.def(
+      "tensor_made", [](const py::handle tensor) { tell_made(THPVariable_Unpack(tensor.ptr())); },
+      py::arg("tensor"));
   m.def("before_resize", [](py::handle) { begin_resize(); }, py::arg("storage"));
   m.def(
       "after_resize",

@@ -114,7 +114,7 @@ void ModTracker::set_user_hooks(py::object pre_fw, py::object post_fw, py::objec
 
 void ModTracker::enter_module(py::handle module, py::handle args, py::handle kwargs) {
   const ModuleId id = ModuleRegistry::get().intern(module.ptr());
-  const ModuleActivity::Standing before = activity_->look_at(id);
+  const ModuleActivity::Before before = activity_->before_enter(id);
   if (!before.is_named) {
     if (!find_below_active(module, id)) name_module(module);
   } else if (before.is_open && !is_bw()) {
@@ -146,10 +146,10 @@ void ModTracker::leave(ModuleId id, py::handle output, const std::vector<at::Ten
 
 bool ModTracker::leave_module(py::handle module, py::handle args, py::handle output) {
   const ModuleId id = ModuleRegistry::get().find(module.ptr());
-  const ModuleActivity::Standing standing = activity_->look_at(id);
-  if (!standing.is_open) return false;
+  const ModuleActivity::Open open = activity_->before_leave(id);
+  if (!open.is_open) return false;
   std::vector<at::Tensor> outputs;
-  if (standing.wants_outputs) append_tensors(output.ptr(), outputs);
+  if (open.wants_outputs) append_tensors(output.ptr(), outputs);
   if (!hooks_->post_fw.is_none()) {
     try {
       const auto hooks = hooks_;

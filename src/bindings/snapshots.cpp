@@ -17,10 +17,10 @@ namespace py = pybind11;
 namespace tidegauge::bindings {
 namespace {
 
-/// When the list of a state came to be: its first call began, or ended for the states after it. Where
-/// that is one moment, the order of the array decides, as upstream's does.
+/// When the list of a state came to be: its first call began, or ended for the states after it.
+/// Where that is one moment, the order of the array decides, as upstream's does.
 constexpr std::array kStates{
-    ModuleState::PeakForward,  ModuleState::PreForward,  ModuleState::PostForward,
+    ModuleState::PeakForward,  ModuleState::PreForward,    ModuleState::PostForward,
     ModuleState::PreForwardAc, ModuleState::PostForwardAc, ModuleState::PeakBackward,
     ModuleState::PreBackward,  ModuleState::PostBackward,
 };

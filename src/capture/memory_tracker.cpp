@@ -45,6 +45,7 @@ MemoryTracker::MemoryTracker(std::shared_ptr<ModuleActivity> modules, IsParamete
     : modules_(std::move(modules)), is_parameter_(std::move(is_parameter)) {
   const auto lock = lock_capture();
   StorageCapture::get().add(this);
+  StorageCapture::get().tell_again();
   op_hook::tell_again();
 }
 
@@ -57,6 +58,7 @@ MemoryTracker::~MemoryTracker() {
 void MemoryTracker::start() {
   op_hook::start_in_this_thread();
   const auto lock = lock_capture();
+  StorageCapture::get().tell_again();
   if (++start_count_ == 1) {
     StorageCapture::get().poll_all();
     apply(events::peak_reset(origin()));
@@ -122,8 +124,7 @@ int64_t MemoryTracker::sum_known(std::span<const at::Tensor> tensors) {
   return sum_bytes;
 }
 
-void MemoryTracker::enter_module(ModuleId module, Phase phase,
-                                 std::span<const at::Tensor> inputs) {
+void MemoryTracker::enter_module(ModuleId module, Phase phase, std::span<const at::Tensor> inputs) {
   moment::begin_module();
   const auto lock = lock_capture();
   look_at_clock();
@@ -139,8 +140,7 @@ void MemoryTracker::enter_module(ModuleId module, Phase phase,
   apply(events::module_enter(origin(), module, phase));
 }
 
-void MemoryTracker::exit_module(ModuleId module, Phase phase,
-                                std::span<const at::Tensor> outputs) {
+void MemoryTracker::exit_module(ModuleId module, Phase phase, std::span<const at::Tensor> outputs) {
   moment::end_module();
   const auto lock = lock_capture();
   look_at_clock();

@@ -65,8 +65,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void optimizer_step(bool begins);
 
   Snapshot current();
-  /// In fine categories: an activation is a Saved Activation once a backward has let go of it. Empty
-  /// before the first start.
+  /// In fine categories: an activation is a Saved Activation once a backward has let go of it.
+  /// Empty before the first start.
   Snapshot peak();
   /// Bytes of memory that torch's allocators did not make, and that are part of `current`.
   std::map<Device, int64_t> foreign_bytes();

@@ -94,7 +94,7 @@ void ModTracker::Impl::enter(const torch::nn::Module& module, const Tensors& inp
 void ModTracker::Impl::leave(const torch::nn::Module& module, const Tensors& inputs,
                              const Tensors& outputs) {
   const ModuleId id = NnModuleRegistry::get().find(module);
-  if (!id || !activity->look_at(id).is_open) return;
+  if (!id || !activity->before_leave(id).is_open) return;
   try {
     if (const auto hook = user_hooks().post_fw) hook(module, inputs, outputs);
   } catch (...) {

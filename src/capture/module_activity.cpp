@@ -183,13 +183,16 @@ std::shared_ptr<BackwardWatch> ModuleActivity::watch_inputs(const CallRef& call,
   return watch;
 }
 
-ModuleActivity::Standing ModuleActivity::look_at(ModuleId module) {
+ModuleActivity::Before ModuleActivity::before_enter(ModuleId module) {
+  const std::lock_guard lock(mutex_);
+  return {names_.knows(module), this_thread().log.find_open(module).has_value()};
+}
+
+ModuleActivity::Open ModuleActivity::before_leave(ModuleId module) {
   const std::lock_guard lock(mutex_);
   const ThreadState& thread = this_thread();
   const auto call = thread.log.find_open(module);
-  return {.is_named = names_.knows(module),
-          .is_open = call.has_value(),
-          .wants_outputs = call && (!thread.watches.empty() || call->is_outermost)};
+  return {call.has_value(), call && (!thread.watches.empty() || call->is_outermost)};
 }
 
 bool ModuleActivity::leave(ModuleId module, at::TensorList outputs) {

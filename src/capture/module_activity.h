@@ -74,12 +74,18 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
     bool is_root_call;  ///< the outermost call of this thread, and of a module below no other
   };
   Entered enter(ModuleId module, at::TensorList inputs);
-  struct Standing {
+  /// Whether a module about to be entered has a name, and is open in this thread already.
+  struct Before {
     bool is_named = false;
-    bool is_open = false;  ///< in this thread
+    bool is_open = false;
+  };
+  Before before_enter(ModuleId module);
+  /// Whether a module about to be left is open in this thread, and `leave` wants its outputs.
+  struct Open {
+    bool is_open = false;
     bool wants_outputs = false;
   };
-  Standing look_at(ModuleId module);
+  Open before_leave(ModuleId module);
   /// False if the module is not open in this thread.
   bool leave(ModuleId module, at::TensorList outputs);
 

@@ -161,8 +161,8 @@ class Op {
     told = {now, task, &node, node.sequence_nr(), gradient_trackers};
   }
 
-  /// The trackers, by position, that know the leaf as a parameter. It may be one that none has seen:
-  /// used functionally, or replaced.
+  /// The trackers, by position, that know the leaf as a parameter. It may be one that none has
+  /// seen: used functionally, or replaced.
   static uint64_t find_parameter(const at::Tensor& leaf) {
     StorageCapture& capture = StorageCapture::get();
     std::vector<std::shared_ptr<MemoryTracker>> unaware;
@@ -220,7 +220,10 @@ class Op {
               std::find(arguments_.begin(), arguments_.end(), storage) != arguments_.end();
           const SeenStorage seen = capture.see(storage);
           if (!seen.id) return;
-          MemoryTracker::tell_seen(seen, was_there_before, seen.is_new ? op_id(schema_) : OpId{});
+          if (!seen.is_told) {
+            MemoryTracker::tell_seen(seen, was_there_before, seen.is_new ? op_id(schema_) : OpId{});
+            capture.mark_told(storage);
+          }
           if (gradient_trackers_ != 0) tell_gradient(seen.id);
         });
       });

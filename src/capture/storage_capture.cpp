@@ -29,8 +29,8 @@ bool is_cpu_deleter(c10::DeleterFnPtr deleter) {
   return deleter == usual || deleter == c10::GetAllocator(c10::kCPU)->raw_deleter();
 }
 
-/// Given a storage without data: whether it only stands for one. Wrapper subclasses and fake tensors
-/// have the key Python; a fake kernel runs with meta switched on for the thread.
+/// Given a storage without data: whether it only stands for one. Wrapper subclasses and fake
+/// tensors have the key Python; a fake kernel runs with meta switched on for the thread.
 bool is_fake(const c10::TensorImpl& tensor, const c10::StorageImpl& storage) {
   return tensor.key_set().has(c10::DispatchKey::Python) ||
          (storage.device_type() == c10::kMeta &&
@@ -87,7 +87,8 @@ SeenStorage StorageCapture::see(c10::StorageImpl* storage) {
   const auto size_bytes = static_cast<int64_t>(storage->nbytes());
   if (const auto it = by_data_.find(data.get()); data.get() != nullptr && it != by_data_.end()) {
     // Two storages may share memory (copy-on-write, from_blob of a tensor's own): it is there once.
-    return {it->second.id, it->second.size_bytes, it->second.device, false};
+    const Known& known = it->second;
+    return {known.id, known.size_bytes, known.device, false, known.told_epoch == epoch_};
   }
   if (const auto it = parked_at_.find(storage); it != parked_at_.end()) {
     const Known known = parked_[it->second].known;
@@ -99,6 +100,11 @@ SeenStorage StorageCapture::see(c10::StorageImpl* storage) {
   const Known known{StorageId(++last_id_), size_bytes, device_of(*storage), storage, nullptr};
   if (!adopt(storage, known)) park(storage, known);
   return {known.id, size_bytes, known.device, true};
+}
+
+void StorageCapture::mark_told(c10::StorageImpl* storage) {
+  const auto it = by_data_.find(storage->_mutable_data_ptr_no_checks().get());
+  if (it != by_data_.end()) it->second.told_epoch = epoch_;
 }
 
 SeenStorage StorageCapture::see_meta(c10::StorageImpl* storage) {

@@ -29,6 +29,7 @@ struct SeenStorage {
   int64_t size_bytes = 0;
   Device device;
   bool is_new = false;
+  bool is_told = false;  ///< all started trackers know it
 };
 
 /// Knows the storages of this process that some tracker has come across, and notices their ends.
@@ -56,6 +57,10 @@ class StorageCapture {
   const std::vector<MemoryTracker*>& trackers() const { return trackers_; }
 
   SeenStorage see(c10::StorageImpl* storage);
+  /// All started trackers know the storage now.
+  void mark_told(c10::StorageImpl* storage);
+  /// Trackers were started, stopped or made: what was told to all no longer was.
+  void tell_again() { ++epoch_; }
   /// Looks at up to `count` weak references.
   void poll(size_t count);
   void poll_all() { poll(parked_.size()); }
@@ -90,6 +95,7 @@ class StorageCapture {
     Device device;
     const c10::StorageImpl* storage = nullptr;  // an address to compare, never followed
     c10::DeleterFnPtr deleter = nullptr;        // the one that ours replaced; null: never replaced
+    uint64_t told_epoch = 0;                    // when all started trackers were told of it
   };
   struct Parked {
     c10::weak_intrusive_ptr<c10::StorageImpl> reference;
@@ -119,6 +125,7 @@ class StorageCapture {
   SpinLock mutex_;
   std::vector<MemoryTracker*> trackers_;
   uint64_t last_id_ = 0;
+  uint64_t epoch_ = 1;
   ska::flat_hash_map<const void*, Known> by_data_;
   std::vector<Parked> parked_;
   ska::flat_hash_map<const c10::StorageImpl*, size_t> parked_at_;

@@ -14,9 +14,9 @@ std::vector<ModuleId> CallBlock::chain(uint32_t call) const {
 }
 
 uint32_t CallBlock::call_of(uint64_t sequence, SequenceRange& range) const {
-  const auto after = std::upper_bound(
-      switches_.begin(), switches_.end(), sequence,
-      [](uint64_t value, const Switch& point) { return value < point.sequence; });
+  const auto after =
+      std::upper_bound(switches_.begin(), switches_.end(), sequence,
+                       [](uint64_t value, const Switch& point) { return value < point.sequence; });
   if (after == switches_.begin()) return kNoCall;
   // Of a block that is open, or has another inside, the numbers around may come to mean others.
   if (end_ != UINT64_MAX && !has_inner_) {

@@ -132,8 +132,8 @@ class CallLog {
   void append_open(std::vector<ModuleId>& modules) const;
   bool has_open() const { return !open_.empty(); }
 
-  /// The call that made the node with this number; empty if it was made outside of all calls. `range`
-  /// becomes numbers around it for which a closed block gives the same answer.
+  /// The call that made the node with this number; empty if it was made outside of all calls.
+  /// `range` becomes numbers around it for which a closed block gives the same answer.
   CallRef find(uint64_t sequence, SequenceRange* range = nullptr) const;
   /// The newest call of `module` among the recent blocks; one of a recompute whose nodes are thrown
   /// away only if there is no other.

@@ -11,7 +11,7 @@ constexpr std::array<Category, kRoleCount> kCategoryOfRole = {
     Category::Activation,       Category::Temp,          Category::ShardedParam,
     Category::UnshardedParam,   Category::ShardedGrad,   Category::UnshardedGrad,
     Category::AllGather,        Category::ReduceScatter, Category::AllReduce,
-    Category::PostForwardShard, Category::Untracked,      Category::SavedActivation,
+    Category::PostForwardShard, Category::Untracked,     Category::SavedActivation,
 };
 static_assert(static_cast<size_t>(Role::IsSavedForBackward) + 1 == kRoleCount);
 

@@ -67,7 +67,7 @@ class ModuleLog {
 
   /// Modules that have entries, in the order of the first one.
   const std::vector<ModuleId>& modules();
-  bool has_entries(ModuleId module);
+  bool has_entries(ModuleId module) const;
   /// All but the peaks of open calls. Late labels must have been settled before.
   ModuleStats read(ModuleId module, const std::vector<Device>& devices);
 
