@@ -28,7 +28,9 @@ def costs() -> str:
     rows = ["| case | variant | CPU time, ratio to no tracker |", "|---|---|---|"]
     rows += [f"| {r['case']} | {r['variant']} | {r['ratio']:.2f}x |" for r in results["ratios"]]
     spread = max(r["spread"] for r in results["ratios"])
-    return "\n".join([*rows, "", f"({results['method']}; two equal runs differ by {spread:.1%}.)", ""])
+    return "\n".join(
+        [*rows, "", f"({results['method']}; two equal runs differ by {spread:.1%}.)", ""]
+    )
 
 
 GENERATORS = {"timeline": timeline, "costs": costs}

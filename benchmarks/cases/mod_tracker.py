@@ -8,10 +8,9 @@ from typing import Any
 
 import torch
 from measure import Ratio, measure
+from tidegauge import ModTracker
 from torch import nn
 from torch.distributed._tools.mod_tracker import ModTracker as UpstreamModTracker
-
-from tidegauge import ModTracker
 
 
 def _with_hooks(tracker: Any) -> Any:

@@ -10,9 +10,8 @@ import time
 from dataclasses import dataclass, field
 
 import torch
-from torch import nn
-
 from tidegauge import ModTracker
+from torch import nn
 
 BAR_WIDTH = 48
 
@@ -23,7 +22,9 @@ class Block(nn.Module):
         self.norm_1 = nn.LayerNorm(width)
         self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
         self.norm_2 = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.norm_1(x)

@@ -30,7 +30,7 @@ std::string class_name(const torch::nn::Module& module) {
 }
 
 template <typename Hook>
-void fill(Hook& slot, Hook&& hook) {
+void fill(Hook& slot, Hook& hook) {
   if (hook) slot = std::move(hook);
 }
 
@@ -73,6 +73,13 @@ ModTracker::Impl::Impl()
     : activity(ModuleActivity::create([](const at::Tensor& parameter) {
         return NnModuleRegistry::get().find_owner(parameter);
       })) {}
+
+void ModTracker::Impl::stop() noexcept {
+  EnteredTrackers::get().change([&](Impls& all) {
+    std::erase_if(all, [&](const auto& each) { return each.get() == this; });
+  });
+  activity->stop();
+}
 
 void ModTracker::Impl::enter(const torch::nn::Module& module, const Tensors& inputs) {
   const ModuleId id = NnModuleRegistry::get().intern(module);
@@ -148,7 +155,7 @@ void ModTracker::Impl::set_user_hooks(UserHooks hooks) {
 ModTracker::ModTracker() : impl_(std::make_shared<Impl>()) {}
 
 ModTracker::~ModTracker() {
-  while (impl_->entry_count > 0) exit();
+  if (impl_->entry_count > 0) impl_->stop();
 }
 
 void ModTracker::enter() {
@@ -162,9 +169,7 @@ void ModTracker::exit() {
         "ModTracker::exit() was called on a tracker that is not entered; call enter() "
         "first");
   }
-  if (--impl_->entry_count > 0) return;
-  EnteredTrackers::get().change([&](Impls& all) { std::erase(all, impl_); });
-  impl_->activity->stop();
+  if (--impl_->entry_count == 0) impl_->stop();
 }
 
 std::vector<std::string> ModTracker::parents() const {
@@ -187,10 +192,10 @@ void ModTracker::register_user_hooks(UserHooks hooks) {
   check_free(all.post_fw, hooks.post_fw, "post_fw hook");
   check_free(all.pre_bw, hooks.pre_bw, "pre_bw hook");
   check_free(all.post_bw, hooks.post_bw, "post_bw hook");
-  fill(all.pre_fw, std::move(hooks.pre_fw));
-  fill(all.post_fw, std::move(hooks.post_fw));
-  fill(all.pre_bw, std::move(hooks.pre_bw));
-  fill(all.post_bw, std::move(hooks.post_bw));
+  fill(all.pre_fw, hooks.pre_fw);
+  fill(all.post_fw, hooks.post_fw);
+  fill(all.pre_bw, hooks.pre_bw);
+  fill(all.post_bw, hooks.post_bw);
   impl_->set_user_hooks(std::move(all));
 }
 

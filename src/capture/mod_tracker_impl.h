@@ -21,6 +21,9 @@ class ModTracker::Impl {
   /// The trackers that are entered now.
   static std::shared_ptr<const Impls> entered();
 
+  /// Takes this tracker out of those that are entered.
+  void stop() noexcept;
+
   void enter(const torch::nn::Module& module, const Tensors& inputs);
   void leave(const torch::nn::Module& module, const Tensors& inputs, const Tensors& outputs);
 

@@ -278,9 +278,9 @@ void start_in_this_thread() {
 }
 
 void stop_in_this_thread() {
-  if (start_count > 0 && --start_count == 0) {
-    c10::impl::tls_set_dispatch_key_included(DispatchKey::Fake, false);
-  }
+  if (start_count == 0) return;
+  --start_count;
+  if (start_count == 0) c10::impl::tls_set_dispatch_key_included(DispatchKey::Fake, false);
   tell_again();
 }
 

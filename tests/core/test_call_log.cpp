@@ -158,6 +158,61 @@ TEST(CallLog, LatestCallOfAModuleIsFound) {
   EXPECT_EQ(log.find_latest(kFirst).chain(), Modules{kFirst});
 }
 
+struct Move {
+  Modules left;
+  Modules entered;
+};
+
+Move move(const CallRef& from, const CallRef& to) {
+  Move result;
+  append_move(from, to, result.left, result.entered);
+  return result;
+}
+
+TEST(CallLog, MoveLeavesInnermostFirstAndEntersOutermostFirst) {
+  const CallLog log = net_with_two_children();
+  const CallRef none;
+  const Move into = move(none, log.find(14));
+  EXPECT_EQ(into.left, Modules{});
+  EXPECT_EQ(into.entered, (Modules{kNet, kSecond}));
+  const Move across = move(log.find(14), log.find(11));
+  EXPECT_EQ(across.left, Modules{kSecond});
+  EXPECT_EQ(across.entered, Modules{kFirst});
+  const Move up = move(log.find(11), log.find(10));
+  EXPECT_EQ(up.left, Modules{kFirst});
+  EXPECT_EQ(up.entered, Modules{});
+  const Move out = move(log.find(11), none);
+  EXPECT_EQ(out.left, (Modules{kFirst, kNet}));
+}
+
+TEST(CallLog, MoveIntoARecomputeDoesNotEnterItsBase) {
+  CallLog log = net_with_two_children();
+  log.open_block(/*task=*/7, 20, Modules{kNet, kFirst}, BlockKind::kKeptRegion);
+  log.enter(kSecond, 21);
+  log.leave(kSecond, 22);
+  log.close_region(23);
+  EXPECT_EQ(move({}, log.find(21)).entered, Modules{kSecond});
+  EXPECT_EQ(move({}, log.find(20)).entered, Modules{});
+}
+
+TEST(CallLog, RangeOfANodeIsThatOfItsCall) {
+  const CallLog log = net_with_two_children();
+  SequenceRange range;
+  log.find(12, &range);
+  EXPECT_TRUE(range.contains(11) && range.contains(12));
+  EXPECT_FALSE(range.contains(10) || range.contains(13));
+}
+
+TEST(CallLog, RangeOfAnOpenBlockIsTheNodeAlone) {
+  CallLog log;
+  log.open_block(kForward, 0, {});
+  log.enter(kNet, 0);
+  SequenceRange range;
+  EXPECT_EQ(log.find(1, &range).chain(), Modules{kNet});
+  EXPECT_TRUE(range.contains(1));
+  EXPECT_FALSE(range.contains(2));
+}
+
 /// Random nests of calls and regions; the truth is a plain list of the open modules at each node.
 TEST(CallLog, AgreesWithAListOfOpenModulesForEachNode) {
   for (unsigned seed = 0; seed < 500; ++seed) {

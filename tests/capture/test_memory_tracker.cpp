@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <array>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "capture/memory_tracker.h"
+#include "capture/op_hook.h"
+
+namespace tidegauge {
+namespace {
+
+/// A tracker of this thread; every leaf counts as a parameter if `leaves_are_parameters`.
+class Tracking {
+ public:
+  explicit Tracking(bool leaves_are_parameters = false)
+      : memory(MemoryTracker::create(
+            ModuleActivity::create([](const at::Tensor&) { return ModuleId{}; }),
+            [=](const at::Tensor&) { return leaves_are_parameters; })) {
+    memory->start();
+  }
+  ~Tracking() {
+    memory->stop();
+    EXPECT_EQ(memory->anomaly_count(), 0) << memory->first_anomaly();
+    EXPECT_EQ(op_hook::failure_count(), 0) << op_hook::first_failure();
+  }
+
+  int64_t now(Category category) { return read(memory->current(), category); }
+  int64_t now() { return memory->current().total_bytes(kCpu); }
+  int64_t at_peak(Category category) { return read(memory->peak(), category); }
+  int64_t peak() { return memory->peak().total_bytes(kCpu); }
+
+  std::shared_ptr<MemoryTracker> memory;
+
+ private:
+  static int64_t read(const Snapshot& snapshot, Category category) {
+    const CategorySplit* split = snapshot.find(kCpu);
+    return split != nullptr ? (*split)[category] : 0;
+  }
+};
+
+TEST(MemoryTracker, StorageCountsFromItsOpToItsFree) {
+  Tracking t;
+  {
+    const at::Tensor a = torch::ones({256});  // 1 KiB
+    EXPECT_EQ(t.now(Category::Activation), 1024);
+    const at::Tensor view = a.view({16, 16}).t();
+    EXPECT_EQ(t.now(), 1024);
+  }
+  EXPECT_EQ(t.now(), 0);
+  EXPECT_EQ(t.peak(), 1024);
+}
+
+TEST(MemoryTracker, FreeInAnotherThreadIsSeen) {
+  Tracking t;
+  at::Tensor a = torch::ones({256});
+  std::thread([moved = std::move(a)]() mutable { moved.reset(); }).join();
+  EXPECT_EQ(t.now(), 0);
+}
+
+TEST(MemoryTracker, StorageOutlivesTheTrackerInPeace) {
+  at::Tensor a;
+  {
+    const Tracking t;
+    a = torch::ones({256});
+  }
+  EXPECT_EQ(a.sum().item<float>(), 256);
+  a.reset();
+}
+
+TEST(MemoryTracker, GradientIsOneSinceItsBirth) {
+  const at::Tensor w = torch::ones({16, 16}, torch::requires_grad());
+  const at::Tensor x = torch::ones({16, 16});
+  Tracking t(/*leaves_are_parameters=*/true);
+  torch::mm(x, w).sum().backward();
+  EXPECT_EQ(t.now(Category::Gradient), 1024);
+  EXPECT_EQ(t.now(Category::Parameter), 1024);
+  EXPECT_EQ(t.at_peak(Category::Gradient), 1024);  // at the peak, mm had just made it
+}
+
+TEST(MemoryTracker, LeafThatIsNoParameterHasNoGradient) {
+  const at::Tensor w = torch::ones({256}, torch::requires_grad());
+  Tracking t;
+  (w * 2).sum().backward();
+  EXPECT_EQ(t.now(Category::Gradient), 0);
+  EXPECT_EQ(t.now(Category::Temp), 1024);
+}
+
+TEST(MemoryTracker, WhatABackwardLetsGoWasSavedForIt) {
+  const at::Tensor w = torch::ones({256}, torch::requires_grad());
+  Tracking t;
+  at::Tensor loss = w.exp().sum();  // exp saves its result, and nobody else holds it
+  EXPECT_EQ(t.now(Category::Activation), 1024 + 4);
+  loss.backward();
+  EXPECT_EQ(t.at_peak(Category::SavedActivation), 1024);
+}
+
+TEST(MemoryTracker, ForeignMemoryIsCountedApartAndNeverAltered) {
+  std::array<float, 256> memory{};
+  int frees = 0;
+  Tracking t;
+  {
+    at::Tensor a = torch::from_blob(memory.data(), {256}, [&](void*) { ++frees; });
+    const auto deleter = a.storage().data_ptr().get_deleter();
+    a.add_(1);
+    EXPECT_EQ(a.storage().data_ptr().get_deleter(), deleter);
+    EXPECT_EQ(t.now(Category::Other), 1024);  // it was there before the first op
+    EXPECT_EQ(t.memory->foreign_bytes().at(kCpu), 1024);
+    EXPECT_EQ(frees, 0);
+  }
+  EXPECT_EQ(frees, 1);
+  EXPECT_EQ(t.now(), 0);
+}
+
+TEST(MemoryTracker, ResizeKeepsTheLabel) {
+  Tracking t;
+  at::Tensor a = torch::ones({256});
+  t.memory->label(a, Role::IsBuffer, Since::Birth);
+  a.resize_({512});
+  EXPECT_EQ(t.now(Category::Buffer), 2048);
+  EXPECT_EQ(t.now(), 2048);
+}
+
+TEST(MemoryTracker, MetaTensorsAreADeviceOfTheirOwn) {
+  Tracking t;
+  {
+    const at::Tensor a = torch::empty({1024}, torch::device(torch::kMeta));
+    EXPECT_EQ(t.memory->current().total_bytes(kMeta), 4096);
+    EXPECT_EQ(t.now(), 0);
+  }
+  EXPECT_EQ(t.memory->current().total_bytes(kMeta), 0);
+}
+
+TEST(MemoryTracker, SparseTensorCountsIndicesAndValues) {
+  Tracking t;
+  const at::Tensor indices = torch::zeros({1, 4}, torch::kLong);
+  const at::Tensor values = torch::ones({4});
+  const at::Tensor sparse = torch::sparse_coo_tensor(indices, values, {8});
+  EXPECT_EQ(t.now(), 32 + 16);
+  const at::Tensor copy = sparse.clone();
+  EXPECT_EQ(t.now(), 2 * (32 + 16));
+}
+
+TEST(MemoryTracker, TwoTrackersSeeWhatHappensWhileTheyAreStarted) {
+  Tracking outer;
+  const at::Tensor a = torch::ones({256});
+  {
+    Tracking inner;
+    const at::Tensor b = torch::ones({256});
+    EXPECT_EQ(inner.now(), 1024);
+    EXPECT_EQ(outer.now(), 2048);
+  }
+  EXPECT_EQ(outer.now(), 1024);
+}
+
+TEST(MemoryTracker, OpThatThrowsLeavesNothingBehind) {
+  Tracking t;
+  const at::Tensor a = torch::ones({2, 3});
+  EXPECT_THROW(torch::mm(a, a), c10::Error);
+  EXPECT_EQ(t.now(), 24);
+}
+
+TEST(MemoryTracker, ThreadsAllocateAtOnce) {
+  Tracking t;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      t.memory->start();
+      for (int n = 0; n < 200; ++n) static_cast<void>(torch::ones({64}) + 1);
+      t.memory->stop();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(t.now(), 0);
+}
+
+}  // namespace
+}  // namespace tidegauge
