@@ -20,6 +20,8 @@ class ModuleListener {
                         pybind11::handle args, pybind11::handle kwargs) = 0;
   /// The module is still active; `output` is None if its forward raised. Does not throw.
   virtual void on_leave(ModuleId id, pybind11::handle output) = 0;
+  /// A checkpoint is about to run its forward again.
+  virtual void on_recompute() = 0;
   /// The module was destroyed.
   virtual void on_death(ModuleId id) = 0;
 };
@@ -48,6 +50,7 @@ class ModTracker {
   void run_within(pybind11::handle module, const pybind11::function& body);
 
   const std::shared_ptr<ModuleActivity>& activity() const { return activity_; }
+  std::shared_ptr<ModuleListener> listener() const { return listener_.lock(); }
   void set_listener(std::weak_ptr<ModuleListener> listener) { listener_ = std::move(listener); }
 
   /// Shows Python's garbage collector the user's hooks: they often refer to their tracker.

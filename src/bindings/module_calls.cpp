@@ -119,7 +119,10 @@ void bind_module_calls(py::module_& m) {
       "begin_recompute",
       [](bool keeps_graph) {
         moment::begin_recompute(keeps_graph);
-        for (const auto& tracker : *entered()) tracker->activity()->begin_recompute(keeps_graph);
+        for (const auto& tracker : *entered()) {
+          if (const auto listener = tracker->listener()) listener->on_recompute();
+          tracker->activity()->begin_recompute(keeps_graph);
+        }
       },
       py::arg("keeps_graph"));
   m.def("end_recompute", [] {

@@ -23,6 +23,8 @@ std::lock_guard<SpinLock> lock_capture() {
   return std::lock_guard<SpinLock>(StorageCapture::get().mutex());
 }
 
+constexpr size_t kMaxDead = 4096;
+
 int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
@@ -92,7 +94,7 @@ void MemoryTracker::apply(const Event& event) {
 void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since) {
   const auto lock = lock_capture();
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
-    const SeenStorage seen = StorageCapture::get().see(storage);
+    const SeenStorage seen = StorageCapture::get().see(storage, /*even_empty=*/true);
     if (!seen.id) return;
     const auto known = ledger_.find_storage(seen.id);
     if (!known) {
@@ -133,11 +135,15 @@ void MemoryTracker::enter_module(ModuleId module, Phase phase, std::span<const a
   if (phase == Phase::Forward) {
     run_outside();
     apply(events::module_size(origin(), module, SizeOf::Inputs, sum_known(inputs)));
-  } else if (const auto node = torch::autograd::get_current_node()) {
-    // The node that asked for the recompute began before it, though it has run no op yet.
-    run_node(torch::autograd::get_current_graph_task_id(), *node);
   }
   apply(events::module_enter(origin(), module, phase));
+}
+
+void MemoryTracker::begin_recompute() {
+  const auto node = torch::autograd::get_current_node();
+  if (!node) return;
+  const auto lock = lock_capture();
+  run_node(torch::autograd::get_current_graph_task_id(), *node);
 }
 
 void MemoryTracker::exit_module(ModuleId module, Phase phase, std::span<const at::Tensor> outputs) {
@@ -160,6 +166,9 @@ void MemoryTracker::set_module_size(ModuleId module, SizeOf size_of, int64_t siz
 
 void MemoryTracker::forget_module(ModuleId module) {
   const auto lock = lock_capture();
+  // A graph that is still to be run after so many later modules died is not worth a longer memory.
+  if (dead_.size() == kMaxDead) dead_.clear();
+  dead_.insert(module);
   apply(events::module_gone(origin(), module));
 }
 
@@ -296,8 +305,15 @@ void MemoryTracker::move_to(BackwardScope& scope, const torch::autograd::Node* n
   if (left_.empty() && entered_.empty()) return;
   look_at_clock();
   ++version_;
+  if (!dead_.empty()) {
+    std::erase_if(entered_, [&](ModuleId module) { return dead_.contains(module); });
+    std::erase_if(left_, [&](ModuleId module) {
+      return dead_.contains(module) && !ledger_.is_open(module, Phase::Backward);
+    });
+  }
   for (const ModuleId module : left_) {
     apply(events::module_exit(origin(), module, Phase::Backward));
+    if (dead_.contains(module)) apply(events::module_gone(origin(), module));
   }
   for (const ModuleId module : entered_) {
     apply(events::module_enter(origin(), module, Phase::Backward));

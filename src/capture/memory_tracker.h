@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "capture/module_activity.h"
@@ -56,8 +57,11 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
 
   /// The bytes behind `inputs` and `outputs` become sizes of the module.
   void enter_module(ModuleId module, Phase phase, std::span<const at::Tensor> inputs);
+  /// The node that runs asked for a recompute: its backward has begun, though it has run no op yet.
+  void begin_recompute();
   void exit_module(ModuleId module, Phase phase, std::span<const at::Tensor> outputs);
   void set_module_size(ModuleId module, SizeOf size_of, int64_t size_bytes);
+  /// The module died: its statistics go, and its backward, if still to come, has none.
   void forget_module(ModuleId module);
   bool has_statistics(ModuleId module);
   void begin_iteration();
@@ -122,6 +126,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   const IsParameter is_parameter_;
   Ledger ledger_;
   std::vector<BackwardScope> scopes_;
+  std::unordered_set<ModuleId> dead_;  // whose backward may be to come
   std::vector<ModuleId> left_, entered_;  // scratch of move_to
   std::vector<StorageId> counted_;        // scratch of sum_known
   uint64_t version_ = 0;

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "capture/memory_tracker.h"
@@ -28,7 +29,13 @@ using c10::OperatorHandle;
 using torch::autograd::AccumulateGrad;
 using torch::autograd::Node;
 using torch::jit::Stack;
-using Storages = c10::SmallVector<const c10::StorageImpl*, 8>;
+/// A storage and its memory, before an op: it may give the storage other memory (copy-on-write).
+using StorageMemory = std::pair<const c10::StorageImpl*, const void*>;
+using Storages = c10::SmallVector<StorageMemory, 8>;
+
+StorageMemory memory_of(c10::StorageImpl* storage) {
+  return {storage, storage->_mutable_data_ptr_no_checks().get()};
+}
 
 /// Changes with every start and stop, so that what a thread has told is told again.
 std::atomic<uint64_t> epoch{1};
@@ -201,7 +208,8 @@ class Op {
     const size_t count = schema_.arguments().size();
     for (size_t i = stack.size() - count; i < stack.size(); ++i) {
       visit_tensors(stack[i], [&](const at::Tensor& tensor) {
-        visit_storages(tensor, [&](c10::StorageImpl* storage) { arguments_.push_back(storage); });
+        visit_storages(
+            tensor, [&](c10::StorageImpl* storage) { arguments_.push_back(memory_of(storage)); });
       });
     }
   }
@@ -216,8 +224,8 @@ class Op {
       visit_tensors(value, [&](const at::Tensor& tensor) {
         visit_storages(tensor, [&](c10::StorageImpl* storage) {
           if (alias != nullptr && alias->isWrite()) capture.note_written(storage);
-          const bool was_there_before =
-              std::find(arguments_.begin(), arguments_.end(), storage) != arguments_.end();
+          const bool was_there_before = std::find(arguments_.begin(), arguments_.end(),
+                                                  memory_of(storage)) != arguments_.end();
           const SeenStorage seen = capture.see(storage);
           if (!seen.id) return;
           if (!seen.is_told) {

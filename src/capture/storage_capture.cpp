@@ -82,7 +82,7 @@ StorageCapture::Known StorageCapture::take_pending(size_t position) {
 void StorageCapture::add(MemoryTracker* tracker) { trackers_.push_back(tracker); }
 void StorageCapture::remove(MemoryTracker* tracker) { std::erase(trackers_, tracker); }
 
-SeenStorage StorageCapture::see(c10::StorageImpl* storage) {
+SeenStorage StorageCapture::see(c10::StorageImpl* storage, bool even_empty) {
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   const auto size_bytes = static_cast<int64_t>(storage->nbytes());
   if (const auto it = by_data_.find(data.get()); data.get() != nullptr && it != by_data_.end()) {
@@ -96,7 +96,7 @@ SeenStorage StorageCapture::see(c10::StorageImpl* storage) {
     return {known.id, size_bytes, known.device, false};
   }
   if (storage->device_type() == c10::kMeta) return see_meta(storage);
-  if (size_bytes == 0 || data.get() == nullptr) return {};
+  if (!even_empty && (size_bytes == 0 || data.get() == nullptr)) return {};
   const Known known{StorageId(++last_id_), size_bytes, device_of(*storage), storage, nullptr};
   if (!adopt(storage, known)) park(storage, known);
   return {known.id, size_bytes, known.device, true};

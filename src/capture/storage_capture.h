@@ -56,7 +56,8 @@ class StorageCapture {
   /// All that are alive; not all of them are started.
   const std::vector<MemoryTracker*>& trackers() const { return trackers_; }
 
-  SeenStorage see(c10::StorageImpl* storage);
+  /// `even_empty`: also a storage of no bytes gets an id, for it has a label to keep.
+  SeenStorage see(c10::StorageImpl* storage, bool even_empty = false);
   /// All started trackers know the storage now.
   void mark_told(c10::StorageImpl* storage);
   /// Trackers were started, stopped or made: what was told to all no longer was.

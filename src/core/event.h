@@ -29,7 +29,7 @@ enum class EventKind : uint8_t {
   StatisticsReset,  ///< the user cleared the module statistics; bytes and peak stay
   IterationBegin,   ///< the module lists restart; sizes of modules, bytes and peak stay
   PeakReset,        ///< the peak restarts from the current state (a tracker was entered)
-  ModuleGone,       ///< the module was destroyed: its sizes are forgotten
+  ModuleGone,       ///< the module was destroyed: its statistics are forgotten
 };
 
 enum class Phase : uint8_t { Forward, Backward, Recompute };

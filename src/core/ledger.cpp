@@ -71,7 +71,7 @@ void Ledger::apply(const Event& event) {
     case EventKind::PeakReset:
       return peak_reset();
     case EventKind::ModuleGone:
-      return module_log_.forget_sizes(event.module);
+      return module_log_.forget(event.module);
   }
   reject(Anomaly::UnknownEvent, event);
 }

@@ -64,6 +64,8 @@ class Ledger {
 
   /// Modules with statistics since the lists restarted, in the order of their first event.
   std::vector<ModuleId> modules() { return module_log_.modules(); }
+  /// Whether a call of the module is open in this phase.
+  bool is_open(ModuleId module, Phase phase) const;
   bool has_statistics(ModuleId module) const { return module_log_.has_entries(module); }
   /// Also for modules that are not listed: then sizes and peaks of open calls, if any.
   ModuleStats module_stats(ModuleId module);

@@ -6,6 +6,12 @@
 
 namespace tidegauge {
 
+bool Ledger::is_open(ModuleId module, Phase phase) const {
+  return std::any_of(frames_.begin(), frames_.end(), [&](const Frame& frame) {
+    return frame.kind == FrameKind::Call && frame.module == module && frame.phase == phase;
+  });
+}
+
 Snapshot Ledger::current() const {
   Snapshot snapshot{now_, {}};
   for (size_t slot = 0; slot < stacks_.size(); ++slot) {

@@ -2,6 +2,8 @@
 #include "core/module_stats.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <utility>
 
 namespace tidegauge {
 
@@ -20,6 +22,7 @@ void ModuleLog::set_size(ModuleId module, SizeOf size_of, int64_t size_bytes) {
 
 void ModuleLog::restart_lists() {
   records_.clear();
+  forgotten_ = 0;
   moments_.clear();
   if (indexed_ == 0) return;  // clearing an unused index still costs a walk over its buckets
   index_.clear();
@@ -27,8 +30,35 @@ void ModuleLog::restart_lists() {
   indexed_ = 0;
 }
 
+void ModuleLog::forget(ModuleId module) {
+  sizes_.erase(module);
+  for (Record& record : records_) {
+    if (record.module != module) continue;
+    record.module = ModuleId{};
+    ++forgotten_;
+  }
+  index_.clear();
+  modules_.clear();
+  indexed_ = 0;
+  if (2 * forgotten_ > records_.size()) drop_forgotten();
+}
+
+void ModuleLog::drop_forgotten() {
+  std::vector<DeviceMoment> kept;
+  std::erase_if(records_, [&](Record& record) {
+    if (!record.module) return true;
+    const auto first = moments_.begin() + static_cast<std::ptrdiff_t>(record.first_moment);
+    record.first_moment = kept.size();
+    kept.insert(kept.end(), first, first + record.moment_count);
+    return false;
+  });
+  moments_ = std::move(kept);
+  forgotten_ = 0;
+}
+
 void ModuleLog::update_index() {
   for (; indexed_ < records_.size(); ++indexed_) {
+    if (!records_[indexed_].module) continue;
     std::vector<size_t>& own = index_[records_[indexed_].module];
     if (own.empty()) modules_.push_back(records_[indexed_].module);
     own.push_back(indexed_);

@@ -63,7 +63,8 @@ class ModuleLog {
 
   void restart_lists();
   void forget_sizes() { sizes_.clear(); }
-  void forget_sizes(ModuleId module) { sizes_.erase(module); }
+  /// The module is gone: so are its entries and sizes.
+  void forget(ModuleId module);
 
   /// Modules that have entries, in the order of the first one.
   const std::vector<ModuleId>& modules();
@@ -89,8 +90,10 @@ class ModuleLog {
     ModuleState state{};
   };
   void update_index();
+  void drop_forgotten();
 
-  std::vector<Record> records_;
+  std::vector<Record> records_;  // those of no module are forgotten
+  size_t forgotten_ = 0;
   std::vector<DeviceMoment> moments_;
   std::unordered_map<ModuleId, std::array<std::optional<int64_t>, kSizeOfCount>> sizes_;
 

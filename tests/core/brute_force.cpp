@@ -181,6 +181,7 @@ void BruteForce::change(const Event& event) {
       break;
     case EventKind::ModuleGone:
       sizes_.erase(event.module);
+      std::erase_if(entries_, [&](const auto& entry) { return entry.module == event.module; });
       break;
   }
 }

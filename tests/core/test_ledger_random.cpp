@@ -83,7 +83,9 @@ class Stream {
 
   Event draw_rare(const events::Origin& origin) {
     const auto first = static_cast<int>(EventKind::OptimizerStepBegin);
-    return events::make(origin, static_cast<EventKind>(first + below(9)));
+    Event event = events::make(origin, static_cast<EventKind>(first + below(9)));
+    if (event.kind == EventKind::ModuleGone) event.module = ModuleId(1 + below(4));
+    return event;
   }
 
   void spoil(Event& event) {
