@@ -109,6 +109,7 @@ _resize: Callable[..., Any] = torch.UntypedStorage.resize_
 _swap: Callable[..., Any] = torch.UntypedStorage._swap_data_ptr_  # type: ignore[attr-defined]
 _exit_profiled: Callable[..., Any] = record_function.__exit__
 _get_rng_state: Callable[..., torch.Tensor] = torch.random.get_rng_state
+_run_backward: Callable[..., Any] = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 
 
 def _tracked_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -186,6 +187,15 @@ def _tracked_get_rng_state() -> torch.Tensor:
     if not _is_compiling():
         _C.tensor_made(state)
     return state
+
+
+@wraps(_run_backward)
+def _tracked_run_backward(outputs: Any, *args: Any, **kwargs: Any) -> Any:
+    """`torch.autograd.grad` hands gradients over without the node that accumulates them."""
+    grads = _run_backward(outputs, *args, **kwargs)
+    if not _is_compiling() and not kwargs.get("accumulate_grad", False):
+        _C.gradients_made(args[3], grads)
+    return grads
 
 
 # The hooks are Python functions with a test that dynamo folds away: it does not trace into C++.
@@ -312,6 +322,7 @@ _FOR_MEMORY = _Installation(
         "_exit_profiled": _Patch(record_function, "__exit__", _tracked_exit_profiled),
         "_get_rng_state": _Patch(torch.random, "get_rng_state", _tracked_get_rng_state),
         "_same_get_rng_state": _Patch(torch, "get_rng_state", _tracked_get_rng_state),
+        "_run_backward": _Patch(torch.autograd, "_engine_run_backward", _tracked_run_backward),
     },
     [
         _GlobalHook(register_optimizer_step_pre_hook, _begin_step),

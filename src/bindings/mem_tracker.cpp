@@ -176,6 +176,12 @@ void MemTracker::track_optimizer(py::handle optimizer) {
   }
 }
 
+void MemTracker::track_gradient(py::handle input, py::handle grad) {
+  if (THPVariable_Check(input.ptr()) && is_parameter(THPVariable_Unpack(input.ptr()))) {
+    label(grad, Role::IsGradient, Since::Birth);
+  }
+}
+
 void MemTracker::reset_module_stats() {
   described_.clear();
   memory_->reset_statistics();
@@ -267,6 +273,15 @@ void bind_events(py::module_& m) {
   m.def(
       "tensor_made", [](const py::handle tensor) { tell_made(THPVariable_Unpack(tensor.ptr())); },
       py::arg("tensor"));
+  m.def(
+      "gradients_made",
+      [](const py::sequence& inputs, const py::sequence& grads) {
+        for (size_t i = 0; i < std::min(inputs.size(), grads.size()); ++i) {
+          for (const auto& tracker : started_trackers())
+            tracker->track_gradient(inputs[i], grads[i]);
+        }
+      },
+      py::arg("inputs"), py::arg("grads"));
   m.def("before_resize", [](py::handle) { begin_resize(); }, py::arg("storage"));
   m.def(
       "after_resize",

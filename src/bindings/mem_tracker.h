@@ -27,6 +27,8 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
   void track_tensor(pybind11::handle tensor, const std::string& role);
   void track_module(pybind11::handle module);
   void track_optimizer(pybind11::handle optimizer);
+  /// `grad` is the gradient of `input`; counts if that is a parameter.
+  void track_gradient(pybind11::handle input, pybind11::handle grad);
   void reset_module_stats();
 
   pybind11::list modules();
