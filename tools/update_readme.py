@@ -17,9 +17,9 @@ REPO = Path(__file__).parent.parent
 BLOCK = re.compile(r"(<!-- begin: ([\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def timeline() -> str:
-    example = REPO / "examples" / "python" / "mod_tracker_timeline.py"
-    output = subprocess.run([sys.executable, example], check=True, capture_output=True, text=True)
+def example(name: str) -> str:
+    script = REPO / "examples" / "python" / name
+    output = subprocess.run([sys.executable, script], check=True, capture_output=True, text=True)
     return f"```\n{output.stdout.rstrip()}\n```\n"
 
 
@@ -33,7 +33,11 @@ def costs() -> str:
     )
 
 
-GENERATORS = {"timeline": timeline, "costs": costs}
+GENERATORS = {
+    "timeline": lambda: example("mod_tracker_timeline.py"),
+    "memory": lambda: example("mem_tracker.py"),
+    "costs": costs,
+}
 
 
 def main() -> None:
