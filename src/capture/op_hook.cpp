@@ -14,6 +14,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -261,19 +262,22 @@ void observe(const OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
 
 /// Registered at the first use and never taken back: a static initializer would claim the key for
 /// programs that only load us.
+struct Registration {
+  std::once_flag once;
+  std::optional<c10::RegistrationHandleRAII> handle;
+};
+
 void register_fallback() {
-  static std::once_flag once;
-  std::call_once(once, [] {
+  static auto* registration = new Registration;
+  std::call_once(registration->once, [] {
     auto& dispatcher = c10::Dispatcher::singleton();
     if (dispatcher.hasBackendFallbackForDispatchKey(DispatchKey::Fake)) {
       throw NotSupported(
           "another library has registered a fallback for torch's dispatch key Fake, which "
-          "tidegauge "
-          "needs to see operators; load tidegauge without that library");
+          "tidegauge needs to see operators; load tidegauge without that library");
     }
-    static auto* handle = new c10::RegistrationHandleRAII(dispatcher.registerFallback(
+    registration->handle.emplace(dispatcher.registerFallback(
         DispatchKey::Fake, c10::KernelFunction::makeFromBoxedFunction<&observe>(), "tidegauge"));
-    static_cast<void>(handle);
   });
 }
 
