@@ -97,13 +97,13 @@ def attention(run: Run) -> object:
 
 @scenario
 def transformer_layer(run: Run) -> object:
-    model = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+    model = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.1, batch_first=True)
     return train(run, model, torch.randn(2, 5, 16))
 
 
 @scenario
 def transformer_decoder(run: Run) -> object:
-    model = nn.TransformerDecoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+    model = nn.TransformerDecoderLayer(16, 2, 32, dropout=0.1, batch_first=True)
     return train(run, model, torch.randn(2, 5, 16), torch.randn(2, 7, 16))
 
 

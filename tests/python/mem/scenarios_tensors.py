@@ -54,21 +54,6 @@ def from_torch_load(run: Run) -> object:
 
 
 @scenario
-def storage_resized_up_and_back(run: Run) -> object:
-    storage = torch.UntypedStorage(0)
-    x = torch.empty(0)
-    run.track(x)
-    with run.tracking():
-        run.mark("before")
-        x.untyped_storage().resize_(1_048_576)
-        run.mark("large")
-        x.untyped_storage().resize_(0)
-        run.mark("after")
-        x.add(1)
-    return storage
-
-
-@scenario
 def storage_resized_then_used(run: Run) -> object:
     """As FSDP does with its parameters."""
     x = torch.ones(1024)
@@ -289,6 +274,34 @@ def tensors_built_inside(run: Run) -> object:
 
 
 @scenario
+def foreach_ops(run: Run) -> object:
+    tensors = [torch.randn(32) for _ in range(4)]
+    run.track(*tensors)
+    with run.tracking():
+        doubled = torch._foreach_mul(tensors, 2.0)
+        run.mark("new list")
+        torch._foreach_add_(doubled, tensors)
+        run.mark("in place")
+        del doubled
+    return tensors
+
+
+@scenario
+def storage_resized_up_and_back(run: Run) -> object:
+    storage = torch.UntypedStorage(0)
+    x = torch.empty(0)
+    run.track(x)
+    with run.tracking():
+        run.mark("before")
+        x.untyped_storage().resize_(1_048_576)
+        run.mark("large")
+        x.untyped_storage().resize_(0)
+        run.mark("after")
+        x.add(1)
+    return storage
+
+
+@scenario
 def cow_clone(run: Run) -> object:
     x = torch.randn(32, 32)
     run.track(x)
@@ -300,16 +313,3 @@ def cow_clone(run: Run) -> object:
         del y
         run.mark("after del")
     return x
-
-
-@scenario
-def foreach_ops(run: Run) -> object:
-    tensors = [torch.randn(32) for _ in range(4)]
-    run.track(*tensors)
-    with run.tracking():
-        doubled = torch._foreach_mul(tensors, 2.0)
-        run.mark("new list")
-        torch._foreach_add_(doubled, tensors)
-        run.mark("in place")
-        del doubled
-    return tensors

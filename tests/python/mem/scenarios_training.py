@@ -213,20 +213,6 @@ def retain_graph(run: Run) -> object:
 
 
 @scenario
-def autograd_grad(run: Run) -> object:
-    model, x = mlp(), torch.randn(8, 32)
-    run.track(model, x)
-    with run.tracking():
-        loss = model(x).sum()
-        run.mark("after forward")
-        grads = torch.autograd.grad(loss, list(model.parameters()))
-        run.mark("after grad")
-        del grads
-        run.mark("after del")
-    return model
-
-
-@scenario
 def gradient_penalty(run: Run) -> object:
     """autograd.grad with respect to a leaf that is a module's input, then backward through it."""
     model, x = mlp(), torch.randn(8, 32, requires_grad=True)
@@ -236,21 +222,6 @@ def gradient_penalty(run: Run) -> object:
         run.mark("after grad")
         grad.square().sum().backward()
         run.mark("after backward")
-    return model
-
-
-@scenario
-def double_backward(run: Run) -> object:
-    model, x = mlp(), torch.randn(8, 32)
-    run.track(model, x)
-    with run.tracking():
-        loss = model(x).square().sum()
-        grads = torch.autograd.grad(loss, list(model.parameters()), create_graph=True)
-        run.mark("after grad")
-        sum(grad.square().sum() for grad in grads).backward()  # type: ignore[union-attr]
-        run.mark("after backward")
-        del grads, loss
-        run.mark("after del")
     return model
 
 
@@ -296,4 +267,33 @@ def hooks_that_free_gradients(run: Run) -> object:
     run.track(model, x)
     with run.tracking():
         run.step(model, x)
+    return model
+
+
+@scenario
+def autograd_grad(run: Run) -> object:
+    model, x = mlp(), torch.randn(8, 32)
+    run.track(model, x)
+    with run.tracking():
+        loss = model(x).sum()
+        run.mark("after forward")
+        grads = torch.autograd.grad(loss, list(model.parameters()))
+        run.mark("after grad")
+        del grads
+        run.mark("after del")
+    return model
+
+
+@scenario
+def double_backward(run: Run) -> object:
+    model, x = mlp(), torch.randn(8, 32)
+    run.track(model, x)
+    with run.tracking():
+        loss = model(x).square().sum()
+        grads = torch.autograd.grad(loss, list(model.parameters()), create_graph=True)
+        run.mark("after grad")
+        sum(grad.square().sum() for grad in grads).backward()  # type: ignore[union-attr]
+        run.mark("after backward")
+        del grads, loss
+        run.mark("after del")
     return model

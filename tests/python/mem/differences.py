@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Where our figures are not upstream's: both, and why. docs/differences.md tells the same in words.
+
+Keys are those of `Record.flat`: a mark (or "peak") and a category, or a module and a state or size.
+Totals at marks and peaks, and most states of modules, are proved by the counting allocator in the
+same test file; the rest by the arithmetic beside each row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Rows = dict[str, tuple[Any, Any]]
+"""key -> (upstream's, ours); None: there is no such state"""
+
+ONCE = "a storage counts once, however many tensors show it"
+KEYWORDS = "keyword arguments are inputs"
+OWN_BACKWARD = "a module's backward ends with its own last node, not with the whole backward"
+RNG = "random-number states kept by checkpoints are memory"
+RECOMPUTE = "what a checkpoint computes again is Activation, also outside of modules"
+REENTRANT = "modules in a reentrant checkpoint have a backward"
+BACKWARDS = "each backward through a module is told"
+STRAY = "a forward without gradients, or that raised, has no backward"
+UNDISTURBED = "upstream's mode adds gradients out of place"
+RESIZE = "a resize is seen when it happens"
+ALL_STORAGES = "upstream looks at the first storage of a subclass only"
+COPY_ON_WRITE = "a lazy clone takes no memory until it is written to"
+REGISTERED = "parameters and buffers have their label from their registration on"
+CLOSED_STEP = "an optimizer step that raised is over"
+ENTRY = "gradients are known without a hook on the parameter"
+LEFT_ACTIVE = "after an exception upstream's modules stay active, and their closures keep tensors"
+
+# blocks of the reentrant checkpoints -> upstream's Post-Backward, then ours: Pre-, Peak-, Post-.
+_REENTRANT_BLOCKS = {
+    "2": (263688, 443528, 713992, 394760),
+    "2.2": (231688, 443528, 582920, 582920),
+    "2.1": (231688, 582920, 713992, 451848),
+    "2.0": (263688, 451848, 525832, 394760),
+    "1": (214920, 460296, 730760, 411528),
+    "1.2": (231688, 460296, 599688, 599688),
+    "1.1": (231688, 599688, 730760, 468616),
+    "1.0": (214920, 468616, 542600, 411528),
+    "0": (231688, 411528, 681992, 362760),
+    "0.2": (231688, 411528, 550920, 550920),
+    "0.1": (231688, 550920, 681992, 419848),
+    "0.0": (231688, 419848, 493832, 362760),
+}
+
+DIFFERENCES: dict[str, dict[str, Rows]] = {
+    "attention": {
+        # Three gradients of x are added up. Upstream's figure is that of its own run, see
+        # test_upstream_is_told_what_it_disturbs.
+        UNDISTURBED: {
+            "peak: Gradient": (1088, 4352),
+            "peak: Temp": (6400, 1920),
+            "peak: Total": (13128, 11912),
+            "MultiheadAttention: Peak-Backward": ([13128], [11912]),
+        },
+        ONCE: {"MultiheadAttention: input_mem": (3 * 640, 640)},
+    },
+    "transformer_layer": {
+        UNDISTURBED: {"TransformerEncoderLayer.self_attn: Peak-Backward": ([22216], [22136])},
+        ONCE: {"TransformerEncoderLayer.self_attn: input_mem": (3 * 640, 640)},
+    },
+    "transformer_decoder": {
+        UNDISTURBED: {"TransformerDecoderLayer.self_attn: Peak-Backward": ([32072], [31992])},
+        # Decoder memory: 2 x 7 x 16 float32 = 896, used as key and as value.
+        ONCE: {
+            "TransformerDecoderLayer.self_attn: input_mem": (3 * 640, 640),
+            "TransformerDecoderLayer.multihead_attn: input_mem": (640 + 2 * 896, 640 + 896),
+        },
+    },
+    "keyword_arguments": {KEYWORDS: {"ByKeyword: input_mem": (0, 2 * 8 * 32 * 4)}},
+    "same_argument_twice": {
+        ONCE: {"TwoArguments: input_mem": (2 * 1024, 1024)},
+        # The second call is differentiated first; the first call's gradient (1,024) still waits.
+        OWN_BACKWARD: {"TwoArguments.fc: Post-Backward": ([9480, 9480], [10504, 9480])},
+    },
+    "outputs_that_share_a_storage": {ONCE: {"Chunks: output_mem": (2 * 2048, 2048)}},
+    "parameters_that_share_a_storage": {ONCE: {"OneStorage: parameter_mem": (65536, 32768)}},
+    "parametrized_weight": {
+        # Without the gradient of the weight, 32 x 32, that comes after it.
+        OWN_BACKWARD: {
+            "ParametrizedLinear.parametrizations.weight.0: Post-Backward": ([13832], [13832 - 4096])
+        },
+    },
+    "checkpoint_reentrant": {
+        REENTRANT: {
+            f"Checkpointed.blocks.{block}: {state}": figures
+            for block, (theirs, before, top, after) in _REENTRANT_BLOCKS.items()
+            for state, figures in (
+                ("Pre-Backward", (None, [before])),
+                ("Peak-Backward", (None, [top])),
+                ("Post-Backward", ([theirs], [after])),
+            )
+        },
+    },
+    "checkpoint_of_function": {
+        # 512 x 64 float32 of the recompute: ReLU's output, which its backward and `@` use.
+        RECOMPUTE: {
+            "peak: Activation": (131080, 131080 + 131072),
+            "peak: Temp": (393216, 393216 - 131072),
+        },
+    },
+    "retain_graph": {
+        BACKWARDS: {
+            "Sequential: Post-Backward": ([29448], [29448, 26376]),
+            "Sequential.0: Post-Backward": ([29448], [29448, 26376]),
+        },
+    },
+    "nested_tensor": {
+        # 8 rows of 8 float32 come out of `linear`; its offsets (24 bytes) are known already.
+        ALL_STORAGES: {
+            "linear: Activation": (280, 280 + 256),
+            "linear: Total": (792, 792 + 256),
+            "peak: Activation": (304, 536),
+            "peak: Total": (816, 1048),
+        },
+    },
+    "buffer_rebound": {
+        REGISTERED: {
+            f"{mark}: {category}": figures
+            for mark, kept in (
+                ("after forward", 4),
+                ("after backward", 4),
+                ("before forward #2", 0),
+                ("after forward #2", 4),
+                ("after backward #2", 4),
+                ("peak", 8),
+            )
+            for category, figures in (
+                ("Buffer", (0, 256)),
+                ("Activation", (256 + kept, kept)),
+            )
+        },
+    },
+    "model_built_inside": {
+        REGISTERED: {
+            "built: Parameter": (0, 12672),
+            "built: Activation": (12672 + 1024, 1024),
+            "before forward: Parameter": (0, 12672),
+            "before forward: Activation": (12672 + 1024, 1024),
+        },
+    },
+    "two_roots_of_two_classes": {
+        # `Tower` is differentiated after it: 4,224 of its gradients come, 1,024 of its ReLU go.
+        OWN_BACKWARD: {
+            "Sequential: Peak-Backward": ([35848], [32648]),
+            "Sequential: Post-Backward": ([34824], [31624]),
+            "Sequential.0: Peak-Backward": ([35848], [32648]),
+            "Sequential.0: Post-Backward": ([34824], [31624]),
+        },
+    },
+    "eval_then_train": {
+        STRAY: {
+            "Sequential: Post-Backward": ([26376, 26376], [26376]),
+            "Sequential.0: Post-Backward": ([26376, 26376], [26376]),
+            "Sequential.1: Post-Backward": ([23176, 26376], [23176]),
+            "Sequential.2: Post-Backward": ([24200, 26376], [24200]),
+            "Sequential.3: Post-Backward": ([19976, 26376], [19976]),
+            "Sequential.4: Post-Backward": ([21000, 26376], [21000]),
+            "Sequential.5: Post-Backward": ([16776, 26376], [16776]),
+        },
+    },
+    "truncated_backpropagation": {
+        UNDISTURBED: {
+            "GRUCell: Peak-Backward": ([25992, 30344, 28104], [25992, 30344, 26440]),
+        },
+    },
+    "exception_in_forward": {
+        STRAY: {
+            "Fails: Post-Backward": ([17928, 17928], [17928]),
+            "Fails.first: Post-Backward": ([17928, 17928], [17928]),
+        },
+    },
+    "exception_in_step": {
+        # What the next step keeps (3 x 1,024) and its loss.
+        CLOSED_STEP: {
+            "after forward: Activation": (0, 3076),
+            "after forward: Optstate": (3076, 0),
+            "after backward: Activation": (0, 4),
+            "after backward: Optstate": (4, 0),
+            "after step: Activation": (0, 4),
+            "after step: Optstate": (25372, 25368),
+            "after zero_grad: Activation": (0, 4),
+            "after zero_grad: Optstate": (25372, 25368),
+            "peak: Activation": (0, 4),
+            "peak: Optstate": (33692, 33688),
+        },
+    },
+    "exception_in_backward": {
+        LEFT_ACTIVE: {
+            "Sequential: Peak-Forward": ([61084], [17792]),
+            "Sequential.0: Peak-Forward": ([61084], [14720]),
+            "Sequential: Post-Backward": (None, [26376]),
+            "Sequential.0: Post-Backward": (None, [26376]),
+        },
+    },
+    "exception_in_gradient_hook": {
+        LEFT_ACTIVE: {
+            "Sequential: Peak-Forward": ([61084], [19840]),
+            "Sequential.0: Peak-Forward": ([61084], [16768]),
+            "Sequential.2: Peak-Forward": ([61084], [17792]),
+            "Sequential.2: Peak-Backward": ([28424], [25224]),
+            "Sequential: Post-Backward": (None, [26376]),
+            "Sequential.0: Post-Backward": (None, [26376]),
+        },
+    },
+    "entry_between_forward_and_backward": {
+        ENTRY: {"after backward: Gradient": (0, 4224), "after backward: Temp": (4224, 0)},
+    },
+    "checkpoint_keeps_rng_state": {
+        RNG: {},  # see SHIFTS
+    },
+    "double_backward": {
+        BACKWARDS: {
+            "Sequential: Post-Backward": ([31496], [31496, 40076]),
+            "Sequential.0: Post-Backward": ([31496], [31496, 40076]),
+        },
+    },
+    "storage_resized_up_and_back": {
+        RESIZE: {"peak: Other": (0, 1_048_576), "peak: Total": (0, 1_048_576)},
+    },
+    "cow_clone": {
+        COPY_ON_WRITE: {"shared: Activation": (4096, 0), "shared: Total": (8192, 4096)},
+    },
+}
+
+SHIFTS: dict[str, set[int]] = {
+    # Each of the three checkpoints keeps one state, and a recompute takes another for its time.
+    "checkpoint_keeps_rng_state": {states * 5056 for states in (1, 2, 3, 4)},
+    # Upstream's closures keep the activation (8 x 32 float32) that the exception went through.
+    "exception_in_backward": {-1024},
+    "exception_in_gradient_hook": {-1024},
+}
+"""scenario -> by how much our numbers may differ from upstream's besides the rows above"""
