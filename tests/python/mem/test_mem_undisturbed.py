@@ -110,6 +110,13 @@ def test_five_steps_are_those_without_a_tracker(name: str) -> None:
         assert ours == theirs, f"event {line}: (serial, bytes) {ours} instead of {theirs}"
 
 
+def test_upstream_makes_more_allocations() -> None:
+    """A step of Llama: the mode alone changes what torch does."""
+    plain, upstream = train("llama", None, 1), train("llama", make_tracker("upstream"), 1)
+    assert upstream["losses"] == plain["losses"]
+    assert upstream["allocations"] > plain["allocations"]
+
+
 def chain(tracker: Any) -> tuple[int, int]:
     """(peak of the allocator in backward, peak of the tracker) of a net that saves nothing."""
     x = torch.ones(MIB, requires_grad=True)  # 4 MiB
