@@ -126,7 +126,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   const IsParameter is_parameter_;
   Ledger ledger_;
   std::vector<BackwardScope> scopes_;
-  std::unordered_set<ModuleId> dead_;  // whose backward may be to come
+  std::unordered_set<ModuleId> dead_;     // whose backward may be to come
   std::vector<ModuleId> left_, entered_;  // scratch of move_to
   std::vector<StorageId> counted_;        // scratch of sum_known
   uint64_t version_ = 0;

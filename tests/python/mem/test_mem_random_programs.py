@@ -265,4 +265,4 @@ def test_random_programs() -> None:
 
 @pytest.mark.long
 def test_many_random_programs() -> None:
-    run_programs(count=1000, lines=50, is_long=True)
+    run_programs(count=600, lines=50, is_long=True)
