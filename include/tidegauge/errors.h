@@ -3,29 +3,31 @@
 
 #include <stdexcept>
 
+#include "tidegauge/export.h"
+
 namespace tidegauge {
 
 /// Base of all errors that tidegauge throws. A message says what happened with the value, what
 /// was expected and what to do.
-class Error : public std::runtime_error {
+class TIDEGAUGE_API Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
 /// The caller asked for something that makes no sense (Python: ValueError).
-class UsageError : public Error {
+class TIDEGAUGE_API UsageError : public Error {
  public:
   using Error::Error;
 };
 
 /// Not available in this build or with this version of torch (Python: NotImplementedError).
-class NotSupported : public Error {
+class TIDEGAUGE_API NotSupported : public Error {
  public:
   using Error::Error;
 };
 
 /// A bug of ours (Python: RuntimeError).
-class InternalError : public Error {
+class TIDEGAUGE_API InternalError : public Error {
  public:
   using Error::Error;
 };

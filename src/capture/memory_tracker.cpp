@@ -267,6 +267,11 @@ void MemoryTracker::tell_seen(const SeenStorage& seen, bool was_there_before, Op
   }
 }
 
+void MemoryTracker::tell_made(c10::StorageImpl* storage) {
+  const SeenStorage seen = StorageCapture::get().see(storage);
+  if (seen.id) tell_seen(seen, /*was_there_before=*/false, {});
+}
+
 void MemoryTracker::see(const SeenStorage& seen, bool was_there_before, OpId op) {
   if (was_there_before && ledger_.find_storage(seen.id)) return;
   apply(events::storage_born(origin(seen.device), seen.id, seen.size_bytes, moment::birth_facts(),
@@ -339,10 +344,7 @@ void MemoryTracker::close_task(int task) {
 
 void tell_made(const at::Tensor& tensor) {
   const auto lock = lock_capture();
-  visit_storages(tensor, [](c10::StorageImpl* storage) {
-    const SeenStorage seen = StorageCapture::get().see(storage);
-    if (seen.id) MemoryTracker::tell_seen(seen, /*was_there_before=*/false, {});
-  });
+  visit_storages(tensor, &MemoryTracker::tell_made);
 }
 
 void begin_resize() { StorageCapture::get().begin_resize(); }

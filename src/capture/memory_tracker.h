@@ -91,6 +91,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void storage_resized(StorageId id, int64_t size_bytes);
   /// `op` made the storage, or found it: `was_there_before` it.
   static void tell_seen(const SeenStorage& seen, bool was_there_before, OpId op);
+  /// The storage got its memory past the dispatcher, just now.
+  static void tell_made(c10::StorageImpl* storage);
   /// A node of this thread is about to run an op.
   void run_node(int task, const torch::autograd::Node& node);
   /// An op of this thread is about to run outside of all backwards.

@@ -273,9 +273,8 @@ CallRef ModuleActivity::find_node_call(const torch::autograd::Node& node) {
     if (!owner) return {};
   }
   const std::lock_guard lock(mutex_);
-  const auto it = threads_.find(node.thread_id());
-  if (!owner) return it == threads_.end() ? CallRef{} : it->second->log.find(node.sequence_nr());
-  if (it != threads_.end()) {
+  if (!owner) return find_made(node, nullptr);
+  if (const auto it = threads_.find(node.thread_id()); it != threads_.end()) {
     if (CallRef call = it->second->log.find_latest(owner)) return call;
   }
   // An accumulator that somebody keeps may be older than the graph, and of another thread.
@@ -283,6 +282,11 @@ CallRef ModuleActivity::find_node_call(const torch::autograd::Node& node) {
     if (CallRef call = thread->log.find_latest(owner)) return call;
   }
   return {};
+}
+
+CallRef ModuleActivity::find_made(const torch::autograd::Node& node, SequenceRange* range) {
+  const auto it = threads_.find(node.thread_id());
+  return it == threads_.end() ? CallRef{} : it->second->log.find(node.sequence_nr(), range);
 }
 
 std::vector<ModuleId> ModuleActivity::current_node_chain() {
@@ -316,10 +320,7 @@ CallRef ModuleActivity::move(const CallRef& from, const torch::autograd::Node* n
   const std::lock_guard lock(mutex_);
   CallRef to;
   range = {};
-  if (node != nullptr) {
-    const auto it = threads_.find(node->thread_id());
-    if (it != threads_.end()) to = it->second->log.find(node->sequence_nr(), &range);
-  }
+  if (node != nullptr) to = find_made(*node, &range);
   if (!(to == from)) append_move(from, to, left, entered);
   return to;
 }

@@ -68,11 +68,10 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
   void set_backward_hooks(BackwardHooks hooks);
   bool has_backward_hooks() const { return is_watching_.load(std::memory_order_relaxed); }
 
-  /// `inputs` and `outputs` are looked at only when `has_backward_hooks` (inputs) or
-  /// `wants_outputs` says so.
   struct Entered {
     bool is_root_call;  ///< the outermost call of this thread, and of a module below no other
   };
+  /// `inputs` are looked at only when `has_backward_hooks` says so.
   Entered enter(ModuleId module, at::TensorList inputs);
   /// Whether a module about to be entered has a name, and is open in this thread already.
   struct Before {
@@ -86,7 +85,8 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
     bool wants_outputs = false;
   };
   Open before_leave(ModuleId module);
-  /// False if the module is not open in this thread.
+  /// False if the module is not open in this thread. `outputs` are looked at only when
+  /// `before_leave` wants them.
   bool leave(ModuleId module, at::TensorList outputs);
 
   /// A checkpoint runs its forward again. `keeps_graph`: the nodes made in it will be run
@@ -122,6 +122,8 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
   explicit ModuleActivity(FindOwner find_owner);
   ThreadState& this_thread();
   CallRef find_node_call(const torch::autograd::Node& node);
+  /// With the lock held; see CallLog::find.
+  CallRef find_made(const torch::autograd::Node& node, SequenceRange* range);
   std::vector<ModuleId> current_node_chain();
   std::shared_ptr<BackwardWatch> watch_inputs(const CallRef& call, at::TensorList inputs);
   void begin_backward(const std::shared_ptr<BackwardWatch>& watch, int task,

@@ -63,22 +63,11 @@ Failures& failures() {
   return *all;
 }
 
-/// Ids of ops, by the address of their schema, which lives as long as the process. Guarded by
-/// the lock of StorageCapture.
-struct OpTable {
-  ska::flat_hash_map<const c10::FunctionSchema*, uint32_t> ids;
-  std::vector<std::string> names{""};
-};
-OpTable& op_table() {
-  static auto* table = new OpTable;
-  return *table;
-}
-
+/// Ops are numbered in the order of their first birth; a schema lives as long as the process. With
+/// the lock of StorageCapture held.
 OpId op_id(const c10::FunctionSchema& schema) {
-  OpTable& table = op_table();
-  const auto [it, is_new] = table.ids.emplace(&schema, table.names.size());
-  if (is_new) table.names.push_back(schema.name());
-  return OpId(it->second);
+  static auto* ids = new ska::flat_hash_map<const c10::FunctionSchema*, uint32_t>;
+  return OpId(ids->emplace(&schema, ids->size() + 1).first->second);
 }
 
 /// `torch.tensor` builds its tensor out of our sight and then lifts it: that is its birth.
@@ -306,12 +295,6 @@ int64_t failure_count() {
 std::string first_failure() {
   const std::lock_guard lock(failures().mutex);
   return failures().first;
-}
-
-std::string op_name(uint32_t op) {
-  const std::lock_guard lock(StorageCapture::get().mutex());
-  const auto& names = op_table().names;
-  return op < names.size() ? names[op] : "";
 }
 
 }  // namespace tidegauge::op_hook

@@ -22,7 +22,4 @@ void tell_again();
 TIDEGAUGE_API int64_t failure_count();
 TIDEGAUGE_API std::string first_failure();
 
-/// The name of an op that a birth tells of; empty if there is none.
-TIDEGAUGE_API std::string op_name(uint32_t op);
-
 }  // namespace tidegauge::op_hook

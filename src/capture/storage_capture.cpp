@@ -202,8 +202,7 @@ void StorageCapture::end_resize(c10::StorageImpl* storage) {
     // The last one: the storage may have been known by another address (set_, swapped tensors).
     finish_resize(storage, take_pending(count - 1));
   } else {
-    const SeenStorage seen = see(storage);
-    if (seen.id) MemoryTracker::tell_seen(seen, /*was_there_before=*/false, {});
+    MemoryTracker::tell_made(storage);
   }
   end_op();
 }
