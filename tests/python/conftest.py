@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+pytest.register_assert_rewrite("both_mem_trackers", "observe")  # they say what differs
 
 
 @pytest.fixture(autouse=True)
