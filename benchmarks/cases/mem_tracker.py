@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,6 +15,9 @@ from measure import Enter, Ratio, measure
 from tidegauge import MemTracker
 from torch import nn
 from torch.distributed._tools.mem_tracker import MemTracker as UpstreamMemTracker
+
+sys.path.append(str(Path(__file__).parents[2] / "tests" / "python"))
+import hf_models  # of the tests, here with sizes of our own
 
 OURS, UPSTREAM = "tidegauge", "upstream"
 
@@ -114,34 +119,13 @@ def _language_model(case: str, model: Any, *, bar: float) -> list[Ratio]:
 
 
 def _llama() -> list[Ratio]:
-    config = transformers.LlamaConfig(
-        vocab_size=1000,
-        hidden_size=128,
-        intermediate_size=256,
-        num_hidden_layers=8,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-        use_cache=False,
-    )
-    return _language_model(
-        "Hugging Face Llama, 8 layers", transformers.LlamaForCausalLM(config), bar=1.12
-    )
+    model = hf_models.llama(8, 128, vocab_size=1000, num_key_value_heads=4)
+    return _language_model("Hugging Face Llama, 8 layers", model, bar=1.12)
 
 
 def _gpt2() -> list[Ratio]:
-    config = transformers.GPT2Config(
-        vocab_size=1000,
-        n_positions=64,
-        n_embd=128,
-        n_layer=12,
-        n_head=4,
-        use_cache=False,
-        bos_token_id=0,
-        eos_token_id=0,
-    )
-    return _language_model(
-        "Hugging Face GPT-2, 12 layers", transformers.GPT2LMHeadModel(config), bar=1.15
-    )
+    model = hf_models.gpt2(12, 128, vocab_size=1000)
+    return _language_model("Hugging Face GPT-2, 12 layers", model, bar=1.15)
 
 
 def _ops_with_known_modules() -> list[Ratio]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import hf_models
 import pytest
 import tidegauge
 import torch
@@ -13,37 +14,15 @@ from graph_walk import nodes_misplaced
 from observe import UpstreamModTracker, observe, ours, upstream
 from torch import nn
 
-transformers = pytest.importorskip("transformers")
-
 TOKENS = torch.tensor([[1, 2, 3, 4]])
 
 
 def llama() -> nn.Module:
-    return transformers.LlamaForCausalLM(
-        transformers.LlamaConfig(
-            vocab_size=32,
-            hidden_size=16,
-            intermediate_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            max_position_embeddings=16,
-        )
-    )
+    return hf_models.llama(use_cache=True)
 
 
 def gpt2() -> nn.Module:
-    return transformers.GPT2LMHeadModel(
-        transformers.GPT2Config(
-            vocab_size=32,
-            n_positions=16,
-            n_embd=16,
-            n_layer=2,
-            n_head=2,
-            bos_token_id=0,
-            eos_token_id=0,
-            loss_type="ForCausalLM",
-        )
-    )
+    return hf_models.gpt2(use_cache=True)
 
 
 def loss_of(model: nn.Module) -> torch.Tensor:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 def training(name: str, *, checkpoints: bool, steps: int = 2) -> Scenario:
     def scenario(run: Run) -> object:
-        model, inputs = hf_models.MODELS[name]()
+        model, inputs = hf_models.build(name)
         if checkpoints:
             model = hf_models.with_checkpoints(model)
         optimizer = torch.optim.AdamW(model.parameters())
@@ -64,7 +64,7 @@ def test_total_is_that_of_the_allocator(name: str, checkpoints: bool) -> None:
 
 @pytest.mark.parametrize("name", hf_models.MODELS)
 def test_parameters_gradients_and_states_are_those_of_the_model(name: str) -> None:
-    model, inputs = hf_models.MODELS[name]()
+    model, inputs = hf_models.build(name)
     optimizer = torch.optim.AdamW(model.parameters())
     tracker = track(model, optimizer, inputs)
     with tracker:

@@ -49,8 +49,8 @@ PROGRAMS: dict[str, Callable[[], tuple[nn.Module, dict[str, Any]]]] = {
     ),
     "checkpoint": lambda: _checkpointed(False),
     "checkpoint_reentrant": lambda: _checkpointed(True),
-    "llama": hf_models.llama,
-    "gpt2": hf_models.gpt2,
+    "llama": lambda: hf_models.build("llama"),
+    "gpt2": lambda: hf_models.build("gpt2"),
 }
 
 
