@@ -2,8 +2,8 @@
 """Runs one scenario under our tracker, under upstream's and under none, on a counting allocator.
 "observed" is without a tracker, too, but with module hooks that ask the allocator.
 
-A scenario builds its model, inputs and optimizer, and calls `run.mark(...)` at the moments that
-matter; it returns what must live until the statistics are read.
+A scenario builds its model, inputs and optimizer, names them to `run.tracking(...)` and calls
+`run.mark(...)` at the moments that matter; it returns what must live until the statistics are read.
 """
 
 from __future__ import annotations
@@ -96,17 +96,16 @@ class Run:
     def restart_peak(self) -> None:
         self._allocator.restart()
 
-    def track(self, *objects: Any) -> None:
-        if self.tracker is not None:
-            self.tracker.track_external(*objects)
-
     def leave_out(self, size_bytes: int) -> None:
         """The allocator made so many bytes that no tracker is told of (or, negative, the other
         way round: a tracker is told of memory that is not the allocator's)."""
         self._base_bytes += size_bytes
 
     @contextmanager
-    def tracking(self) -> Iterator[None]:
+    def tracking(self, *external: Any) -> Iterator[None]:
+        """Tells the tracker of `external`, then enters it."""
+        if self.tracker is not None:
+            self.tracker.track_external(*external)
         self._allocator.restart()
         with self._observer or self.tracker or nullcontext():
             yield
@@ -190,6 +189,13 @@ def total(output: Any) -> torch.Tensor:
 
 
 Scenario = Callable[[Run], object]
+
+
+class Scenarios(dict[str, Scenario]):
+    def add(self, scenario: Scenario) -> Scenario:
+        """A decorator."""
+        self[scenario.__name__] = scenario
+        return scenario
 
 
 @contextmanager

@@ -3,18 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from runs import Run, Scenario
+from runs import Run, Scenarios
 from torch import nn
 
-MODELS: dict[str, Scenario] = {}
-
-
-def scenario(function: Scenario) -> Scenario:
-    MODELS[function.__name__] = function
-    return function
+MODELS = Scenarios()
+scenario = MODELS.add
 
 
 def mlp(width: int = 32, layers: int = 3) -> nn.Sequential:
@@ -23,12 +20,18 @@ def mlp(width: int = 32, layers: int = 3) -> nn.Sequential:
     )
 
 
-def train(run: Run, model: nn.Module, *args: Any, **kwargs: Any) -> object:
-    """One step of SGD."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    run.track(model, optimizer, *args, *kwargs.values())
-    with run.tracking():
-        run.step(model, *args, optimizer=optimizer, **kwargs)
+def train(
+    run: Run,
+    model: nn.Module,
+    *args: Any,
+    forward: Callable[..., Any] | None = None,
+    **kwargs: Any,
+) -> object:
+    """One step of SGD on what is not frozen; `forward`, if the model is not just called."""
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.SGD(trainable, lr=0.1)
+    with run.tracking(model, optimizer, *args, *kwargs.values()):
+        run.step(forward or model, *args, optimizer=optimizer, **kwargs)
     return model
 
 
@@ -87,12 +90,7 @@ def embedding_bag(run: Run) -> object:
 @scenario
 def attention(run: Run) -> object:
     model = nn.MultiheadAttention(16, 2, batch_first=True)
-    x = torch.randn(2, 5, 16)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    run.track(model, optimizer, x)
-    with run.tracking():
-        run.step(lambda x: model(x, x, x)[0], x, optimizer=optimizer)
-    return model
+    return train(run, model, torch.randn(2, 5, 16), forward=lambda x: model(x, x, x)[0])
 
 
 @scenario
@@ -182,22 +180,10 @@ def tied_weights(run: Run) -> object:
     return train(run, Tied(), torch.randint(50, (4, 6)))
 
 
-def trainable(model: nn.Module) -> list[nn.Parameter]:
-    return [parameter for parameter in model.parameters() if parameter.requires_grad]
-
-
-def train_some(run: Run, model: nn.Module, x: torch.Tensor) -> object:
-    optimizer = torch.optim.SGD(trainable(model), lr=0.1)
-    run.track(model, optimizer, x)
-    with run.tracking():
-        run.step(model, x, optimizer=optimizer)
-    return model
-
-
 @scenario
 def frozen_layer(run: Run) -> object:
     model = nn.Sequential(nn.Linear(8, 8).requires_grad_(False), nn.Linear(8, 8))
-    return train_some(run, model, torch.randn(4, 8))
+    return train(run, model, torch.randn(4, 8))
 
 
 class Lora(nn.Module):
@@ -213,7 +199,7 @@ class Lora(nn.Module):
 
 @scenario
 def lora(run: Run) -> object:
-    return train_some(run, nn.Sequential(Lora(), nn.ReLU(), Lora()), torch.randn(8, 32))
+    return train(run, nn.Sequential(Lora(), nn.ReLU(), Lora()), torch.randn(8, 32))
 
 
 class Int8Linear(nn.Module):
@@ -234,12 +220,12 @@ class Int8Linear(nn.Module):
 
 @scenario
 def int8_buffer(run: Run) -> object:
-    return train_some(run, Int8Linear(as_buffer=True), torch.randn(8, 32))
+    return train(run, Int8Linear(as_buffer=True), torch.randn(8, 32))
 
 
 @scenario
 def int8_parameter(run: Run) -> object:
-    return train_some(run, Int8Linear(as_buffer=False), torch.randn(8, 32))
+    return train(run, Int8Linear(as_buffer=False), torch.randn(8, 32))
 
 
 class ByKeyword(nn.Module):
@@ -319,11 +305,7 @@ def relu_in_place(run: Run) -> object:
 def complex_numbers(run: Run) -> object:
     model = nn.Linear(8, 8, dtype=torch.complex64)
     x = torch.randn(4, 8, dtype=torch.complex64)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    run.track(model, optimizer, x)
-    with run.tracking():
-        run.step(lambda x: model(x).abs(), x, optimizer=optimizer)
-    return model
+    return train(run, model, x, forward=lambda x: model(x).abs())
 
 
 @scenario

@@ -5,20 +5,18 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from runs import Run, Scenario
+from runs import Run, Scenarios
 from scenarios_models import mlp
 from torch import nn
 
-PROGRAMS: dict[str, Scenario] = {}
-
-
-def scenario(function: Scenario) -> Scenario:
-    PROGRAMS[function.__name__] = function
-    return function
+PROGRAMS = Scenarios()
+scenario = PROGRAMS.add
 
 
 class Tower(nn.Module):
@@ -30,65 +28,57 @@ class Tower(nn.Module):
         return self.fc(x).relu()
 
 
-@scenario
-def two_roots_of_one_class(run: Run) -> object:
-    left, right, x = Tower(), Tower(), torch.randn(8, 32)
-    run.track(left, right, x)
-    with run.tracking():
+def add_up(run: Run, left: nn.Module, right: nn.Module) -> object:
+    x = torch.randn(8, 32)
+    with run.tracking(left, right, x):
         run.step(lambda x: left(x) + right(x), x)
     return left, right
+
+
+@scenario
+def two_roots_of_one_class(run: Run) -> object:
+    return add_up(run, Tower(), Tower())
 
 
 @scenario
 def two_roots_of_two_classes(run: Run) -> object:
-    left, right, x = Tower(), mlp(), torch.randn(8, 32)
-    run.track(left, right, x)
-    with run.tracking():
-        run.step(lambda x: left(x) + right(x), x)
-    return left, right
+    return add_up(run, Tower(), mlp())
 
 
 @scenario
 def child_called_alone_after_root(run: Run) -> object:
     model, x = Tower(), torch.randn(8, 32)
-    run.track(model, x)
-    with run.tracking():
+    with run.tracking(model, x):
         run.step(lambda x: model(x) + model.fc(x), x)
+    return model
+
+
+def evaluate(run: Run, mode: AbstractContextManager[Any]) -> object:
+    model, x = mlp(), torch.randn(8, 32)
+    with run.tracking(model, x):
+        with mode:
+            y = model(x)
+        run.mark("after forward")
+        del y
+        run.mark("after del")
     return model
 
 
 @scenario
 def eval_without_grad(run: Run) -> object:
-    model, x = mlp(), torch.randn(8, 32)
-    run.track(model, x)
-    with run.tracking():
-        with torch.no_grad():
-            y = model(x)
-        run.mark("after forward")
-        del y
-        run.mark("after del")
-    return model
+    return evaluate(run, torch.no_grad())
 
 
 @scenario
 def inference_mode(run: Run) -> object:
-    model, x = mlp(), torch.randn(8, 32)
-    run.track(model, x)
-    with run.tracking():
-        with torch.inference_mode():
-            y = model(x)
-        run.mark("after forward")
-        del y
-        run.mark("after del")
-    return model
+    return evaluate(run, torch.inference_mode())
 
 
 @scenario
 def eval_then_train(run: Run) -> object:
     model, x = mlp(), torch.randn(8, 32)
     optimizer = torch.optim.Adam(model.parameters())
-    run.track(model, optimizer, x)
-    with run.tracking():
+    with run.tracking(model, optimizer, x):
         with torch.no_grad():
             model.eval()(x)
         run.mark("after eval")
@@ -101,8 +91,7 @@ def eval_then_train(run: Run) -> object:
 def functional_call(run: Run) -> object:
     model, x = mlp(), torch.randn(8, 32)
     parameters = {name: p.detach().clone().requires_grad_() for name, p in model.named_parameters()}
-    run.track(model, x, parameters)
-    with run.tracking():
+    with run.tracking(model, x, parameters):
         run.step(lambda x: torch.func.functional_call(model, parameters, (x,)), x)
     return model
 
@@ -111,8 +100,7 @@ def functional_call(run: Run) -> object:
 def torch_func_grad(run: Run) -> object:
     model, x = mlp(), torch.randn(8, 32)
     parameters = {name: p.detach() for name, p in model.named_parameters()}
-    run.track(model, x)
-    with run.tracking():
+    with run.tracking(model, x):
         grads = torch.func.grad(
             lambda p: torch.func.functional_call(model, p, (x,)).square().sum()
         )(parameters)
@@ -125,8 +113,7 @@ def torch_func_grad(run: Run) -> object:
 @scenario
 def vmap(run: Run) -> object:
     x, weight = torch.randn(4, 8, 32), torch.randn(32, 32)
-    run.track(x, weight)
-    with run.tracking():
+    with run.tracking(x, weight):
         y = torch.func.vmap(lambda row: row @ weight)(x)
         run.mark("mapped")
         del y
@@ -148,8 +135,7 @@ def model_built_inside(run: Run) -> object:
 def gan(run: Run) -> object:
     generator, critic, noise = mlp(), Tower(), torch.randn(8, 32)
     real = torch.randn(8, 32)
-    run.track(generator, critic, noise, real)
-    with run.tracking():
+    with run.tracking(generator, critic, noise, real):
         fake = generator(noise)
         run.mark("generated")
         loss = critic(torch.cat([real, fake.detach()])).sum()
@@ -166,8 +152,7 @@ def gan(run: Run) -> object:
 @scenario
 def truncated_backpropagation(run: Run) -> object:
     cell, x = nn.GRUCell(16, 16), torch.randn(6, 4, 16)
-    run.track(cell, x)
-    with run.tracking():
+    with run.tracking(cell, x):
         hidden = torch.zeros(4, 16)
         for step in range(6):
             run.reset()
@@ -179,117 +164,95 @@ def truncated_backpropagation(run: Run) -> object:
     return cell
 
 
+def fail(*_: object) -> Any:
+    raise ArithmeticError("as the scenario wants")
+
+
+def fail_then_train(
+    run: Run, model: nn.Module, failing: Callable[[torch.Tensor, torch.optim.Optimizer], object]
+) -> object:
+    """What `failing` leaves behind must not show in the good step that follows."""
+    x = torch.randn(8, 32)
+    optimizer = torch.optim.Adam(model.parameters())
+    with run.tracking(model, optimizer, x):
+        with contextlib.suppress(ArithmeticError):
+            failing(x, optimizer)
+        run.mark("caught")
+        optimizer.zero_grad()
+        run.reset()
+        run.step(model, x, optimizer=optimizer)
+    return model
+
+
 class Fails(nn.Module):
-    """Raises in its forward when told so."""
+    """Raises in its first forward."""
 
     def __init__(self) -> None:
         super().__init__()
         self.first = nn.Linear(32, 32)
         self.second = nn.Linear(32, 32)
-        self.fails = False
+        self.fails = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.first(x)
         if self.fails:
-            raise ArithmeticError("as the scenario wants")
+            self.fails = False
+            fail()
         return self.second(x)
 
 
 @scenario
 def exception_in_forward(run: Run) -> object:
-    model, x = Fails(), torch.randn(8, 32)
-    optimizer = torch.optim.Adam(model.parameters())
-    run.track(model, optimizer, x)
-    with run.tracking():
-        model.fails = True
-        with contextlib.suppress(ArithmeticError):
-            model(x)
-        model.fails = False
-        run.mark("caught")
-        run.reset()
-        run.step(model, x, optimizer=optimizer)
-    return model
+    model = Fails()
+    return fail_then_train(run, model, lambda x, _: model(x))
 
 
 class FailsInBackward(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, fails: bool) -> torch.Tensor:
-        ctx.fails = fails
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
         return x.clone()
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[override]
-        if ctx.fails:
-            raise ArithmeticError("as the scenario wants")
-        return grad, None
-
-
-def raises_in_backward(loss: torch.Tensor) -> None:
-    with contextlib.suppress(ArithmeticError):
-        loss.backward()
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        return fail()
 
 
 @scenario
 def exception_in_backward(run: Run) -> object:
-    model, x = mlp(), torch.randn(8, 32)
-    optimizer = torch.optim.Adam(model.parameters())
-    run.track(model, optimizer, x)
-    with run.tracking():
-        hidden = FailsInBackward.apply(model[:2](x), True)
-        raises_in_backward(model[2:](hidden).sum())
-        del hidden
-        run.mark("caught")
-        optimizer.zero_grad()
-        run.reset()
-        run.step(model, x, optimizer=optimizer)
-    return model
+    model = mlp()
+
+    def failing(x: torch.Tensor, _: torch.optim.Optimizer) -> None:
+        model[2:](FailsInBackward.apply(model[:2](x))).sum().backward()
+
+    return fail_then_train(run, model, failing)
 
 
 @scenario
 def exception_in_gradient_hook(run: Run) -> object:
-    model, x = mlp(), torch.randn(8, 32)
-    optimizer = torch.optim.Adam(model.parameters())
+    model = mlp()
 
-    def fail(parameter: torch.Tensor) -> None:
-        raise ArithmeticError("as the scenario wants")
+    def failing(x: torch.Tensor, _: torch.optim.Optimizer) -> None:
+        with model[2].weight.register_post_accumulate_grad_hook(fail):  # until the end of it
+            model(x).sum().backward()
 
-    handle = model[2].weight.register_post_accumulate_grad_hook(fail)
-    run.track(model, optimizer, x)
-    with run.tracking():
-        raises_in_backward(model(x).sum())
-        run.mark("caught")
-        handle.remove()
-        optimizer.zero_grad()
-        run.reset()
-        run.step(model, x, optimizer=optimizer)
-    return model
+    return fail_then_train(run, model, failing)
 
 
 @scenario
 def exception_in_step(run: Run) -> object:
-    model, x = mlp(), torch.randn(8, 32)
-    optimizer = torch.optim.Adam(model.parameters())
+    model = mlp()
 
-    def closure() -> float:
-        raise ArithmeticError("as the scenario wants")
-
-    run.track(model, optimizer, x)
-    with run.tracking():
+    def failing(x: torch.Tensor, optimizer: torch.optim.Optimizer) -> None:
         model(x).sum().backward()
-        with contextlib.suppress(ArithmeticError):
-            optimizer.step(closure)
-        run.mark("caught")
-        optimizer.zero_grad()
-        run.reset()
-        run.step(model, x, optimizer=optimizer)
-    return model
+        optimizer.step(fail)
+
+    return fail_then_train(run, model, failing)
 
 
 @scenario
 def reset_between_forward_and_backward(run: Run) -> object:
     model, x = mlp(), torch.randn(8, 32)
-    run.track(model, x)
-    with run.tracking():
+    with run.tracking(model, x):
         loss = model(x).sum()
         run.reset()
         loss.backward()
@@ -302,8 +265,7 @@ def entry_between_forward_and_backward(run: Run) -> object:
     model, x = nn.Linear(32, 32), torch.randn(8, 32)
     loss = model(x).sum()
     run.leave_out(4)  # the loss itself; nothing else of the forward is kept
-    run.track(model, x)
-    with run.tracking():
+    with run.tracking(model, x):
         loss.backward()
         run.mark("after backward")
     return model, loss
@@ -312,8 +274,7 @@ def entry_between_forward_and_backward(run: Run) -> object:
 @scenario
 def exit_between_forward_and_backward(run: Run) -> object:
     model, x = mlp(), torch.randn(8, 32)
-    run.track(model, x)
-    with run.tracking():
+    with run.tracking(model, x):
         loss = model(x).sum()
         run.mark("after forward")
     loss.backward()
@@ -328,8 +289,7 @@ def distributed_data_parallel(run: Run) -> object:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         model, x = mlp(), torch.randn(8, 32)
-        run.track(model, x)
-        with run.tracking():
+        with run.tracking(model, x):
             parallel = nn.parallel.DistributedDataParallel(model, init_sync=False)
             run.mark("wrapped")
             optimizer = torch.optim.SGD(parallel.parameters(), lr=0.1)

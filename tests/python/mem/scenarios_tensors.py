@@ -8,16 +8,12 @@ import io
 from typing import Any
 
 import torch
-from runs import Run, Scenario
+from runs import Run, Scenarios
 from scenarios_models import mlp, train
 from torch import nn
 
-TENSORS: dict[str, Scenario] = {}
-
-
-def scenario(function: Scenario) -> Scenario:
-    TENSORS[function.__name__] = function
-    return function
+TENSORS = Scenarios()
+scenario = TENSORS.add
 
 
 def with_input(run: Run, x: torch.Tensor) -> object:
@@ -57,8 +53,7 @@ def from_torch_load(run: Run) -> object:
 def storage_resized_then_used(run: Run) -> object:
     """As FSDP does with its parameters."""
     x = torch.ones(1024)
-    run.track(x)
-    with run.tracking():
+    with run.tracking(x):
         x.untyped_storage().resize_(0)
         run.mark("freed")
         x.untyped_storage().resize_(4096)
@@ -72,8 +67,7 @@ def storage_resized_then_used(run: Run) -> object:
 @scenario
 def tensor_resized(run: Run) -> object:
     x = torch.ones(16)
-    run.track(x)
-    with run.tracking():
+    with run.tracking(x):
         x.resize_(1024)
         run.mark("grown")
         x.resize_(16)
@@ -84,8 +78,7 @@ def tensor_resized(run: Run) -> object:
 @scenario
 def out_argument_grows(run: Run) -> object:
     x, y = torch.ones(1024), torch.empty(0)
-    run.track(x, y)
-    with run.tracking():
+    with run.tracking(x, y):
         torch.add(x, x, out=y)
         run.mark("grown")
     return y
@@ -94,8 +87,7 @@ def out_argument_grows(run: Run) -> object:
 @scenario
 def set_to_other_storage(run: Run) -> object:
     x = torch.ones(1024)
-    run.track(x)
-    with run.tracking():
+    with run.tracking(x):
         x.set_(torch.ones(16))
         run.mark("after set_")
         x.set_()
@@ -106,8 +98,7 @@ def set_to_other_storage(run: Run) -> object:
 @scenario
 def views(run: Run) -> object:
     x = torch.ones(64, 64)
-    run.track(x)
-    with run.tracking():
+    with run.tracking(x):
         y = x.t()[3:].unsqueeze(0).expand(5, -1, -1).view(5, 61, 64)
         run.mark("views")
         z = y.reshape(-1)
@@ -152,8 +143,7 @@ class Pair(torch.Tensor):
 @scenario
 def subclass_of_two_storages(run: Run) -> object:
     x = Pair(torch.ones(32, 32), torch.ones(32, 32))
-    run.track(x)
-    with run.tracking():
+    with run.tracking(x):
         y = x + x
         run.mark("sum")
         z = y.t() @ x
@@ -167,8 +157,7 @@ def subclass_of_two_storages(run: Run) -> object:
 def nested_tensor(run: Run) -> object:
     rows = [torch.randn(3, 8), torch.randn(5, 8)]
     weight = torch.randn(8, 8, requires_grad=True)
-    run.track(*rows, weight)
-    with run.tracking():
+    with run.tracking(*rows, weight):
         x = torch.nested.nested_tensor(rows, layout=torch.jagged)
         run.mark("nested")
         y = torch.nn.functional.linear(x, weight)
@@ -180,8 +169,7 @@ def nested_tensor(run: Run) -> object:
 @scenario
 def quantised_tensor(run: Run) -> object:
     x = torch.randn(32, 32)
-    run.track(x)
-    with run.tracking():
+    with run.tracking(x):
         q = torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)
         run.mark("quantised")
         y = q.dequantize()
@@ -193,8 +181,7 @@ def quantised_tensor(run: Run) -> object:
 @scenario
 def sparse_tensor(run: Run) -> object:
     indices, values = torch.tensor([[0, 1], [2, 0]]), torch.randn(2)
-    run.track(indices, values)
-    with run.tracking():
+    with run.tracking(indices, values):
         x = torch.sparse_coo_tensor(indices, values, (3, 3)).coalesce()
         run.mark("coalesced")
         y = x.to_dense()
@@ -211,8 +198,7 @@ def data_replaced(run: Run) -> object:
     """`p.data = ` gives a parameter another storage."""
     model = nn.Linear(32, 32)
     x = torch.randn(8, 32)
-    run.track(model, x)
-    with run.tracking():
+    with run.tracking(model, x):
         run.step(model, x)
         model.weight.data = torch.zeros(32, 32)
         run.mark("replaced")
@@ -224,8 +210,7 @@ def data_replaced(run: Run) -> object:
 @scenario
 def tensors_swapped(run: Run) -> object:
     model, x = nn.Linear(32, 32), torch.randn(8, 32)
-    run.track(model, x)
-    with run.tracking():
+    with run.tracking(model, x):
         run.step(model, x)
         other = nn.Parameter(torch.zeros(32, 32))
         torch.utils.swap_tensors(model.weight, other)
@@ -253,8 +238,7 @@ class Counter(nn.Module):
 @scenario
 def buffer_rebound(run: Run) -> object:
     model, x = Counter(), torch.randn(8, 32)
-    run.track(model, x)
-    with run.tracking():
+    with run.tracking(model, x):
         for _ in range(2):
             run.reset()
             run.step(model, x)
@@ -276,8 +260,7 @@ def tensors_built_inside(run: Run) -> object:
 @scenario
 def foreach_ops(run: Run) -> object:
     tensors = [torch.randn(32) for _ in range(4)]
-    run.track(*tensors)
-    with run.tracking():
+    with run.tracking(*tensors):
         doubled = torch._foreach_mul(tensors, 2.0)
         run.mark("new list")
         torch._foreach_add_(doubled, tensors)
@@ -290,8 +273,7 @@ def foreach_ops(run: Run) -> object:
 def storage_resized_up_and_back(run: Run) -> object:
     storage = torch.UntypedStorage(0)
     x = torch.empty(0)
-    run.track(x)
-    with run.tracking():
+    with run.tracking(x):
         run.mark("before")
         x.untyped_storage().resize_(1_048_576)
         run.mark("large")
@@ -304,8 +286,7 @@ def storage_resized_up_and_back(run: Run) -> object:
 @scenario
 def cow_clone(run: Run) -> object:
     x = torch.randn(32, 32)
-    run.track(x)
-    with run.tracking():
+    with run.tracking(x):
         y = torch._lazy_clone(x)
         run.mark("shared")
         y.add_(1)

@@ -8,21 +8,19 @@ from functools import partial
 from typing import Any
 
 import torch
-from runs import Run, Scenario
+from runs import Run, Scenario, Scenarios
 from scenarios_models import Residual, mlp, train
 from torch import nn
+from torch.autograd.graph import save_on_cpu as save_on_cpu_hooks
+from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import (
     CheckpointPolicy,
     checkpoint,
     create_selective_checkpoint_contexts,
 )
 
-TRAINING: dict[str, Scenario] = {}
-
-
-def scenario(function: Scenario) -> Scenario:
-    TRAINING[function.__name__] = function
-    return function
+TRAINING = Scenarios()
+scenario = TRAINING.add
 
 
 def steps(
@@ -30,8 +28,7 @@ def steps(
 ) -> object:
     model, x = mlp(), torch.randn(8, 32)
     optimizer = make_optimizer(model.parameters())
-    run.track(model, optimizer, x)
-    with run.tracking():
+    with run.tracking(model, optimizer, x):
         for _ in range(count):
             run.reset()
             run.step(model, x, optimizer=optimizer, **kwargs)
@@ -61,7 +58,6 @@ TRAINING["zero_grad_in_place"] = partial(
 def lbfgs(run: Run) -> object:
     model, x = mlp(), torch.randn(8, 32)
     optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3, history_size=2)
-    run.track(model, optimizer, x)
 
     def closure() -> torch.Tensor:
         run.reset()
@@ -70,7 +66,7 @@ def lbfgs(run: Run) -> object:
         loss.backward()
         return loss
 
-    with run.tracking():
+    with run.tracking(model, optimizer, x):
         optimizer.step(closure)
         run.mark("after step")
         optimizer.zero_grad()
@@ -82,8 +78,7 @@ def lbfgs(run: Run) -> object:
 def gradient_accumulation(run: Run) -> object:
     model, x = mlp(), torch.randn(8, 32)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    run.track(model, optimizer, x)
-    with run.tracking():
+    with run.tracking(model, optimizer, x):
         for _ in range(3):
             run.reset()
             run.step(model, x)
@@ -98,8 +93,7 @@ def grad_scaler(run: Run) -> object:
     model, x = mlp(), torch.randn(8, 32)
     optimizer = torch.optim.Adam(model.parameters())
     scaler = torch.amp.GradScaler("cpu")
-    run.track(model, optimizer, x)
-    with run.tracking():
+    with run.tracking(model, optimizer, x):
         for _ in range(2):
             run.reset()
             run.mark("before forward")
@@ -119,8 +113,7 @@ def grad_scaler(run: Run) -> object:
 def autocast(run: Run) -> object:
     model, x = mlp(), torch.randn(8, 32)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    run.track(model, optimizer, x)
-    with run.tracking():
+    with run.tracking(model, optimizer, x):
         run.mark("before forward")
         with torch.autocast("cpu", dtype=torch.bfloat16):
             loss = model(x).sum()
@@ -202,8 +195,7 @@ TRAINING |= CHECKPOINTS
 @scenario
 def retain_graph(run: Run) -> object:
     model, x = mlp(), torch.randn(8, 32)
-    run.track(model, x)
-    with run.tracking():
+    with run.tracking(model, x):
         loss = model(x).sum()
         loss.backward(retain_graph=True)
         run.mark("after first backward")
@@ -216,8 +208,7 @@ def retain_graph(run: Run) -> object:
 def gradient_penalty(run: Run) -> object:
     """autograd.grad with respect to a leaf that is a module's input, then backward through it."""
     model, x = mlp(), torch.randn(8, 32, requires_grad=True)
-    run.track(model, x)
-    with run.tracking():
+    with run.tracking(model, x):
         (grad,) = torch.autograd.grad(model(x).square().sum(), x, create_graph=True)
         run.mark("after grad")
         grad.square().sum().backward()
@@ -225,31 +216,26 @@ def gradient_penalty(run: Run) -> object:
     return model
 
 
-@scenario
-def saved_tensor_hooks(run: Run) -> object:
-    """Saved tensors are packed as bfloat16."""
-    model, x = mlp(), torch.randn(8, 32)
-    run.track(model, x)
-    with run.tracking():
-        with torch.autograd.graph.saved_tensors_hooks(lambda t: t.bfloat16(), lambda t: t.float()):
+def saved_by(run: Run, model: nn.Module, hooks: saved_tensors_hooks) -> object:
+    x = torch.randn(8, 32)
+    with run.tracking(model, x):
+        with hooks:
             loss = model(x).sum()
         run.mark("after forward")
         loss.backward()
         run.mark("after backward")
     return model
+
+
+@scenario
+def saved_tensor_hooks(run: Run) -> object:
+    """Saved tensors are packed as bfloat16."""
+    return saved_by(run, mlp(), saved_tensors_hooks(torch.Tensor.bfloat16, torch.Tensor.float))
 
 
 @scenario
 def save_on_cpu(run: Run) -> object:
-    model, x = Residual(), torch.randn(8, 32)
-    run.track(model, x)
-    with run.tracking():
-        with torch.autograd.graph.save_on_cpu(pin_memory=False):
-            loss = model(x).sum()
-        run.mark("after forward")
-        loss.backward()
-        run.mark("after backward")
-    return model
+    return saved_by(run, Residual(), save_on_cpu_hooks(pin_memory=False))
 
 
 @scenario
@@ -264,8 +250,7 @@ def hooks_that_free_gradients(run: Run) -> object:
 
     for parameter in model.parameters():
         parameter.register_post_accumulate_grad_hook(use_and_free)
-    run.track(model, x)
-    with run.tracking():
+    with run.tracking(model, x):
         run.step(model, x)
     return model
 
@@ -273,8 +258,7 @@ def hooks_that_free_gradients(run: Run) -> object:
 @scenario
 def autograd_grad(run: Run) -> object:
     model, x = mlp(), torch.randn(8, 32)
-    run.track(model, x)
-    with run.tracking():
+    with run.tracking(model, x):
         loss = model(x).sum()
         run.mark("after forward")
         grads = torch.autograd.grad(loss, list(model.parameters()))
@@ -287,8 +271,7 @@ def autograd_grad(run: Run) -> object:
 @scenario
 def double_backward(run: Run) -> object:
     model, x = mlp(), torch.randn(8, 32)
-    run.track(model, x)
-    with run.tracking():
+    with run.tracking(model, x):
         loss = model(x).square().sum()
         grads = torch.autograd.grad(loss, list(model.parameters()), create_graph=True)
         run.mark("after grad")

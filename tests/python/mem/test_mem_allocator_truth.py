@@ -28,19 +28,10 @@ def training(name: str, *, checkpoints: bool, steps: int = 2) -> Scenario:
         if checkpoints:
             model = hf_models.with_checkpoints(model)
         optimizer = torch.optim.AdamW(model.parameters())
-        run.track(model, optimizer, inputs)
-        with run.tracking():
+        with run.tracking(model, optimizer, inputs):
             for _ in range(steps):
                 run.reset()
-                run.mark("before forward")
-                loss = model(**inputs).loss
-                run.mark("after forward")
-                loss.backward()
-                run.mark("after backward")
-                optimizer.step()
-                run.mark("after step")
-                optimizer.zero_grad()
-                run.mark("after zero_grad")
+                run.step(lambda: model(**inputs).loss, optimizer=optimizer)
         return model
 
     return scenario

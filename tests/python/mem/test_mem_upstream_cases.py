@@ -22,8 +22,7 @@ def both(scenario: Scenario) -> tuple[Record, Record]:
 
 def two_iterations(run: Run, model: nn.Module, x: torch.Tensor) -> object:
     optimizer = torch.optim.Adam(model.parameters(), foreach=True)
-    run.track(model, optimizer, x)
-    with run.tracking():
+    with run.tracking(model, optimizer, x):
         for _ in range(2):
             run.reset()
             model(x).sum().backward()
