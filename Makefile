@@ -52,14 +52,14 @@ format: .venv/.lint ## rewrite the sources in the house format
 	@ruff check --quiet --fix --exit-zero .
 	@ruff format --quiet .
 
-asan: SANITIZE := address,undefined
-tsan: SANITIZE := thread
-asan: ## run the C++ tests under the address and undefined-behaviour sanitizers
+asan: OPTIONS := -DTIDEGAUGE_SANITIZE=address,undefined -DTIDEGAUGE_WITH_PYTHON=ON
+tsan: OPTIONS := -DTIDEGAUGE_SANITIZE=thread -DTIDEGAUGE_WITH_PYTHON=OFF
+asan: .venv/.test ## run C++ and Python tests under the address and undefined-behaviour sanitizers
 tsan: ## run the C++ tests under the thread sanitizer
 asan tsan: .venv/.build build/.gtest
 	@$(CONFIGURE) build/$@ -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O1 \
-	  -DTIDEGAUGE_WITH_PYTHON=OFF -DTIDEGAUGE_BUILD_TESTS=ON -DTIDEGAUGE_SANITIZE=$(SANITIZE) >/dev/null
-	@cmake --build build/$@ --target tests
+	  -DTIDEGAUGE_BUILD_TESTS=ON $(OPTIONS) >/dev/null
+	@cmake --build build/$@ --target all tests
 	@tools/run_sanitized.sh $@
 
 clean: ## remove all that was built; .venv stays

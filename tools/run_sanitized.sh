@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# run_sanitized.sh asan|tsan: runs the C++ tests of build/<name>.
+# run_sanitized.sh asan|tsan: runs the C++ tests of build/<name>, and for asan some Python tests on
+# the package that was built there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. tools/common.sh
 
 # libtorch is not instrumented, so what it does on its own is not judged: see the suppressions.
 export ASAN_OPTIONS=detect_stack_use_after_return=1
@@ -14,3 +16,31 @@ export UBSAN_OPTIONS=print_stacktrace=1
 # a container may forbid to switch that off, and then mostly does not need it.
 fixed_layout=$(setarch -R true 2>/dev/null && echo "setarch -R" || true)
 $fixed_layout ctest --test-dir "build/$1" --output-on-failure --no-tests=error
+[ "$1" = asan ] || exit 0
+
+# A package of its own, so that the one in python/ stays as it was built.
+packages=$PWD/build/asan/python
+cmake --install build/asan --prefix "$packages/tidegauge" >/dev/null
+cp python/tidegauge/*.py "$packages/tidegauge"
+# libasan must come before all others, and sees exceptions only of a libstdc++ that is there at once.
+preload=$(ldd build/asan/libtidegauge.so | awk '/lib(asan|stdc\+\+)\./ { print $3 }' | paste -sd:)
+
+# Python leaks at exit by design, and all that is made from Python has it in its stack, so that no
+# suppression tells our leaks from its own: C++ tests judge leaks, and test_memory.py judges growth.
+export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0
+run_python() {
+  $fixed_layout env LD_PRELOAD="$preload" PYTHONMALLOC=malloc PYTHONPATH="$packages" \
+    .venv/bin/python "$@"
+}
+loaded=$(run_python -c 'import tidegauge; print(tidegauge._C.__file__)')
+[[ $loaded == "$packages"/* ]] || die "Python loads $loaded instead of what is in $packages."
+
+# Training, checkpoints, exceptions, threads, resets, trackers that die, and exits while tracked. Not
+# the soak: what was freed waits in a quarantine, so every process grows. Nor long loops.
+# With --capture=sys, as a report goes to the descriptor, which pytest would keep when it dies.
+unset TIDEGAUGE_LONG
+run_python -m pytest -p no:cacheprovider --capture=sys -k "not loop_of" \
+  tests/python/test_{autograd,checkpoint,interpreter_exit,memory,restoration,threads,user_hooks}.py \
+  tests/python/test_mem_tracker_{object,statistics}.py \
+  tests/python/mem/test_mem_{random_programs,several_trackers}.py \
+  tests/python/mem/test_mem_against_upstream.py::test_totals_are_those_of_the_allocator
