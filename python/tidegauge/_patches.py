@@ -35,6 +35,7 @@ from tidegauge import _C
 _is_compiling = torch.compiler.is_dynamo_compiling
 _enter = _C.module_enter
 _leave = _C.module_leave
+_TORCHS_CALL = nn.Module._wrapped_call_impl
 
 
 class _Patch:
@@ -117,7 +118,10 @@ def _tracked_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     if _is_compiling() or not _enter(self, args, kwargs):
         return _call_module(self, *args, **kwargs)
     try:
-        output = _call_module(self, *args, **kwargs)
+        if _call_module is _TORCHS_CALL and self._compiled_call_impl is None:
+            output = self._call_impl(*args, **kwargs)  # all that torch's does then: a frame less
+        else:
+            output = _call_module(self, *args, **kwargs)
     except BaseException:
         _leave_after_error(self, args)
         raise

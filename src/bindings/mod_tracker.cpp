@@ -114,21 +114,20 @@ void ModTracker::set_user_hooks(py::object pre_fw, py::object post_fw, py::objec
 
 void ModTracker::enter_module(py::handle module, py::handle args, py::handle kwargs) {
   const ModuleId id = ModuleRegistry::get().intern(module.ptr());
-  const ModuleActivity::Before before = activity_->before_enter(id);
-  if (!before.is_named) {
-    if (!find_below_active(module, id)) name_module(module);
-  } else if (before.is_open && !is_bw()) {
-    warn_of_recursion();
-  }
   std::vector<at::Tensor> inputs;
   if (activity_->has_backward_hooks()) {
     append_tensors(args.ptr(), inputs);
     append_tensors(kwargs.ptr(), inputs);
   }
-  const auto [is_root_call] = activity_->enter(id, inputs);
+  ModuleActivity::Entered entered = activity_->enter(id, inputs);
+  if (!entered.is_named) {
+    if (!find_below_active(module, id)) name_module(module);
+    entered = activity_->enter(id, inputs);
+  }
   try {
+    if (entered.was_open && !is_bw()) warn_of_recursion();
     if (const auto listener = listener_.lock()) {
-      listener->on_enter(module, id, is_root_call, args, kwargs);
+      listener->on_enter(module, id, entered.is_root_call, args, kwargs);
     }
     if (hooks_->pre_fw.is_none()) return;
     const auto hooks = hooks_;  // the hook may replace itself

@@ -54,9 +54,10 @@ void append_from_pytree(PyObject* object, std::vector<at::Tensor>& tensors, int 
   }
 }
 
+/// Guarded by the GIL.
 std::vector<std::vector<at::Tensor>>& spare_lists() {
-  thread_local std::vector<std::vector<at::Tensor>> lists;
-  return lists;
+  static auto* lists = new std::vector<std::vector<at::Tensor>>;
+  return *lists;
 }
 
 }  // namespace

@@ -288,8 +288,8 @@ void MemoryTracker::run_node(int task, const torch::autograd::Node& node) {
   for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
     if (scope->task != task || scope->thread != thread) continue;
     if (sequence == UINT64_MAX) return;
-    if (scope->maker == node.thread_id() && scope->range.contains(sequence)) return;
-    scope->maker = node.thread_id();
+    const ModuleActivity::BackwardPlace& place = scope->place;
+    if (place.maker == node.thread_id() && place.range.contains(sequence)) return;
     move_to(*scope, &node);
     return;
   }
@@ -299,29 +299,25 @@ void MemoryTracker::run_node(int task, const torch::autograd::Node& node) {
       alive->close_task(task);
     }
   });
-  scopes_.push_back({task, thread, node.thread_id(), {}, {}});
+  scopes_.push_back({task, thread, {}});
   if (sequence != UINT64_MAX) move_to(scopes_.back(), &node);
 }
 
 void MemoryTracker::move_to(BackwardScope& scope, const torch::autograd::Node* node) {
-  left_.clear();
-  entered_.clear();
-  scope.call = modules_->move(scope.call, node, left_, entered_, scope.range);
-  if (left_.empty() && entered_.empty()) return;
+  moves_.clear();
+  modules_->move(scope.place, node, moves_);
+  if (moves_.empty()) return;
   look_at_clock();
   ++version_;
-  if (!dead_.empty()) {
-    std::erase_if(entered_, [&](ModuleId module) { return dead_.contains(module); });
-    std::erase_if(left_, [&](ModuleId module) {
-      return dead_.contains(module) && !ledger_.is_open(module, Phase::Backward);
-    });
-  }
-  for (const ModuleId module : left_) {
-    apply(events::module_exit(origin(), module, Phase::Backward));
-    if (dead_.contains(module)) apply(events::module_gone(origin(), module));
-  }
-  for (const ModuleId module : entered_) {
-    apply(events::module_enter(origin(), module, Phase::Backward));
+  for (const auto& [module, enters] : moves_) {
+    const bool is_dead = !dead_.empty() && dead_.contains(module);
+    if (is_dead && (enters || !ledger_.is_open(module, Phase::Backward))) continue;
+    if (enters) {
+      apply(events::module_enter(origin(), module, Phase::Backward));
+    } else {
+      apply(events::module_exit(origin(), module, Phase::Backward));
+      if (is_dead) apply(events::module_gone(origin(), module));
+    }
   }
 }
 

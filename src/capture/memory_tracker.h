@@ -109,9 +109,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   struct BackwardScope {
     int task;
     uint64_t thread;
-    uint64_t maker;       // thread that made the nodes
-    SequenceRange range;  // of nodes that are of the same call as the one that runs
-    CallRef call;
+    ModuleActivity::BackwardPlace place;
   };
 
   MemoryTracker(std::shared_ptr<ModuleActivity> modules, IsParameter is_parameter);
@@ -128,9 +126,9 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   const IsParameter is_parameter_;
   Ledger ledger_;
   std::vector<BackwardScope> scopes_;
-  std::unordered_set<ModuleId> dead_;     // whose backward may be to come
-  std::vector<ModuleId> left_, entered_;  // scratch of move_to
-  std::vector<StorageId> counted_;        // scratch of sum_known
+  std::unordered_set<ModuleId> dead_;  // whose backward may be to come
+  std::vector<ModuleMove> moves_;      // scratch of move_to
+  std::vector<StorageId> counted_;     // scratch of sum_known
   uint64_t version_ = 0;
   int64_t open_calls_ = 0;
   bool was_started_ = false;

@@ -36,6 +36,14 @@ void append_unique(std::vector<ModuleId>& modules, const std::vector<ModuleId>& 
 
 bool needs_grad(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
 
+/// The call has made no node; `output` is what somebody gave it.
+void add_stop(CallLog& log, const CallLog::OpenCall& call, const at::Tensor& output) {
+  const auto& node = output.grad_fn();
+  if (node && node->thread_id() == at::RecordFunction::currentThreadId()) {
+    log.add_stop(call, node->sequence_nr());
+  }
+}
+
 }  // namespace
 
 struct ModuleActivity::ThreadState {
@@ -153,18 +161,19 @@ ModuleActivity::Entered ModuleActivity::enter(ModuleId module, at::TensorList in
   if (task != -1) base = current_node_chain();
 
   const std::lock_guard lock(mutex_);
+  if (!names_.knows(module)) return {};
   ThreadState& thread = this_thread();
   const uint64_t sequence = at::sequence_number::peek();
+  const bool was_open = thread.log.find_open(module).has_value();
   if (thread.log.needs_block(task)) {
     sweep_dead_modules();
     thread.log.open_block(task, sequence, base);
   }
-  thread.log.enter(module, sequence);
-  const CallLog::OpenCall call = *thread.log.find_open(module);
+  const CallLog::OpenCall call = thread.log.enter(module, sequence);
   if (hooks_ && c10::GradMode::is_enabled() && thread.thrown_away_graphs == 0) {
     thread.watches.push_back(watch_inputs(thread.log.ref(call), inputs));
   }
-  return {call.is_outermost && names_.is_root(module)};
+  return {true, was_open, call.is_outermost && names_.is_root(module)};
 }
 
 std::shared_ptr<BackwardWatch> ModuleActivity::watch_inputs(const CallRef& call,
@@ -183,16 +192,14 @@ std::shared_ptr<BackwardWatch> ModuleActivity::watch_inputs(const CallRef& call,
   return watch;
 }
 
-ModuleActivity::Before ModuleActivity::before_enter(ModuleId module) {
-  const std::lock_guard lock(mutex_);
-  return {names_.knows(module), this_thread().log.find_open(module).has_value()};
-}
-
 ModuleActivity::Open ModuleActivity::before_leave(ModuleId module) {
   const std::lock_guard lock(mutex_);
   const ThreadState& thread = this_thread();
   const auto call = thread.log.find_open(module);
-  return {call.has_value(), call && (!thread.watches.empty() || call->is_outermost)};
+  if (!call) return {};
+  const bool hands_on =
+      c10::GradMode::is_enabled() && thread.log.is_silent(*call, at::sequence_number::peek());
+  return {true, !thread.watches.empty() || call->is_outermost || hands_on};
 }
 
 bool ModuleActivity::leave(ModuleId module, at::TensorList outputs) {
@@ -205,7 +212,8 @@ bool ModuleActivity::leave(ModuleId module, at::TensorList outputs) {
   const auto open = thread.log.find_open(module);
   if (!open) return false;
   if (outputs.empty() && thread.watches.empty()) {
-    return thread.log.leave(module, at::sequence_number::peek());
+    thread.log.leave(*open, at::sequence_number::peek());
+    return true;
   }
   const CallRef call = thread.log.ref(*open);
   auto& watches = thread.watches;
@@ -220,8 +228,10 @@ bool ModuleActivity::leave(ModuleId module, at::TensorList outputs) {
   }
   try {
     const bool holds = open->is_outermost && thread.thrown_away_graphs == 0;
+    const bool is_silent = thread.log.is_silent(*open, at::sequence_number::peek());
     for (const at::Tensor& output : outputs) {
       if (!needs_grad(output) || output.is_leaf()) continue;
+      if (is_silent) add_stop(thread.log, *open, output);
       if (watch) {
         watch_output(shared_from_this(), output, watch);
       } else if (holds) {
@@ -232,7 +242,8 @@ bool ModuleActivity::leave(ModuleId module, at::TensorList outputs) {
     note_failure("hooking the outputs of a module", error.what());
   }
   if (watch) held.swap(watch->held_until_left);
-  return thread.log.leave(module, at::sequence_number::peek());
+  thread.log.leave(*open, at::sequence_number::peek());
+  return true;
 }
 
 void ModuleActivity::begin_recompute(bool keeps_graph) {
@@ -314,15 +325,34 @@ std::vector<ModuleId> ModuleActivity::active() {
   return result;
 }
 
-CallRef ModuleActivity::move(const CallRef& from, const torch::autograd::Node* node,
-                             std::vector<ModuleId>& left, std::vector<ModuleId>& entered,
-                             SequenceRange& range) {
+void ModuleActivity::move(BackwardPlace& place, const torch::autograd::Node* node,
+                          std::vector<ModuleMove>& moves) {
   const std::lock_guard lock(mutex_);
-  CallRef to;
-  range = {};
-  if (node != nullptr) to = find_made(*node, &range);
-  if (!(to == from)) append_move(from, to, left, entered);
-  return to;
+  const uint64_t sequence = node != nullptr ? node->sequence_nr() : 0;
+  const uint64_t maker = node != nullptr ? node->thread_id() : 0;
+  place.range = {};
+  // Nearly always in the same block as the node before: neither a search nor a change of owners.
+  const bool stays = node != nullptr && place.call && place.maker == maker &&
+                     place.call.block->is_only_home_of(sequence);
+  CallRef found;
+  if (stays) {
+    found.call = place.call.block->call_of(sequence, place.range);
+  } else if (node != nullptr) {
+    found = find_made(*node, &place.range);
+  }
+  const CallBlock* from = place.call.block.get();
+  const CallBlock* to = stays ? from : found.block.get();
+  uint32_t call = place.call.call;
+  const auto go_on = [&](uint32_t next) {
+    append_move(from, call, to, next, moves);
+    from = to;
+    call = next;
+  };
+  if (to != nullptr) to->visit_stops(sequence, go_on);
+  go_on(found.call);
+  place.maker = maker;
+  place.call.call = found.call;
+  if (!stays) place.call.block = std::move(found.block);
 }
 
 void ModuleActivity::run_within(ModuleId module, const std::function<void()>& body) {

@@ -69,16 +69,12 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
   bool has_backward_hooks() const { return is_watching_.load(std::memory_order_relaxed); }
 
   struct Entered {
-    bool is_root_call;  ///< the outermost call of this thread, and of a module below no other
+    bool is_named = false;      ///< if not, nothing was entered: give it a name first
+    bool was_open = false;      ///< in this thread already: it calls itself
+    bool is_root_call = false;  ///< the outermost call of this thread, of a module below no other
   };
   /// `inputs` are looked at only when `has_backward_hooks` says so.
   Entered enter(ModuleId module, at::TensorList inputs);
-  /// Whether a module about to be entered has a name, and is open in this thread already.
-  struct Before {
-    bool is_named = false;
-    bool is_open = false;
-  };
-  Before before_enter(ModuleId module);
   /// Whether a module about to be left is open in this thread, and `leave` wants its outputs.
   struct Open {
     bool is_open = false;
@@ -99,10 +95,17 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
 
   /// Modules running now in this thread, outermost first, each once.
   std::vector<ModuleId> active();
-  /// The call that made a node (none: no node, or a gradient accumulator), with what is left and
-  /// entered on the way to it, see append_move, and nodes around it that it made as well.
-  CallRef move(const CallRef& from, const torch::autograd::Node* node, std::vector<ModuleId>& left,
-               std::vector<ModuleId>& entered, SequenceRange& range);
+  /// Where a backward is: the call that made the node that runs.
+  struct BackwardPlace {
+    CallRef call;
+    uint64_t maker = 0;   ///< the thread that made the node
+    SequenceRange range;  ///< numbers of nodes of that thread that the same call made
+  };
+  /// Goes on to `node` (null: out of the backward; not a gradient accumulator), and appends what is
+  /// left and entered on the way; see append_move. The way leads through the calls that have made
+  /// no node, but handed on what this one has made.
+  void move(BackwardPlace& place, const torch::autograd::Node* node,
+            std::vector<ModuleMove>& moves);
 
   /// Runs `body` as if the newest call of `module` were what is running.
   void run_within(ModuleId module, const std::function<void()>& body);

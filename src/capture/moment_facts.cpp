@@ -16,37 +16,45 @@ struct Recompute {
 };
 
 thread_local std::vector<Recompute> recomputes;
-thread_local int optimizer_steps = 0;
-thread_local int open_modules = 0;
+/// Apart from the above, because they need no construction: looked at in every birth.
+struct Counts {
+  int recomputes = 0;
+  int optimizer_steps = 0;
+  int open_modules = 0;
+};
+thread_local constinit Counts counts{};
 
 }  // namespace
 
 void begin_recompute(bool keeps_graph) {
   recomputes.push_back({torch::autograd::get_current_graph_task_id(), keeps_graph});
+  ++counts.recomputes;
 }
 
 void end_recompute() {
-  if (!recomputes.empty()) recomputes.pop_back();
+  if (counts.recomputes == 0) return;
+  recomputes.pop_back();
+  --counts.recomputes;
 }
 
 bool in_recompute() {
-  if (recomputes.empty()) return false;
+  if (counts.recomputes == 0) return false;
   const Recompute& last = recomputes.back();
   return !last.keeps_graph || last.task == torch::autograd::get_current_graph_task_id();
 }
 
-void begin_optimizer_step() { ++optimizer_steps; }
+void begin_optimizer_step() { ++counts.optimizer_steps; }
 
 void end_optimizer_step() {
-  if (optimizer_steps > 0) --optimizer_steps;
+  if (counts.optimizer_steps > 0) --counts.optimizer_steps;
 }
 
-bool in_optimizer_step() { return optimizer_steps > 0; }
+bool in_optimizer_step() { return counts.optimizer_steps > 0; }
 
-void begin_module() { ++open_modules; }
+void begin_module() { ++counts.open_modules; }
 
 void end_module() {
-  if (open_modules > 0) --open_modules;
+  if (counts.open_modules > 0) --counts.open_modules;
 }
 
 uint8_t birth_facts() {
@@ -54,7 +62,7 @@ uint8_t birth_facts() {
   if (torch::autograd::get_current_graph_task_id() != -1) {
     facts |= kInBackward;
     if (in_recompute()) facts |= kInRecompute;
-  } else if (optimizer_steps > 0 && open_modules == 0) {
+  } else if (counts.optimizer_steps > 0 && counts.open_modules == 0) {
     facts |= kInOptimizerStep;
   }
   return facts;

@@ -7,8 +7,9 @@
 #include "tidegauge/export.h"
 
 /// Sees every op of the threads it is switched on in: a boxed fallback on the dispatch key Fake,
-/// which sits below Python and autograd and belongs to nobody else in torch 2.13. It follows a
-/// backward into the engine's threads by itself. The one handler of that key in the process.
+/// which sits below Python and autograd and belongs to nobody else in torch 2.13, and typed_ops.h
+/// for the common ones. It follows a backward into the engine's threads by itself. The one handler
+/// of that key in the process.
 namespace tidegauge::op_hook {
 
 /// Counted: as many stops as starts switch it off. NotSupported if the key is taken.

@@ -70,8 +70,7 @@ StorageCapture::Pending& StorageCapture::pending() {
   return pending;
 }
 
-StorageCapture::Known StorageCapture::take_pending(size_t position) {
-  Pending& open = pending();
+StorageCapture::Known StorageCapture::take_pending(Pending& open, size_t position) {
   const Known known = open.freed[position];
   std::copy(open.freed.begin() + position + 1, open.freed.begin() + open.count,
             open.freed.begin() + position);
@@ -87,8 +86,9 @@ SeenStorage StorageCapture::see(c10::StorageImpl* storage, bool even_empty) {
   const auto size_bytes = static_cast<int64_t>(storage->nbytes());
   if (const auto it = by_data_.find(data.get()); data.get() != nullptr && it != by_data_.end()) {
     // Two storages may share memory (copy-on-write, from_blob of a tensor's own): it is there once.
-    const Known& known = it->second;
-    return {known.id, known.size_bytes, known.device, false, known.told_epoch == epoch_};
+    Known& known = it->second;
+    return {known.id, known.size_bytes,           known.device,
+            false,    known.told_epoch == epoch_, &known.told_epoch};
   }
   if (const auto it = parked_at_.find(storage); it != parked_at_.end()) {
     const Known known = parked_[it->second].known;
@@ -98,13 +98,10 @@ SeenStorage StorageCapture::see(c10::StorageImpl* storage, bool even_empty) {
   if (storage->device_type() == c10::kMeta) return see_meta(storage);
   if (!even_empty && (size_bytes == 0 || data.get() == nullptr)) return {};
   const Known known{StorageId(++last_id_), size_bytes, device_of(*storage), storage, nullptr};
-  if (!adopt(storage, known)) park(storage, known);
-  return {known.id, size_bytes, known.device, true};
-}
-
-void StorageCapture::mark_told(c10::StorageImpl* storage) {
-  const auto it = by_data_.find(storage->_mutable_data_ptr_no_checks().get());
-  if (it != by_data_.end()) it->second.told_epoch = epoch_;
+  Known* adopted = adopt(storage, known);
+  if (adopted == nullptr) park(storage, known);
+  return {known.id, size_bytes, known.device,
+          true,     false,      adopted != nullptr ? &adopted->told_epoch : nullptr};
 }
 
 SeenStorage StorageCapture::see_meta(c10::StorageImpl* storage) {
@@ -132,16 +129,17 @@ void StorageCapture::free_meta(void* context) {
   self.tell_freed(known->id);
 }
 
-bool StorageCapture::adopt(c10::StorageImpl* storage, Known known) {
+StorageCapture::Known* StorageCapture::adopt(c10::StorageImpl* storage, Known known) {
   c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   const c10::DeleterFnPtr deleter = data.get_deleter();
   if (data.get() == nullptr || data.get() != data.get_context() || !is_cpu_deleter(deleter) ||
       !data.compare_exchange_deleter(deleter, &StorageCapture::free_tracked)) {
-    return false;
+    return nullptr;
   }
   known.deleter = deleter;
-  by_data_[data.get()] = known;
-  return true;
+  Known& place = by_data_[data.get()];
+  place = known;
+  return &place;
 }
 
 void StorageCapture::park(c10::StorageImpl* storage, Known known) {
@@ -197,30 +195,33 @@ void StorageCapture::free_tracked(void* data) {
 void StorageCapture::begin_resize() { begin_op(); }
 
 void StorageCapture::end_resize(c10::StorageImpl* storage) {
+  Pending& open = pending();
   const std::lock_guard lock(mutex_);
-  if (const size_t count = pending().count; count > 0) {
+  if (open.count > 0) {
     // The last one: the storage may have been known by another address (set_, swapped tensors).
-    finish_resize(storage, take_pending(count - 1));
+    finish_resize(storage, take_pending(open, open.count - 1));
   } else {
     MemoryTracker::tell_made(storage);
   }
-  end_op();
+  end_op(open);
 }
 
-void StorageCapture::begin_op() { ++pending().depth; }
+StorageCapture::Pending& StorageCapture::begin_op() {
+  Pending& open = pending();
+  ++open.depth;
+  return open;
+}
 
-void StorageCapture::note_written(c10::StorageImpl* storage) {
-  const Pending& open = pending();
+void StorageCapture::note_written(Pending& open, c10::StorageImpl* storage) {
   for (size_t i = 0; i < open.count; ++i) {
     if (open.freed[i].storage == storage) {
-      finish_resize(storage, take_pending(i));
+      finish_resize(storage, take_pending(open, i));
       return;
     }
   }
 }
 
-void StorageCapture::end_op() {
-  Pending& open = pending();
+void StorageCapture::end_op(Pending& open) {
   if (--open.depth > 0) return;
   for (size_t i = 0; i < open.count; ++i) tell_freed(open.freed[i].id);
   open.count = 0;
@@ -230,7 +231,7 @@ void StorageCapture::finish_resize(c10::StorageImpl* storage, Known known) {
   if (const auto it = parked_at_.find(storage); it != parked_at_.end()) unpark(it->second);
   known.storage = storage;
   known.size_bytes = static_cast<int64_t>(storage->nbytes());
-  if (!adopt(storage, known)) park(storage, known);
+  if (adopt(storage, known) == nullptr) park(storage, known);
   tell_resized(known.id, known.size_bytes);
 }
 

@@ -29,7 +29,8 @@ struct SeenStorage {
   int64_t size_bytes = 0;
   Device device;
   bool is_new = false;
-  bool is_told = false;  ///< all started trackers know it
+  bool is_told = false;            ///< all started trackers know it
+  uint64_t* told_epoch = nullptr;  ///< to remember that they do, until the next change
 };
 
 /// Knows the storages of this process that some tracker has come across, and notices their ends.
@@ -59,7 +60,9 @@ class StorageCapture {
   /// `even_empty`: also a storage of no bytes gets an id, for it has a label to keep.
   SeenStorage see(c10::StorageImpl* storage, bool even_empty = false);
   /// All started trackers know the storage now.
-  void mark_told(c10::StorageImpl* storage);
+  void mark_told(const SeenStorage& seen) const {
+    if (seen.told_epoch != nullptr) *seen.told_epoch = epoch_;
+  }
   /// Trackers were started, stopped or made: what was told to all no longer was.
   void tell_again() { ++epoch_; }
   /// Looks at up to `count` weak references.
@@ -81,13 +84,14 @@ class StorageCapture {
   void begin_resize();
   void end_resize(c10::StorageImpl* storage);
 
-  /// Around an op of this thread. What it frees is told at its end (`settle`), for only then is it
-  /// known which of it were resizes.
-  void begin_op();
+  struct Pending;
+  /// Around an op of this thread. What it frees is told at its end, for only then is it known which
+  /// of it were resizes. The answer, which the others want, lives as long as the thread.
+  static Pending& begin_op();
   /// With the lock held: `storage` is one that the op has written to.
-  void note_written(c10::StorageImpl* storage);
+  void note_written(Pending& open, c10::StorageImpl* storage);
   /// With the lock held: the op is over and its births are told.
-  void end_op();
+  void end_op(Pending& open);
 
  private:
   struct Known {
@@ -102,19 +106,12 @@ class StorageCapture {
     c10::weak_intrusive_ptr<c10::StorageImpl> reference;
     Known known;
   };
-  /// What this thread's running op or resize has freed so far. Needs neither construction nor
-  /// destruction: it is looked at in each op, and frees still come when a thread ends. More than
-  /// fit (none does in practice) are told at once, at worst as a free and a birth for a resize.
-  struct Pending {
-    int depth = 0;
-    size_t count = 0;
-    std::array<Known, 4> freed{};
-  };
   static Pending& pending();
-  static Known take_pending(size_t position);
+  static Known take_pending(Pending& open, size_t position);
 
   static void free_tracked(void* data);
-  bool adopt(c10::StorageImpl* storage, Known known);
+  /// Its place in the table; null if its memory is not of the CPU allocator.
+  Known* adopt(c10::StorageImpl* storage, Known known);
   SeenStorage see_meta(c10::StorageImpl* storage);
   void tell_resized(StorageId id, int64_t size_bytes);
   static void free_meta(void* context);
@@ -131,6 +128,15 @@ class StorageCapture {
   std::vector<Parked> parked_;
   ska::flat_hash_map<const c10::StorageImpl*, size_t> parked_at_;
   size_t next_poll_ = 0;
+};
+
+/// What this thread's running op or resize has freed so far. Needs neither construction nor
+/// destruction: it is looked at in each op, and frees still come when a thread ends. More than
+/// fit (none does in practice) are told at once, at worst as a free and a birth for a resize.
+struct StorageCapture::Pending {
+  int depth = 0;
+  size_t count = 0;
+  std::array<Known, 4> freed{};
 };
 
 }  // namespace tidegauge

@@ -19,10 +19,24 @@ uint32_t CallBlock::call_of(uint64_t sequence, SequenceRange& range) const {
                        [](uint64_t value, const Switch& point) { return value < point.sequence; });
   if (after == switches_.begin()) return kNoCall;
   // Of a block that is open, or has another inside, the numbers around may come to mean others.
-  if (end_ != UINT64_MAX && !has_inner_) {
+  if (is_only_home_of(sequence)) {
     range = {std::prev(after)->sequence, after == switches_.end() ? end_ : after->sequence};
+    clip_by_stops(sequence, range);
   }
   return std::prev(after)->call;
+}
+
+void CallBlock::clip_by_stops(uint64_t sequence, SequenceRange& range) const {
+  const auto at =
+      std::lower_bound(stops_.begin(), stops_.end(), sequence,
+                       [](const Stop& stop, uint64_t value) { return stop.sequence < value; });
+  if (at != stops_.begin()) range.begin = std::max(range.begin, std::prev(at)->sequence + 1);
+  if (at == stops_.end()) return;
+  if (at->sequence == sequence) {
+    range = {sequence, sequence + 1};
+  } else {
+    range.end = std::min(range.end, at->sequence);
+  }
 }
 
 void CallBlock::switch_to(uint64_t sequence, uint32_t call) {
@@ -32,31 +46,34 @@ void CallBlock::switch_to(uint64_t sequence, uint32_t call) {
   switches_.push_back({sequence, call});
 }
 
-void append_move(const CallRef& from, const CallRef& to, std::vector<ModuleId>& left,
-                 std::vector<ModuleId>& entered) {
-  // Within a block a call has a higher index than those around it, so the path whose end has the
-  // higher index is the one to shorten until both meet.
-  const auto step = [](const CallRef& ref, uint32_t& call, std::vector<ModuleId>& modules) {
-    modules.push_back(ref.block->calls_[call].module);
-    call = ref.block->calls_[call].parent;
-  };
-  const size_t first_entered = entered.size();
-  uint32_t a = from.call;
-  uint32_t b = to.call;
-  if (from.block == to.block && from.block) {
+void append_move(const CallBlock* from_block, uint32_t from, const CallBlock* to_block, uint32_t to,
+                 std::vector<ModuleMove>& moves) {
+  uint32_t last_left = from_block != nullptr ? from_block->base_ : 0;
+  uint32_t first_entered = to_block != nullptr ? to_block->base_ : 0;
+  if (from_block == to_block && from_block != nullptr) {
+    // A call has a higher index than those around it, so the path whose end has the higher index is
+    // the one to shorten until both meet.
+    const uint32_t base = from_block->base_;
+    uint32_t a = from;
+    uint32_t b = to;
     while (a != b) {
-      const bool a_is_inner = b == from.block->base_ || (a != from.block->base_ && a > b);
-      a_is_inner ? step(from, a, left) : step(to, b, entered);
+      uint32_t& inner = b == base || (a != base && a > b) ? a : b;
+      inner = from_block->calls_[inner].parent;
     }
-  } else {
-    if (from.block) {
-      while (a != from.block->base_) step(from, a, left);
-    }
-    if (to.block) {
-      while (b != to.block->base_) step(to, b, entered);
+    last_left = first_entered = a;
+  }
+  if (from_block != nullptr) {
+    for (; from != last_left; from = from_block->calls_[from].parent) {
+      moves.push_back({from_block->calls_[from].module, false});
     }
   }
-  std::reverse(entered.begin() + static_cast<std::ptrdiff_t>(first_entered), entered.end());
+  const size_t left = moves.size();
+  if (to_block != nullptr) {
+    for (; to != first_entered; to = to_block->calls_[to].parent) {
+      moves.push_back({to_block->calls_[to].module, true});
+    }
+  }
+  std::reverse(moves.begin() + static_cast<std::ptrdiff_t>(left), moves.end());
 }
 
 void CallLog::open_block(int64_t task, uint64_t sequence, std::span<const ModuleId> base,
@@ -71,7 +88,7 @@ void CallLog::open_block(int64_t task, uint64_t sequence, std::span<const Module
     block->enclosing_ = open_.back();
   }
   for (const ModuleId module : base) {
-    block->calls_.push_back({module, block->base_});
+    block->calls_.push_back({module, block->base_, sequence});
     block->base_ = static_cast<uint32_t>(block->calls_.size() - 1);
   }
   block->switch_to(sequence, block->base_);
@@ -90,20 +107,31 @@ BlockKind CallLog::close_region(uint64_t sequence) {
   return kind;
 }
 
-void CallLog::enter(ModuleId module, uint64_t sequence) {
+CallLog::OpenCall CallLog::enter(ModuleId module, uint64_t sequence) {
   CallBlock& block = *open_.back();
-  block.calls_.push_back({module, block.current_});
+  const bool is_outermost = block.current_ == block.base_;
+  block.calls_.push_back({module, block.current_, sequence});
   block.switch_to(sequence, static_cast<uint32_t>(block.calls_.size() - 1));
+  return {open_.size() - 1, block.current_, is_outermost};
 }
 
-bool CallLog::leave(ModuleId module, uint64_t sequence) {
-  const auto open = find_open(module);
-  if (!open) return false;
-  while (open_.size() > open->block + 1) close_back(sequence);
+void CallLog::leave(const OpenCall& open, uint64_t sequence) {
+  while (open_.size() > open.block + 1) close_back(sequence);
   CallBlock& block = *open_.back();
-  block.switch_to(sequence, block.calls_[open->call].parent);
+  block.switch_to(sequence, block.calls_[open.call].parent);
   if (block.current_ == block.base_ && block.kind_ == BlockKind::kCall) close_back(sequence);
-  return true;
+}
+
+void CallLog::add_stop(const OpenCall& open, uint64_t sequence) {
+  CallBlock& block = *open_[open.block];
+  if (sequence < block.begin_ || sequence >= block.calls_[open.call].begin) return;
+  const CallBlock::Stop stop{sequence, open.call};
+  const auto after =
+      std::upper_bound(block.stops_.begin(), block.stops_.end(), stop,
+                       [](const CallBlock::Stop& a, const CallBlock::Stop& b) {
+                         return std::pair(a.sequence, a.call) < std::pair(b.sequence, b.call);
+                       });
+  block.stops_.insert(after, stop);
 }
 
 void CallLog::leave_all(uint64_t sequence) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -45,31 +46,56 @@ struct SequenceRange {
 /// the newest kRecentBlocks; so a training loop keeps nothing and a graph that is kept for long
 /// still knows its modules.
 ///
+/// A call that makes no node (Identity, Dropout(0)) hands a tensor on, and its backward is the
+/// moment before the node that made that tensor runs: it is noted as a stop on the way to that
+/// node.
+///
 /// Not thread-safe: the owner locks.
-struct CallRef;
+struct ModuleMove;
 
 class CallBlock {
  public:
   /// Modules from the outermost to that of `call`, incl. the base.
   std::vector<ModuleId> chain(uint32_t call) const;
   ModuleId module(uint32_t call) const { return calls_[call].module; }
+  /// Whether a node of the block's thread is sure to have been made in it, and in no block inside.
+  bool is_only_home_of(uint64_t sequence) const {
+    return end_ != UINT64_MAX && !has_inner_ && begin_ <= sequence && sequence < end_;
+  }
+
+  /// The call that made the node with this number, kNoCall if none did. `range` becomes numbers
+  /// around it for which a closed block gives the same answer, and which have no stop before them.
+  uint32_t call_of(uint64_t sequence, SequenceRange& range) const;
+  /// Calls `visit(call)` for the calls that hand on what the node has made, the last one first.
+  template <typename Visit>
+  void visit_stops(uint64_t sequence, Visit visit) const {
+    auto after = std::partition_point(stops_.begin(), stops_.end(),
+                                      [&](const Stop& stop) { return stop.sequence <= sequence; });
+    while (after != stops_.begin() && (--after)->sequence == sequence) visit(after->call);
+  }
+
+  static constexpr uint32_t kNoCall = UINT32_MAX;
 
  private:
   friend class CallLog;
-  friend void append_move(const CallRef&, const CallRef&, std::vector<ModuleId>&,
-                          std::vector<ModuleId>&);
-  static constexpr uint32_t kNoCall = UINT32_MAX;
+  friend void append_move(const CallBlock*, uint32_t, const CallBlock*, uint32_t,
+                          std::vector<ModuleMove>&);
   struct Call {
     ModuleId module;
     uint32_t parent;
+    uint64_t begin;  // the number of the next node when it was entered
   };
   struct Switch {
     uint64_t sequence;
     uint32_t call;
   };
+  struct Stop {
+    uint64_t sequence;
+    uint32_t call;
+  };
 
-  uint32_t call_of(uint64_t sequence, SequenceRange& range) const;
   void switch_to(uint64_t sequence, uint32_t call);
+  void clip_by_stops(uint64_t sequence, SequenceRange& range) const;
 
   int64_t task_ = -1;
   BlockKind kind_ = BlockKind::kCall;
@@ -80,6 +106,7 @@ class CallBlock {
   uint32_t base_ = kNoCall;
   std::vector<Call> calls_;
   std::vector<Switch> switches_;
+  std::vector<Stop> stops_;  // by sequence, then by call
   std::shared_ptr<CallBlock> enclosing_;
 };
 
@@ -95,10 +122,19 @@ struct CallRef {
   }
 };
 
-/// Appends the modules that are left, innermost first, and those that are entered, outermost first,
-/// when what runs moves from one call to another. The bases of blocks do not count.
-void append_move(const CallRef& from, const CallRef& to, std::vector<ModuleId>& left,
-                 std::vector<ModuleId>& entered);
+/// One module that is left or entered on the way from one call to another.
+struct ModuleMove {
+  ModuleId module;
+  bool enters = false;
+
+  friend bool operator==(const ModuleMove&, const ModuleMove&) = default;
+};
+
+/// Appends what is left, innermost first, and then what is entered, outermost first, when what runs
+/// moves from one call to another; a null block is outside of all calls. The bases of blocks do not
+/// count.
+void append_move(const CallBlock* from_block, uint32_t from, const CallBlock* to_block, uint32_t to,
+                 std::vector<ModuleMove>& moves);
 
 class CallLog {
  public:
@@ -112,19 +148,25 @@ class CallLog {
   /// Closes the innermost region and what was left open inside it. kCall if no region is open.
   BlockKind close_region(uint64_t sequence);
 
-  void enter(ModuleId module, uint64_t sequence);
-  /// Leaves the innermost open call of `module`, and what was left open inside it. False if there
-  /// is none.
-  bool leave(ModuleId module, uint64_t sequence);
-  /// Forgets what is open (the tracker stopped in the middle of it). `sequence` 0: not known, as
-  /// only the thread itself can read it.
-  void leave_all(uint64_t sequence);
-
   struct OpenCall {
     size_t block;  ///< position among the open blocks
     uint32_t call;
     bool is_outermost;  ///< of its block
   };
+  OpenCall enter(ModuleId module, uint64_t sequence);
+  /// Leaves an open call, and what was left open inside it.
+  void leave(const OpenCall& open, uint64_t sequence);
+  /// Whether no node was made since the call was entered.
+  bool is_silent(const OpenCall& open, uint64_t sequence) const {
+    return open_[open.block]->calls_[open.call].begin == sequence;
+  }
+  /// The call hands on what the node with this number has made. Ignored if that is not of its
+  /// block.
+  void add_stop(const OpenCall& open, uint64_t sequence);
+  /// Forgets what is open (the tracker stopped in the middle of it). `sequence` 0: not known, as
+  /// only the thread itself can read it.
+  void leave_all(uint64_t sequence);
+
   /// The innermost open call of `module`.
   std::optional<OpenCall> find_open(ModuleId module) const;
   CallRef ref(const OpenCall& open) const { return {open_[open.block], open.call}; }

@@ -241,7 +241,7 @@ void Ledger::module_exit(const Event& event) {
   if (states.peak) {
     module_log_.begin(event.module, *states.peak, call, now_);
     close_frame(*position,
-                [&](uint16_t slot, const Moment& highest) { module_log_.add(slot, highest); });
+                [&](uint16_t slot, const Moment& highest) { module_log_.add(slot) = highest; });
   } else {
     close_frame(*position, [](uint16_t, const Moment&) {});
   }
@@ -269,8 +269,11 @@ void Ledger::take_snapshot(ModuleId module, ModuleState state, uint64_t call) {
   for (size_t slot = 0; slot < stacks_.size(); ++slot) {
     const PeakStack& stack = stacks_[slot];
     if (stack.total_bytes() == 0) continue;
-    module_log_.add(static_cast<uint16_t>(slot),
-                    {now_, now_.sequence, stack.total_bytes(), stack.split()});
+    Moment& moment = module_log_.add(static_cast<uint16_t>(slot));
+    moment.at = now_;
+    moment.state_sequence = now_.sequence;
+    moment.total_bytes = stack.total_bytes();
+    moment.split = stack.split();
   }
   newest_snapshot_sequence_ = now_.sequence;
 }

@@ -22,7 +22,7 @@ namespace tidegauge {
 struct LedgerOptions {
   size_t kept_steps = 1024;  ///< peaks of older steps are dropped
   /// Late labels are settled when more are waiting than this plus what they can correct.
-  size_t settle_after = 256;
+  size_t settle_after = 2048;
 };
 
 struct StorageInfo {

@@ -11,9 +11,11 @@ void ModuleLog::begin(ModuleId module, ModuleState state, uint64_t call, const I
   records_.push_back({taken, call, moments_.size(), 0, module, state});
 }
 
-void ModuleLog::add(uint16_t device_slot, const Moment& moment) {
-  moments_.push_back({device_slot, moment});
+Moment& ModuleLog::add(uint16_t device_slot) {
+  DeviceMoment& added = moments_.emplace_back();
+  added.device_slot = device_slot;
   ++records_.back().moment_count;
+  return added.moment;
 }
 
 void ModuleLog::set_size(ModuleId module, SizeOf size_of, int64_t size_bytes) {

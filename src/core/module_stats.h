@@ -56,8 +56,8 @@ class ModuleLog {
  public:
   /// Starts an entry; its moments follow by `add`.
   void begin(ModuleId module, ModuleState state, uint64_t call, const Instant& taken);
-  /// Devices without bytes are to be left out.
-  void add(uint16_t device_slot, const Moment& moment);
+  /// To be filled by the caller. Devices without bytes are to be left out.
+  Moment& add(uint16_t device_slot);
 
   void set_size(ModuleId module, SizeOf size_of, int64_t size_bytes);
 

@@ -9,19 +9,6 @@ constexpr int kFirstShift = 64 - 6;
 
 }  // namespace
 
-const StorageRecord* StorageTable::find(StorageId id) const {
-  if (!id || slots_.empty()) return nullptr;
-  const size_t mask = slots_.size() - 1;
-  for (size_t i = home(id);; i = (i + 1) & mask) {
-    if (slots_[i].id == id) return &slots_[i];
-    if (!slots_[i].id) return nullptr;
-  }
-}
-
-StorageRecord* StorageTable::find(StorageId id) {
-  return const_cast<StorageRecord*>(std::as_const(*this).find(id));
-}
-
 std::pair<StorageRecord*, bool> StorageTable::insert(StorageId id) {
   if ((size_ + 1) * 4 > slots_.size() * 3) grow();
   const size_t mask = slots_.size() - 1;

@@ -37,8 +37,17 @@ static_assert(sizeof(StorageRecord) == 32);
 class StorageTable {
  public:
   /// nullptr if there is none, also for id 0.
-  StorageRecord* find(StorageId id);
-  const StorageRecord* find(StorageId id) const;
+  const StorageRecord* find(StorageId id) const {
+    if (!id || slots_.empty()) return nullptr;
+    const size_t mask = slots_.size() - 1;
+    for (size_t i = home(id);; i = (i + 1) & mask) {
+      if (slots_[i].id == id) return &slots_[i];
+      if (!slots_[i].id) return nullptr;
+    }
+  }
+  StorageRecord* find(StorageId id) {
+    return const_cast<StorageRecord*>(std::as_const(*this).find(id));
+  }
 
   /// The record of `id` (not 0), and whether it is new.
   std::pair<StorageRecord*, bool> insert(StorageId id);

@@ -54,6 +54,31 @@ TEST(MemoryTracker, StorageCountsFromItsOpToItsFree) {
   EXPECT_EQ(t.peak(), 1024);
 }
 
+// Each kind of result that has a handler of its own signature: one, several, a list, an argument.
+TEST(MemoryTracker, OpsWithTheirOwnHandlersShowAllTheirResults) {
+  Tracking t;
+  at::Tensor x = torch::ones({8, 32});  // 1 KiB
+  {
+    const auto [y, mean, rstd] = at::native_layer_norm(x, {32}, {}, {}, 1e-5);
+    EXPECT_EQ(t.now(), 2 * 1024 + 2 * 8 * 4);
+    const std::vector<at::Tensor> halves = at::split(y, 4);
+    EXPECT_EQ(halves.size(), 2);
+    EXPECT_EQ(t.now(), 2 * 1024 + 2 * 8 * 4);
+  }
+  x.add_(1).mul_(2);
+  EXPECT_EQ(t.now(), 1024);
+  const at::Tensor both = at::cat({x, x});
+  EXPECT_EQ(t.now(), 3 * 1024);
+}
+
+TEST(MemoryTracker, OpThatRaisesInItsOwnHandlerLeavesNothing) {
+  Tracking t;
+  const at::Tensor x = torch::ones({8, 32});
+  EXPECT_THROW(at::mm(x, x), c10::Error);
+  const at::Tensor y = at::mm(x, x.t());
+  EXPECT_EQ(t.now(), 1024 + 8 * 8 * 4);
+}
+
 TEST(MemoryTracker, FreeInAnotherThreadIsSeen) {
   Tracking t;
   at::Tensor a = torch::ones({256});

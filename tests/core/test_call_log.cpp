@@ -16,16 +16,22 @@ constexpr ModuleId kFirst{2};
 constexpr ModuleId kSecond{3};
 using Modules = std::vector<ModuleId>;
 
+bool leave(CallLog& log, ModuleId module, uint64_t sequence) {
+  const auto open = log.find_open(module);
+  if (open) log.leave(*open, sequence);
+  return open.has_value();
+}
+
 /// Net makes node 10, First 11 and 12, Net 13, Second 14.
 CallLog net_with_two_children() {
   CallLog log;
   log.open_block(kForward, 10, {});
   log.enter(kNet, 10);
   log.enter(kFirst, 11);
-  log.leave(kFirst, 13);
+  leave(log, kFirst, 13);
   log.enter(kSecond, 14);
-  log.leave(kSecond, 15);
-  log.leave(kNet, 15);
+  leave(log, kSecond, 15);
+  leave(log, kNet, 15);
   return log;
 }
 
@@ -54,8 +60,8 @@ TEST(CallLog, OpenCallsAreOutermostFirst) {
   log.enter(kNet, 0);
   log.enter(kFirst, 0);
   EXPECT_EQ(open_modules(log), (Modules{kNet, kFirst}));
-  log.leave(kFirst, 0);
-  log.leave(kNet, 0);
+  leave(log, kFirst, 0);
+  leave(log, kNet, 0);
   EXPECT_EQ(open_modules(log), Modules{});
   EXPECT_FALSE(log.has_open());
 }
@@ -65,9 +71,9 @@ TEST(CallLog, LeavingAModuleClosesWhatAnExceptionLeftOpenInside) {
   log.open_block(kForward, 0, {});
   log.enter(kNet, 0);
   log.enter(kFirst, 1);
-  EXPECT_TRUE(log.leave(kNet, 2));
+  EXPECT_TRUE(leave(log, kNet, 2));
   EXPECT_FALSE(log.has_open());
-  EXPECT_FALSE(log.leave(kFirst, 2));
+  EXPECT_FALSE(leave(log, kFirst, 2));
 }
 
 TEST(CallLog, RecursionLeavesTheInnermostCallFirst) {
@@ -75,10 +81,10 @@ TEST(CallLog, RecursionLeavesTheInnermostCallFirst) {
   log.open_block(kForward, 0, {});
   log.enter(kNet, 0);
   log.enter(kNet, 1);
-  EXPECT_TRUE(log.leave(kNet, 2));
+  EXPECT_TRUE(leave(log, kNet, 2));
   EXPECT_EQ(open_modules(log), Modules{kNet});
-  EXPECT_TRUE(log.leave(kNet, 3));
-  EXPECT_FALSE(log.leave(kNet, 3));
+  EXPECT_TRUE(leave(log, kNet, 3));
+  EXPECT_FALSE(leave(log, kNet, 3));
 }
 
 TEST(CallLog, RecomputeHappensWithinItsBase) {
@@ -88,7 +94,7 @@ TEST(CallLog, RecomputeHappensWithinItsBase) {
   EXPECT_EQ(open_modules(log), base);
   log.enter(kSecond, 21);
   EXPECT_EQ(open_modules(log), (Modules{kNet, kFirst, kSecond}));
-  log.leave(kSecond, 22);
+  leave(log, kSecond, 22);
   EXPECT_EQ(log.close_region(23), BlockKind::kRegion);
   EXPECT_EQ(log.find(20).chain(), base);
   EXPECT_EQ(log.find(21).chain(), (Modules{kNet, kFirst, kSecond}));
@@ -104,10 +110,10 @@ TEST(CallLog, NodesAfterANestedBlockBelongToTheEnclosingCall) {
   log.open_block(/*task=*/5, 2, Modules{kFirst});
   log.enter(kSecond, 2);
   EXPECT_EQ(open_modules(log), (Modules{kNet, kFirst, kSecond}));
-  log.leave(kSecond, 4);
+  leave(log, kSecond, 4);
   EXPECT_EQ(log.find(3).chain(), (Modules{kFirst, kSecond}));
   EXPECT_EQ(log.find(4).chain(), Modules{kNet});
-  log.leave(kNet, 6);
+  leave(log, kNet, 6);
   EXPECT_EQ(log.find(5).chain(), Modules{kNet});
 }
 
@@ -127,7 +133,7 @@ TEST(CallLog, HeldBlockOutlivesTheRecentOnes) {
     log.open_block(kForward, i, {});
     log.enter(kNet, i);
     if (i == 5) held = log.ref(*log.find_open(kNet)).block;
-    log.leave(kNet, i + 1);
+    leave(log, kNet, i + 1);
   }
   EXPECT_EQ(log.find(5).chain(), Modules{kNet});
   EXPECT_EQ(log.find(6).chain(), Modules{});  // forgotten: nobody holds it
@@ -154,45 +160,87 @@ TEST(CallLog, LatestCallOfAModuleIsFound) {
   EXPECT_FALSE(log.find_latest(ModuleId{99}));
   log.open_block(kForward, 30, {});
   log.enter(kFirst, 30);
-  log.leave(kFirst, 31);
+  leave(log, kFirst, 31);
   EXPECT_EQ(log.find_latest(kFirst).chain(), Modules{kFirst});
 }
 
-struct Move {
-  Modules left;
-  Modules entered;
-};
+using Moves = std::vector<ModuleMove>;
+constexpr bool kLeaves = false;
+constexpr bool kEnters = true;
 
-Move move(const CallRef& from, const CallRef& to) {
-  Move result;
-  append_move(from, to, result.left, result.entered);
-  return result;
+Moves move(const CallRef& from, const CallRef& to) {
+  Moves moves;
+  append_move(from.block.get(), from.call, to.block.get(), to.call, moves);
+  return moves;
 }
 
 TEST(CallLog, MoveLeavesInnermostFirstAndEntersOutermostFirst) {
   const CallLog log = net_with_two_children();
   const CallRef none;
-  const Move into = move(none, log.find(14));
-  EXPECT_EQ(into.left, Modules{});
-  EXPECT_EQ(into.entered, (Modules{kNet, kSecond}));
-  const Move across = move(log.find(14), log.find(11));
-  EXPECT_EQ(across.left, Modules{kSecond});
-  EXPECT_EQ(across.entered, Modules{kFirst});
-  const Move up = move(log.find(11), log.find(10));
-  EXPECT_EQ(up.left, Modules{kFirst});
-  EXPECT_EQ(up.entered, Modules{});
-  const Move out = move(log.find(11), none);
-  EXPECT_EQ(out.left, (Modules{kFirst, kNet}));
+  EXPECT_EQ(move(none, log.find(14)), (Moves{{kNet, kEnters}, {kSecond, kEnters}}));
+  EXPECT_EQ(move(log.find(14), log.find(11)), (Moves{{kSecond, kLeaves}, {kFirst, kEnters}}));
+  EXPECT_EQ(move(log.find(11), log.find(10)), (Moves{{kFirst, kLeaves}}));
+  EXPECT_EQ(move(log.find(11), none), (Moves{{kFirst, kLeaves}, {kNet, kLeaves}}));
 }
 
 TEST(CallLog, MoveIntoARecomputeDoesNotEnterItsBase) {
   CallLog log = net_with_two_children();
   log.open_block(/*task=*/7, 20, Modules{kNet, kFirst}, BlockKind::kKeptRegion);
   log.enter(kSecond, 21);
-  log.leave(kSecond, 22);
+  leave(log, kSecond, 22);
   log.close_region(23);
-  EXPECT_EQ(move({}, log.find(21)).entered, Modules{kSecond});
-  EXPECT_EQ(move({}, log.find(20)).entered, Modules{});
+  EXPECT_EQ(move({}, log.find(21)), (Moves{{kSecond, kEnters}}));
+  EXPECT_EQ(move({}, log.find(20)), Moves{});
+}
+
+/// Net makes node 0; First and then Second hand on its result; Net makes node 1 of it.
+CallLog net_with_two_that_hand_on() {
+  CallLog log;
+  log.open_block(kForward, 0, {});
+  log.enter(kNet, 0);
+  for (const ModuleId module : {kFirst, kSecond}) {
+    const CallLog::OpenCall call = log.enter(module, 1);
+    EXPECT_TRUE(log.is_silent(call, 1));
+    log.add_stop(call, 0);
+    log.leave(call, 1);
+  }
+  leave(log, kNet, 2);
+  return log;
+}
+
+Modules stops_before(const CallLog& log, uint64_t sequence) {
+  const CallRef ref = log.find(sequence);
+  Modules modules;
+  ref.block->visit_stops(sequence,
+                         [&](uint32_t call) { modules.push_back(ref.block->module(call)); });
+  return modules;
+}
+
+TEST(CallLog, CallsThatHandOnAreStopsBeforeTheNodeLastOneFirst) {
+  const CallLog log = net_with_two_that_hand_on();
+  EXPECT_EQ(stops_before(log, 1), Modules{});
+  EXPECT_EQ(stops_before(log, 0), (Modules{kSecond, kFirst}));
+}
+
+TEST(CallLog, RangesDoNotReachOverAStop) {
+  const CallLog log = net_with_two_that_hand_on();
+  SequenceRange range;
+  log.find(1, &range);
+  EXPECT_TRUE(range.contains(1));
+  EXPECT_FALSE(range.contains(0));
+  log.find(0, &range);
+  EXPECT_TRUE(range.contains(0));
+  EXPECT_FALSE(range.contains(1));
+}
+
+TEST(CallLog, WhatAnotherBlockMadeIsNoStop) {
+  CallLog log;
+  log.open_block(kForward, 5, {});
+  const CallLog::OpenCall call = log.enter(kFirst, 5);
+  log.add_stop(call, 4);
+  log.add_stop(call, 5);
+  log.leave(call, 6);
+  EXPECT_EQ(stops_before(log, 5), Modules{});
 }
 
 TEST(CallLog, RangeOfANodeIsThatOfItsCall) {
@@ -236,7 +284,7 @@ TEST(CallLog, AgreesWithAListOfOpenModulesForEachNode) {
         }
         case 1:
           if (stacks.back().size() > (stacks.size() > 1 ? 1U : 0U)) {
-            EXPECT_TRUE(log.leave(stacks.back().back(), sequence));
+            EXPECT_TRUE(leave(log, stacks.back().back(), sequence));
             stacks.back().pop_back();
           }
           break;

@@ -42,6 +42,18 @@ def test_layout_of_statistics(name: str) -> None:
     assert_same(describe)
 
 
+def test_module_that_hands_on_its_input_has_all_states() -> None:
+    def describe(tool: ModuleType) -> Any:
+        tracker = tool.MemTracker()
+        handing_on = nn.Sequential(nn.Identity(), nn.Dropout(0.0))
+        model = train_step(tracker, nn.Sequential(nn.Linear(4, 4), handing_on, nn.Linear(4, 4)))
+        # Upstream has its Post-Backward before its Pre-Backward.
+        assert len(layout(tracker)) == len(list(model.modules()))
+        return {name: (sizes, sorted(states)) for name, (sizes, states) in layout(tracker).items()}
+
+    assert_same(describe)
+
+
 def test_layout_of_statistics_by_eye() -> None:
     tracker = ours.MemTracker()
     model = train_step(tracker, Twice())

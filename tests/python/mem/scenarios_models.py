@@ -296,6 +296,15 @@ def dropout_and_softmax(run: Run) -> object:
 
 
 @scenario
+def modules_that_hand_on_their_input(run: Run) -> object:
+    inner = nn.Sequential(nn.Identity(), nn.Dropout(0.0))
+    model = nn.Sequential(
+        nn.Linear(32, 32), nn.Identity(), inner, nn.Linear(32, 32), nn.Dropout(0.0)
+    )
+    return train(run, model, torch.randn(8, 32))
+
+
+@scenario
 def relu_in_place(run: Run) -> object:
     model = nn.Sequential(nn.Linear(32, 32), nn.ReLU(inplace=True), nn.Linear(32, 32))
     return train(run, model, torch.randn(8, 32))

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "capture/op_watch.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/flat_hash_map.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/node.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "capture/memory_tracker.h"
+#include "capture/storage_capture.h"
+
+namespace tidegauge {
+namespace {
+
+using torch::autograd::AccumulateGrad;
+using torch::autograd::Node;
+
+/// Changes with every start and stop, so that what a thread has told is told again.
+std::atomic<uint64_t> epoch{1};
+
+/// The node that this thread has told the trackers of last.
+struct Told {
+  uint64_t epoch = 0;
+  int task = -1;
+  const Node* node = nullptr;
+  uint64_t sequence = 0;
+  uint64_t gradient_trackers = 0;
+};
+thread_local constinit Told told{};
+
+struct Failures {
+  std::mutex mutex;
+  int64_t count = 0;
+  std::string first;
+};
+Failures& failures() {
+  static auto* all = new Failures;
+  return *all;
+}
+
+void fail(const char* what) {
+  const std::lock_guard lock(failures().mutex);
+  if (failures().count++ == 0) failures().first = what;
+}
+
+/// Ops are numbered in the order of their first birth; a schema lives as long as the process. With
+/// the lock of StorageCapture held.
+OpId op_id(const c10::FunctionSchema& schema) {
+  static auto* ids = new ska::flat_hash_map<const c10::FunctionSchema*, uint32_t>;
+  return OpId(ids->emplace(&schema, ids->size() + 1).first->second);
+}
+
+/// `torch.tensor` builds its tensor out of our sight and then lifts it: that is its birth.
+bool makes_fresh(const c10::FunctionSchema& schema) {
+  static const c10::FunctionSchema* lift =
+      &c10::Dispatcher::singleton().findSchemaOrThrow("aten::lift_fresh", "").schema();
+  return &schema == lift;
+}
+
+/// The trackers, by position, that know the leaf as a parameter. It may be one that none has seen:
+/// used functionally, or replaced.
+uint64_t find_parameter(const at::Tensor& leaf) {
+  StorageCapture& capture = StorageCapture::get();
+  std::vector<std::shared_ptr<MemoryTracker>> unaware;
+  uint64_t aware = 0;
+  {
+    const std::lock_guard lock(capture.mutex());
+    for (size_t i = 0; i < std::min<size_t>(capture.trackers().size(), 64); ++i) {
+      MemoryTracker* tracker = capture.trackers()[i];
+      if (!tracker->is_started()) continue;
+      if (tracker->knows_parameter(leaf)) {
+        aware |= uint64_t{1} << i;
+      } else if (auto alive = tracker->weak_from_this().lock()) {
+        unaware.push_back(std::move(alive));
+      }
+    }
+  }
+  for (const auto& tracker : unaware) {
+    if (!tracker->is_parameter()(leaf)) continue;
+    tracker->label(leaf, Role::IsParameter, Since::Birth);
+    const std::lock_guard lock(capture.mutex());
+    const auto& all = capture.trackers();
+    const auto position = std::find(all.begin(), all.end(), tracker.get()) - all.begin();
+    if (position < 64) aware |= uint64_t{1} << position;
+  }
+  return aware;
+}
+
+void tell_outside(uint64_t now) {
+  const std::lock_guard lock(StorageCapture::get().mutex());
+  for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
+    if (tracker->is_started()) tracker->run_outside();
+  }
+  told = {now, -1, nullptr, 0, 0};
+}
+
+void tell_node_of(uint64_t now, int task, const Node& node) {
+  uint64_t gradient_trackers = 0;
+  if (node.sequence_nr() == UINT64_MAX) {
+    const auto* accumulator = dynamic_cast<const AccumulateGrad*>(&node);
+    if (accumulator != nullptr) gradient_trackers = find_parameter(accumulator->variable);
+  }
+  const std::lock_guard lock(StorageCapture::get().mutex());
+  for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
+    if (tracker->is_started()) tracker->run_node(task, node);
+  }
+  told = {now, task, &node, node.sequence_nr(), gradient_trackers};
+}
+
+const void* memory_of(c10::StorageImpl* storage) {
+  return storage->_mutable_data_ptr_no_checks().get();
+}
+
+}  // namespace
+
+OpFacts OpFacts::read(const c10::FunctionSchema& schema) {
+  OpFacts facts{.schema = &schema, .returns_only_arguments = !schema.returns().empty()};
+  for (size_t i = 0; i < schema.returns().size(); ++i) {
+    const auto* alias = schema.returns()[i].alias_info();
+    if (alias == nullptr) {
+      facts.returns_only_arguments = false;
+      continue;
+    }
+    facts.returns_arguments = true;
+    if (alias->isWrite() && i < 64) facts.written |= uint64_t{1} << i;
+  }
+  if (facts.written != 0) facts.returns_only_arguments = false;
+  if (facts.returns_arguments && makes_fresh(schema)) {
+    facts.returns_arguments = facts.returns_only_arguments = false;
+  }
+  return facts;
+}
+
+OpWatch::OpWatch(const OpFacts& facts) noexcept
+    : facts_(facts), pending_(StorageCapture::begin_op()) {
+  try {
+    tell_node();
+  } catch (const std::exception& error) {
+    fail(error.what());
+  }
+}
+
+OpWatch::~OpWatch() {
+  if (is_over_) return;
+  const std::lock_guard lock(StorageCapture::get().mutex());
+  StorageCapture::get().end_op(pending_);
+}
+
+void OpWatch::tell_node() {
+  const int task = torch::autograd::get_current_graph_task_id();
+  const uint64_t now = epoch.load(std::memory_order_relaxed);
+  if (task == -1) {
+    if (told.task != -1 || told.epoch != now) tell_outside(now);
+    return;
+  }
+  const auto node = torch::autograd::get_current_node();
+  if (!node) return;
+  if (told.epoch != now || told.task != task || told.node != node.get() ||
+      told.sequence != node->sequence_nr()) {
+    tell_node_of(now, task, *node);
+  }
+  gradient_trackers_ = told.gradient_trackers;
+}
+
+void OpWatch::add_argument(const at::Tensor& tensor) noexcept {
+  try {
+    visit_storages(tensor, [&](c10::StorageImpl* storage) {
+      arguments_.emplace_back(storage, memory_of(storage));
+    });
+  } catch (const std::exception& error) {
+    fail(error.what());
+  }
+}
+
+OpWatch::Results::Results(OpWatch& watch) noexcept : watch_(watch) {
+  StorageCapture::get().mutex().lock();
+  watch_.is_over_ = true;
+  StorageCapture::get().poll(4);
+}
+
+OpWatch::Results::~Results() {
+  StorageCapture::get().end_op(watch_.pending_);
+  StorageCapture::get().mutex().unlock();
+}
+
+void OpWatch::Results::tell(const at::Tensor& tensor, size_t position) noexcept {
+  try {
+    visit_storages(tensor,
+                   [&](c10::StorageImpl* storage) { watch_.tell_storage(storage, position); });
+  } catch (const std::exception& error) {
+    fail(error.what());
+  }
+}
+
+void OpWatch::tell_storage(c10::StorageImpl* storage, size_t position) {
+  StorageCapture& capture = StorageCapture::get();
+  if (facts_.written != 0 && ((facts_.written >> position) & 1) != 0) {
+    capture.note_written(pending_, storage);
+  }
+  const SeenStorage seen = capture.see(storage);
+  if (!seen.id) return;
+  if (!seen.is_told) {
+    const bool was_there_before =
+        facts_.returns_only_arguments ||
+        std::find(arguments_.begin(), arguments_.end(),
+                  StorageMemory{storage, memory_of(storage)}) != arguments_.end();
+    MemoryTracker::tell_seen(seen, was_there_before, seen.is_new ? op_id(*facts_.schema) : OpId{});
+    capture.mark_told(seen);
+  }
+  if (gradient_trackers_ == 0) return;
+  const auto& trackers = capture.trackers();
+  for (size_t i = 0; i < std::min<size_t>(trackers.size(), 64); ++i) {
+    if (((gradient_trackers_ >> i) & 1) != 0) trackers[i]->mark_gradient(seen.id);
+  }
+}
+
+void OpWatch::tell_again() { ++epoch; }
+
+int64_t OpWatch::failure_count() {
+  const std::lock_guard lock(failures().mutex);
+  return failures().count;
+}
+
+std::string OpWatch::first_failure() {
+  const std::lock_guard lock(failures().mutex);
+  return failures().first;
+}
+
+}  // namespace tidegauge

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/function_schema.h>
+#include <c10/util/SmallVector.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "capture/storage_capture.h"
+#include "core/ids.h"
+
+namespace tidegauge {
+
+/// What the schema of an op says of the storages behind its results.
+struct OpFacts {
+  const c10::FunctionSchema* schema = nullptr;
+  bool returns_arguments = false;       ///< some result is a view of an argument, or one itself
+  bool returns_only_arguments = false;  ///< all are, and none is written to: a view
+  uint64_t written = 0;                 ///< results, by position, that the op writes to
+
+  static OpFacts read(const c10::FunctionSchema& schema);
+};
+
+/// Watches one op of this thread, from before it runs to after it, and tells the trackers which
+/// storages it made, found and freed. Never throws: what goes wrong in here is counted.
+///
+///     OpWatch watch(facts);
+///     if (watch.wants_arguments()) watch.add_argument(...);
+///     ... the op runs ...
+///     OpWatch::Results results(watch);
+///     results.tell(tensor, position);
+class OpWatch {
+ public:
+  explicit OpWatch(const OpFacts& facts) noexcept;
+  ~OpWatch();
+  OpWatch(const OpWatch&) = delete;
+  OpWatch& operator=(const OpWatch&) = delete;
+
+  bool wants_arguments() const {
+    return facts_.returns_arguments && !facts_.returns_only_arguments;
+  }
+  void add_argument(const at::Tensor& tensor) noexcept;
+
+  /// The op is over. Holds the lock of StorageCapture as long as it lives.
+  class Results {
+   public:
+    explicit Results(OpWatch& watch) noexcept;
+    ~Results();
+    Results(const Results&) = delete;
+    Results& operator=(const Results&) = delete;
+
+    void tell(const at::Tensor& tensor, size_t position) noexcept;
+
+   private:
+    OpWatch& watch_;
+  };
+
+  /// The list of trackers changed: what threads remember of them holds no longer.
+  static void tell_again();
+  static int64_t failure_count();
+  static std::string first_failure();
+
+ private:
+  /// A storage and its memory, before the op: it may give the storage other memory (copy-on-write).
+  using StorageMemory = std::pair<const c10::StorageImpl*, const void*>;
+
+  void tell_node();
+  void tell_storage(c10::StorageImpl* storage, size_t position);
+
+  const OpFacts& facts_;
+  StorageCapture::Pending& pending_;
+  uint64_t gradient_trackers_ = 0;  // by position, that know the leaf of the running AccumulateGrad
+  bool is_over_ = false;
+  c10::SmallVector<StorageMemory, 4> arguments_;
+};
+
+}  // namespace tidegauge

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "capture/typed_ops.h"
+
+#include <ATen/Operators.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <cstddef>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "capture/op_watch.h"
+
+namespace tidegauge::op_hook {
+namespace {
+
+template <typename Argument>
+void add_argument(OpWatch& watch, const Argument& argument) {
+  if constexpr (std::is_same_v<Argument, at::Tensor>) {
+    watch.add_argument(argument);
+  } else if constexpr (std::is_same_v<Argument, std::optional<at::Tensor>>) {
+    if (argument) watch.add_argument(*argument);
+  } else if constexpr (std::is_same_v<Argument, at::TensorList>) {
+    for (const at::Tensor& tensor : argument) watch.add_argument(tensor);
+  }
+}
+
+void tell(OpWatch::Results& results, const at::Tensor& result) { results.tell(result, 0); }
+
+template <typename... Tensors>
+void tell(OpWatch::Results& results, const std::tuple<Tensors...>& result) {
+  size_t position = 0;
+  std::apply([&](const auto&... tensors) { (results.tell(tensors, position++), ...); }, result);
+}
+
+void tell(OpWatch::Results& results, const std::vector<at::Tensor>& result) {
+  for (const at::Tensor& tensor : result) results.tell(tensor, 0);
+}
+
+template <typename Op, typename Schema>
+struct Handler;
+
+template <typename Op, typename Result, typename... Arguments>
+struct Handler<Op, Result(Arguments...)> {
+  static OpFacts facts;
+
+  static Result call(c10::DispatchKeySet keys, Arguments... arguments) {
+    const c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::Fake);
+    OpWatch watch(facts);
+    if (watch.wants_arguments()) (add_argument(watch, arguments), ...);
+    Result result = Op::redispatch(keys & kBelowFake, std::forward<Arguments>(arguments)...);
+    OpWatch::Results results(watch);
+    tell(results, result);
+    return result;
+  }
+};
+
+template <typename Op, typename Result, typename... Arguments>
+OpFacts Handler<Op, Result(Arguments...)>::facts;
+
+template <typename Op>
+c10::RegistrationHandleRAII register_op() {
+  using H = Handler<Op, typename Op::schema>;
+  auto& dispatcher = c10::Dispatcher::singleton();
+  const c10::OperatorName name(Op::name, Op::overload_name);
+  H::facts = OpFacts::read(dispatcher.findSchemaOrThrow(Op::name, Op::overload_name).schema());
+  return dispatcher.registerImpl(
+      name, c10::DispatchKey::Fake, c10::KernelFunction::makeFromUnboxedRuntimeFunction(&H::call),
+      c10::impl::CppSignature::make<decltype(&H::call)>(), nullptr, "tidegauge");
+}
+
+template <typename... Ops>
+std::vector<c10::RegistrationHandleRAII> register_ops() {
+  std::vector<c10::RegistrationHandleRAII> handles;
+  handles.reserve(sizeof...(Ops));
+  (handles.push_back(register_op<Ops>()), ...);
+  return handles;
+}
+
+}  // namespace
+
+std::vector<c10::RegistrationHandleRAII> register_typed_ops() {
+  namespace ops = at::_ops;
+  return register_ops<
+      // views
+      ops::alias, ops::as_strided, ops::detach, ops::expand, ops::permute, ops::select_int,
+      ops::slice_Tensor, ops::split_Tensor, ops::squeeze_dim, ops::t, ops::transpose_int,
+      ops::unsqueeze, ops::view, ops::_unsafe_view,
+      // made new
+      ops::_to_copy, ops::cat, ops::clone, ops::empty_memory_format, ops::empty_like,
+      ops::new_zeros, ops::ones_like, ops::zeros_like,
+      // pointwise and sums
+      ops::add_Tensor, ops::add__Tensor, ops::add__Scalar, ops::addcdiv_, ops::addcmul_, ops::copy_,
+      ops::cos, ops::div_Tensor, ops::div__Tensor, ops::fill__Scalar, ops::gelu, ops::gelu_backward,
+      ops::lerp__Scalar, ops::mean_dim, ops::mul_Tensor, ops::mul_Scalar, ops::mul__Tensor,
+      ops::mul__Scalar, ops::neg, ops::pow_Tensor_Scalar, ops::relu, ops::rsqrt, ops::silu,
+      ops::silu_backward, ops::sin, ops::sqrt, ops::sub_Tensor, ops::sum, ops::sum_dim_IntList,
+      ops::tanh, ops::tanh_backward, ops::threshold_backward, ops::where_self, ops::zero_,
+      // layers
+      ops::_log_softmax, ops::_log_softmax_backward_data, ops::_softmax,
+      ops::_softmax_backward_data, ops::addmm, ops::baddbmm, ops::bmm, ops::convolution,
+      ops::convolution_backward, ops::embedding, ops::embedding_dense_backward, ops::mm,
+      ops::native_layer_norm, ops::native_layer_norm_backward, ops::nll_loss_forward,
+      ops::nll_loss_backward>();
+}
+
+}  // namespace tidegauge::op_hook
