@@ -106,6 +106,7 @@ _call_module: Callable[..., Any] = nn.Module.__call__
 _enter_recomputation: Callable[..., Any] = checkpoint._recomputation_hook.__enter__
 _exit_recomputation: Callable[..., Any] = checkpoint._recomputation_hook.__exit__
 _backward_reentrant: Callable[..., Any] = checkpoint.CheckpointFunction.backward
+_setstate: Callable[..., Any] = nn.Module.__setstate__
 _resize: Callable[..., Any] = torch.UntypedStorage.resize_
 _swap: Callable[..., Any] = torch.UntypedStorage._swap_data_ptr_  # type: ignore[attr-defined]
 _exit_profiled: Callable[..., Any] = record_function.__exit__
@@ -127,6 +128,12 @@ def _tracked_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         raise
     _leave(self, args, output)
     return output
+
+
+def _tracked_setstate(self: nn.Module, state: Any) -> None:
+    """A module that is copied or unpickled registers nothing."""
+    _setstate(self, state)
+    _C.module_restored(self)
 
 
 def _leave_after_error(module: nn.Module, args: Any) -> None:
@@ -321,6 +328,7 @@ _FOR_MODULES = _Installation(
 )
 _FOR_MEMORY = _Installation(
     {
+        "_setstate": _Patch(nn.Module, "__setstate__", _tracked_setstate),
         "_resize": _Patch(torch.UntypedStorage, "resize_", _tracked_resize),
         "_swap": _Patch(torch.UntypedStorage, "_swap_data_ptr_", _tracked_swap),
         "_exit_profiled": _Patch(record_function, "__exit__", _tracked_exit_profiled),

@@ -138,32 +138,52 @@ void MemTracker::label_own(py::handle module) {
             [&](py::handle value) { label(value, Role::IsBuffer, Since::Birth); });
 }
 
-void MemTracker::read_owned(py::handle module) {
-  owned_.clear();
+void MemTracker::label_gradients(py::handle module) {
+  visit_own(module, parameters_name(), [&](py::handle value) {
+    if (!THPVariable_Check(value.ptr())) return;
+    const at::Tensor grad = THPVariable_Unpack(value.ptr()).grad();
+    if (!grad.defined()) return;
+    const auto object = py::reinterpret_steal<py::object>(THPVariable_Wrap(grad));
+    label(object, Role::IsGradient, Since::Birth);
+  });
+}
+
+void MemTracker::label_if_exchanged(py::handle module, ModuleId id) {
+  owned_now_.clear();
   const auto read = [&](py::handle value) {
     const void* storage = nullptr;
     if (THPVariable_Check(value.ptr())) {
       const c10::TensorImpl* impl = THPVariable_Unpack(value.ptr()).unsafeGetTensorImpl();
       if (impl->has_storage()) storage = impl->unsafe_storage().unsafeGetStorageImpl();
     }
-    owned_.push_back({value.ptr(), storage});
+    owned_now_.push_back({value.ptr(), storage});
   };
   visit_own(module, parameters_name(), read);
   visit_own(module, buffers_name(), read);
+  std::vector<Owned>& before = owned_[id];
+  if (before == owned_now_) return;
+  before = owned_now_;
+  label_own(module);
 }
 
 void MemTracker::track_module(py::handle module) {
   std::unordered_set<PyObject*> seen;
   visit_modules(module, seen, [&](py::handle each) {
+    label_if_exchanged(each, ModuleRegistry::get().intern(each.ptr()));
     label_own(each);
-    visit_own(each, parameters_name(), [&](py::handle value) {
-      if (!THPVariable_Check(value.ptr())) return;
-      const at::Tensor grad = THPVariable_Unpack(value.ptr()).grad();
-      if (!grad.defined()) return;
-      const auto object = py::reinterpret_steal<py::object>(THPVariable_Wrap(grad));
-      label(object, Role::IsGradient, Since::Birth);
-    });
+    label_gradients(each);
   });
+}
+
+void MemTracker::refresh_labels() {
+  std::vector<ModuleId> known;
+  for (const auto& [id, owned] : owned_) known.push_back(id);
+  for (const ModuleId id : known) {
+    const py::object module = ModuleRegistry::get().resolve(id);
+    if (module.is_none()) continue;
+    label_if_exchanged(module, id);
+    label_gradients(module);
+  }
 }
 
 void MemTracker::track_optimizer(py::handle optimizer) {
@@ -217,13 +237,8 @@ void MemTracker::on_enter(py::handle module, ModuleId id, bool is_root_call, py:
       }
       memory_->begin_iteration();
     }
-    const auto [described, is_new] = described_.try_emplace(id);
-    if (is_new) describe(module, id);
-    read_owned(module);
-    if (described->second != owned_) {
-      if (!is_new) label_own(module);
-      described->second = owned_;
-    }
+    if (described_.insert(id).second) describe(module, id);
+    label_if_exchanged(module, id);
     append_tensors(args.ptr(), *inputs);
     append_tensors(kwargs.ptr(), *inputs);
   }
@@ -239,6 +254,7 @@ void MemTracker::on_leave(ModuleId id, py::handle output) {
 
 void MemTracker::on_death(ModuleId id) {
   described_.erase(id);
+  owned_.erase(id);
   memory_->forget_module(id);
 }
 
@@ -298,6 +314,12 @@ void bind_events(py::module_& m) {
       for (const auto& tracker : started_trackers()) tracker->track_tensor(value, role);
     };
   };
+  m.def(
+      "module_restored",
+      [](py::handle module) {
+        for (const auto& tracker : started_trackers()) tracker->track_module(module);
+      },
+      py::arg("module"));
   m.def("parameter_registered", registered("parameter"), py::arg("module"), py::arg("name"),
         py::arg("parameter"));
   m.def("buffer_registered", registered("buffer"), py::arg("module"), py::arg("name"),
@@ -316,8 +338,16 @@ void bind_mem_tracker(py::module_& m) {
       .def("track_module", &MemTracker::track_module, py::arg("module"))
       .def("track_optimizer", &MemTracker::track_optimizer, py::arg("optimizer"))
       .def("reset_module_stats", &MemTracker::reset_module_stats)
-      .def("current", [](MemTracker& self) { return to_python(self.memory().current()); })
-      .def("peak", [](MemTracker& self) { return to_python(self.memory().peak()); })
+      .def("current",
+           [](MemTracker& self) {
+             self.refresh_labels();
+             return to_python(self.memory().current());
+           })
+      .def("peak",
+           [](MemTracker& self) {
+             self.refresh_labels();
+             return to_python(self.memory().peak());
+           })
       .def("foreign",
            [](MemTracker& self) {
              py::dict result;

@@ -31,6 +31,10 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
   void track_gradient(pybind11::handle input, pybind11::handle grad);
   void reset_module_stats();
 
+  /// Labels what modules own by now. A parameter or gradient that was exchanged without a word
+  /// (`p.data = `, `p.grad = `, `half()`) is otherwise noticed at the next call of its module.
+  void refresh_labels();
+
   pybind11::list modules();
   pybind11::dict module_stats(pybind11::handle module);
 
@@ -47,21 +51,23 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
   MemTracker(std::shared_ptr<ModTracker> modules, bool strict);
   void label(pybind11::handle object, Role role, Since since);
   void label_own(pybind11::handle module);
-  void read_owned(pybind11::handle module);
+  void label_gradients(pybind11::handle module);
+  void label_if_exchanged(pybind11::handle module, ModuleId id);
   void describe(pybind11::handle module, ModuleId id);
 
   const std::shared_ptr<ModTracker> modules_;
   const std::shared_ptr<MemoryTracker> memory_;
   const bool strict_;
   int start_count_ = 0;
-  /// What a module owned when it was last told of, by address: compared, never followed.
+  /// What a module owned when it was last looked at, by address: compared, never followed.
   struct Owned {
     const void* object;
     const void* storage;
     friend bool operator==(const Owned&, const Owned&) = default;
   };
-  std::unordered_map<ModuleId, std::vector<Owned>> described_;
-  std::vector<Owned> owned_;  // scratch
+  std::unordered_map<ModuleId, std::vector<Owned>> owned_;
+  std::vector<Owned> owned_now_;  // scratch
+  std::unordered_set<ModuleId> described_;
 };
 
 void bind_mem_tracker(pybind11::module_& m);

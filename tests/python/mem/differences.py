@@ -26,6 +26,7 @@ RESIZE = "a resize is seen when it happens"
 ALL_STORAGES = "upstream looks at the first storage of a subclass only"
 COPY_ON_WRITE = "a lazy clone takes no memory until it is written to"
 REGISTERED = "parameters and buffers have their label from their registration on"
+EXCHANGED = "other memory of a parameter is a Parameter at once, not at its module's next call"
 CLOSED_STEP = "an optimizer step that raised is over"
 ENTRY = "gradients are known without a hook on the parameter"
 LEFT_ACTIVE = "after an exception upstream's modules stay active, and their closures keep tensors"
@@ -81,6 +82,13 @@ DIFFERENCES: dict[str, dict[str, Rows]] = {
             "Sequential.2.0: Peak-Backward": ([18952], [14728]),
             "Sequential.2.1: Peak-Backward": ([18952], [14728]),
             "Sequential.4: Peak-Backward": ([18952], [10504]),
+        },
+    },
+    "data_replaced": {
+        EXCHANGED: {
+            f"{mark}: {category}": row
+            for mark in ("replaced", "before forward #2")
+            for category, row in {"Parameter": (128, 4224), "Activation": (4096, 0)}.items()
         },
     },
     "keyword_arguments": {KEYWORDS: {"ByKeyword: input_mem": (0, 2 * 8 * 32 * 4)}},

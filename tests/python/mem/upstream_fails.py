@@ -115,8 +115,8 @@ def _tensors_swapped() -> dict[str, Split]:
     weight, bias = 32 * 32 * FLOAT, 32 * FLOAT
     return {
         "after backward": split(Parameter=LINEAR, Gradient=LINEAR, Activation=LOSS, Other=ROW),
-        # The old weight and its gradient are gone; the new one waits for its next use.
-        "swapped": split(Parameter=bias, Gradient=bias, Activation=weight, Other=ROW),
+        # The old weight and its gradient are gone.
+        "swapped": split(Parameter=LINEAR, Gradient=bias, Other=ROW),
         "after forward #2": split(Parameter=LINEAR, Gradient=bias, Activation=LOSS, Other=ROW),
         "after backward #2": split(Parameter=LINEAR, Gradient=LINEAR, Activation=LOSS, Other=ROW),
         # When both weights were there, before the swap.
