@@ -120,7 +120,8 @@ def _tracked_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         return _call_module(self, *args, **kwargs)
     try:
         if _call_module is _TORCHS_CALL and self._compiled_call_impl is None:
-            output = self._call_impl(*args, **kwargs)  # all that torch's does then: a frame less
+            # All that torch's does then; a frame less.
+            output = self._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]
         else:
             output = _call_module(self, *args, **kwargs)
     except BaseException:

@@ -183,6 +183,7 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._core = _C.MemTracker(self._mod_tracker._core, strict)
         self._module_stats = ModuleStatsDictionary(self._core, _LiveModMemStats)
         self._depth = 0
+        self._fake_mode_on_entry: Any = None
         self._entry = ExitStack()
 
     @property
@@ -279,6 +280,10 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 entry.enter_context(self._mod_tracker)
                 _patches.install_for_memory()
                 entry.callback(_patches.uninstall_for_memory)
+                # Compared by its address, so it must not die while we are entered.
+                self._fake_mode_on_entry = torch._C._get_dispatch_mode(
+                    torch._C._TorchDispatchModeKey.FAKE
+                )
                 self._core.start()
                 entry.callback(self._core.stop)
                 self._entry = entry.pop_all()
@@ -299,6 +304,7 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             super().__exit__(None, None, None)  # type: ignore[no-untyped-call]
         if self._depth == 0:
             self._entry.close()
+            self._fake_mode_on_entry = None
 
     def _is_mode(self) -> bool:
         return type(self).__torch_dispatch__ is not MemTracker.__torch_dispatch__

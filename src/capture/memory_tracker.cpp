@@ -11,6 +11,7 @@
 #include <mutex>
 #include <utility>
 
+#include "capture/fake_hook.h"
 #include "capture/moment_facts.h"
 #include "capture/op_hook.h"
 #include "capture/storage_capture.h"
@@ -59,9 +60,12 @@ MemoryTracker::~MemoryTracker() {
 
 void MemoryTracker::start() {
   op_hook::start_in_this_thread();
+  const void* fake_mode = fake_hook::active_mode();
+  if (fake_mode != nullptr) fake_hook::install();
   const auto lock = lock_capture();
   StorageCapture::get().tell_again();
   if (++start_count_ == 1) {
+    fake_mode_ = fake_mode;
     StorageCapture::get().poll_all();
     apply(events::peak_reset(origin()));
     was_started_ = true;
@@ -92,6 +96,7 @@ void MemoryTracker::apply(const Event& event) {
 }
 
 void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since) {
+  claim_fake(tensor);
   const auto lock = lock_capture();
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
     const SeenStorage seen = StorageCapture::get().see(storage, /*even_empty=*/true);
@@ -261,15 +266,18 @@ void MemoryTracker::storage_resized(StorageId id, int64_t size_bytes) {
   if (ledger_.find_storage(id)) apply(events::storage_resized(origin(), id, size_bytes));
 }
 
-void MemoryTracker::tell_seen(const SeenStorage& seen, bool was_there_before, OpId op) {
+void MemoryTracker::tell_seen(const SeenStorage& seen, bool was_there_before, OpId op,
+                              const void* fake_mode) {
   for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
-    if (tracker->is_started()) tracker->see(seen, was_there_before || !seen.is_new, op);
+    if (!tracker->is_started()) continue;
+    if (fake_mode != nullptr && fake_mode != tracker->fake_mode()) continue;
+    tracker->see(seen, was_there_before || !seen.is_new, op);
   }
 }
 
 void MemoryTracker::tell_made(c10::StorageImpl* storage) {
   const SeenStorage seen = StorageCapture::get().see(storage);
-  if (seen.id) tell_seen(seen, /*was_there_before=*/false, {});
+  if (seen.id) tell_seen(seen, /*was_there_before=*/false, {}, nullptr);
 }
 
 void MemoryTracker::see(const SeenStorage& seen, bool was_there_before, OpId op) {

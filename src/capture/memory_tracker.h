@@ -86,11 +86,15 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   // What follows is for capture, with the lock of StorageCapture held.
 
   bool is_started() const { return start_count_ > 0; }
+  /// The FakeTensorMode in which the tracker was started; null: none.
+  const void* fake_mode() const { return fake_mode_; }
   /// `by_backward`: a node that has run let go of it, and nobody else held it.
   void storage_freed(StorageId id, bool by_backward);
   void storage_resized(StorageId id, int64_t size_bytes);
-  /// `op` made the storage, or found it: `was_there_before` it.
-  static void tell_seen(const SeenStorage& seen, bool was_there_before, OpId op);
+  /// `op` made the storage, or found it: `was_there_before` it. What is fake is told to those who
+  /// were started in its mode.
+  static void tell_seen(const SeenStorage& seen, bool was_there_before, OpId op,
+                        const void* fake_mode);
   /// The storage got its memory past the dispatcher, just now.
   static void tell_made(c10::StorageImpl* storage);
   /// A node of this thread is about to run an op.
@@ -136,6 +140,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   int64_t time_ns_ = 0;
   ThreadId thread_;
   int start_count_ = 0;
+  const void* fake_mode_ = nullptr;  // compared, never followed
 };
 
 /// A tensor was made past the dispatcher, just now.

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "capture/boxed_tensors.h"
 #include "capture/op_watch.h"
 #include "capture/typed_ops.h"
 #include "tidegauge/errors.h"
@@ -21,17 +22,6 @@ using c10::OperatorHandle;
 using torch::jit::Stack;
 
 thread_local constinit int start_count = 0;
-
-template <typename Visit>
-void visit_tensors(const c10::IValue& value, Visit&& visit) {
-  if (value.isTensor()) {
-    visit(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorList().vec()) visit(tensor);
-  } else if (value.isList()) {
-    for (const c10::IValue& item : value.toListRef()) visit_tensors(item, visit);
-  }
-}
 
 void observe(const OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const c10::impl::ExcludeDispatchKeyGuard guard(DispatchKey::Fake);

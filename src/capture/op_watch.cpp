@@ -65,6 +65,12 @@ bool makes_fresh(const c10::FunctionSchema& schema) {
   return &schema == lift;
 }
 
+bool clones_lazily(const c10::FunctionSchema& schema) {
+  static const c10::FunctionSchema* lazy_clone =
+      &c10::Dispatcher::singleton().findSchemaOrThrow("aten::_lazy_clone", "").schema();
+  return &schema == lazy_clone;
+}
+
 /// The trackers, by position, that know the leaf as a parameter. It may be one that none has seen:
 /// used functionally, or replaced.
 uint64_t find_parameter(const at::Tensor& leaf) {
@@ -136,11 +142,12 @@ OpFacts OpFacts::read(const c10::FunctionSchema& schema) {
   if (facts.returns_arguments && makes_fresh(schema)) {
     facts.returns_arguments = facts.returns_only_arguments = false;
   }
+  facts.is_lazy_clone = clones_lazily(schema);
   return facts;
 }
 
-OpWatch::OpWatch(const OpFacts& facts) noexcept
-    : facts_(facts), pending_(StorageCapture::begin_op()) {
+OpWatch::OpWatch(const OpFacts& facts, const void* fake_mode) noexcept
+    : facts_(facts), fake_mode_(fake_mode), pending_(StorageCapture::begin_op()) {
   try {
     tell_node();
   } catch (const std::exception& error) {
@@ -173,6 +180,7 @@ void OpWatch::tell_node() {
 void OpWatch::add_argument(const at::Tensor& tensor) noexcept {
   try {
     visit_storages(tensor, [&](c10::StorageImpl* storage) {
+      if (facts_.is_lazy_clone) StorageCapture::get().give_back(storage);
       arguments_.emplace_back(storage, memory_of(storage));
     });
   } catch (const std::exception& error) {
@@ -212,7 +220,8 @@ void OpWatch::tell_storage(c10::StorageImpl* storage, size_t position) {
         facts_.returns_only_arguments ||
         std::find(arguments_.begin(), arguments_.end(),
                   StorageMemory{storage, memory_of(storage)}) != arguments_.end();
-    MemoryTracker::tell_seen(seen, was_there_before, seen.is_new ? op_id(*facts_.schema) : OpId{});
+    MemoryTracker::tell_seen(seen, was_there_before, seen.is_new ? op_id(*facts_.schema) : OpId{},
+                             fake_mode_);
     capture.mark_told(seen);
   }
   if (gradient_trackers_ == 0) return;

@@ -21,6 +21,7 @@ struct OpFacts {
   bool returns_arguments = false;       ///< some result is a view of an argument, or one itself
   bool returns_only_arguments = false;  ///< all are, and none is written to: a view
   uint64_t written = 0;                 ///< results, by position, that the op writes to
+  bool is_lazy_clone = false;           ///< wants the memory of its argument as torch made it
 
   static OpFacts read(const c10::FunctionSchema& schema);
 };
@@ -35,13 +36,14 @@ struct OpFacts {
 ///     results.tell(tensor, position);
 class OpWatch {
  public:
-  explicit OpWatch(const OpFacts& facts) noexcept;
+  /// `fake_mode`: the one that the op runs under, none for an op on real memory.
+  explicit OpWatch(const OpFacts& facts, const void* fake_mode = nullptr) noexcept;
   ~OpWatch();
   OpWatch(const OpWatch&) = delete;
   OpWatch& operator=(const OpWatch&) = delete;
 
   bool wants_arguments() const {
-    return facts_.returns_arguments && !facts_.returns_only_arguments;
+    return (facts_.returns_arguments && !facts_.returns_only_arguments) || facts_.is_lazy_clone;
   }
   void add_argument(const at::Tensor& tensor) noexcept;
 
@@ -72,6 +74,7 @@ class OpWatch {
   void tell_storage(c10::StorageImpl* storage, size_t position);
 
   const OpFacts& facts_;
+  const void* const fake_mode_;
   StorageCapture::Pending& pending_;
   uint64_t gradient_trackers_ = 0;  // by position, that know the leaf of the running AccumulateGrad
   bool is_over_ = false;

@@ -17,8 +17,7 @@
 namespace tidegauge {
 namespace {
 
-Device device_of(const c10::StorageImpl& storage) {
-  const c10::Device device = storage.device();
+Device device_of(c10::Device device) {
   return {static_cast<int8_t>(device.type()), static_cast<int8_t>(device.index())};
 }
 
@@ -31,11 +30,31 @@ bool is_cpu_deleter(c10::DeleterFnPtr deleter) {
 
 /// Given a storage without data: whether it only stands for one. Wrapper subclasses and fake
 /// tensors have the key Python; a fake kernel runs with meta switched on for the thread.
-bool is_fake(const c10::TensorImpl& tensor, const c10::StorageImpl& storage) {
+bool is_stand_in(const c10::TensorImpl& tensor, const c10::StorageImpl& storage) {
   return tensor.key_set().has(c10::DispatchKey::Python) ||
          (storage.device_type() == c10::kMeta &&
           c10::impl::tls_local_dispatch_key_set().included_.has_backend(
               c10::BackendComponent::MetaBit));
+}
+
+template <typename Visit>
+void visit_sparse_parts(const at::Tensor& tensor, Visit visit) {
+  if (tensor.layout() == c10::kSparse) {
+    const auto* sparse = static_cast<at::SparseTensorImpl*>(tensor.unsafeGetTensorImpl());
+    visit(sparse->indices());
+    visit(sparse->values());
+  } else if (tensor.layout() == c10::kSparseCsr || tensor.layout() == c10::kSparseCsc ||
+             tensor.layout() == c10::kSparseBsr || tensor.layout() == c10::kSparseBsc) {
+    const auto* compressed = static_cast<at::SparseCsrTensorImpl*>(tensor.unsafeGetTensorImpl());
+    visit(compressed->compressed_indices());
+    visit(compressed->plain_indices());
+    visit(compressed->values());
+  }
+}
+
+/// Of a meta storage; none if it depends on symbolic shapes.
+int64_t meta_size_bytes(const c10::StorageImpl& storage) {
+  return storage.sym_nbytes().maybe_as_int().value_or(0);
 }
 
 }  // namespace
@@ -43,21 +62,46 @@ bool is_fake(const c10::TensorImpl& tensor, const c10::StorageImpl& storage) {
 void visit_storages(const at::Tensor& tensor, c10::function_ref<void(c10::StorageImpl*)> visit) {
   if (!tensor.defined()) return;
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  if (impl->has_storage()) {
-    c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
-    if (storage->_mutable_data_ptr_no_checks().get() == nullptr && is_fake(*impl, *storage)) return;
-    visit(storage);
-  } else if (tensor.layout() == c10::kSparse) {
-    auto* sparse = static_cast<at::SparseTensorImpl*>(impl);
-    visit_storages(sparse->indices(), visit);
-    visit_storages(sparse->values(), visit);
-  } else if (tensor.layout() == c10::kSparseCsr || tensor.layout() == c10::kSparseCsc ||
-             tensor.layout() == c10::kSparseBsr || tensor.layout() == c10::kSparseBsc) {
-    auto* compressed = static_cast<at::SparseCsrTensorImpl*>(impl);
-    visit_storages(compressed->compressed_indices(), visit);
-    visit_storages(compressed->plain_indices(), visit);
-    visit_storages(compressed->values(), visit);
+  if (!impl->has_storage()) {
+    visit_sparse_parts(tensor, [&](const at::Tensor& part) { visit_storages(part, visit); });
+    return;
   }
+  c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
+  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  if (data.get() == nullptr && !StorageCapture::is_claimed(data) && is_stand_in(*impl, *storage)) {
+    return;
+  }
+  visit(storage);
+}
+
+bool is_fake_tensor(const c10::TensorImpl& tensor) {
+  if (!tensor.key_set().has(c10::DispatchKey::Python)) return false;
+  if (!tensor.has_storage()) return true;  // sparse; a wrapper has a storage, if an empty one
+  return tensor.unsafe_storage().device_type() == c10::kMeta &&
+         !tensor.key_set().has_backend(c10::BackendComponent::MetaBit);
+}
+
+void claim_fake(const at::Tensor& tensor) {
+  if (!tensor.defined() || !is_fake_tensor(*tensor.unsafeGetTensorImpl())) return;
+  if (tensor.unsafeGetTensorImpl()->has_storage()) {
+    StorageCapture::get().claim(tensor, tensor);
+  } else {
+    visit_sparse_parts(tensor,
+                       [&](const at::Tensor& part) { StorageCapture::get().claim(part, tensor); });
+  }
+}
+
+void StorageCapture::claim(const at::Tensor& tensor, const at::Tensor& whole) {
+  c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  if (storage->device_type() != c10::kMeta || data.get_context() != nullptr) return;
+  // Asking a fake tensor for its device is a call into Python; on the CPU there is only one.
+  const bool is_cpu = whole.key_set().has_backend(c10::BackendComponent::CPUBit);
+  const c10::Device device = is_cpu ? c10::Device(c10::kCPU) : whole.device();
+  const std::lock_guard lock(mutex_);
+  Known known{StorageId(++last_id_), meta_size_bytes(*storage), device_of(device), storage};
+  known.is_unseen = true;
+  adopt_meta(storage, known);
 }
 
 StorageCapture& StorageCapture::get() {
@@ -81,8 +125,17 @@ StorageCapture::Known StorageCapture::take_pending(Pending& open, size_t positio
 void StorageCapture::add(MemoryTracker* tracker) { trackers_.push_back(tracker); }
 void StorageCapture::remove(MemoryTracker* tracker) { std::erase(trackers_, tracker); }
 
+bool StorageCapture::is_fake_mode_tracked(const void* mode) const {
+  return std::any_of(trackers_.begin(), trackers_.end(), [&](const MemoryTracker* tracker) {
+    return tracker->is_started() && tracker->fake_mode() == mode;
+  });
+}
+
 SeenStorage StorageCapture::see(c10::StorageImpl* storage, bool even_empty) {
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  if (storage->device_type() == c10::kMeta && parked_at_.count(storage) == 0) {
+    return see_meta(storage);
+  }
   const auto size_bytes = static_cast<int64_t>(storage->nbytes());
   if (const auto it = by_data_.find(data.get()); data.get() != nullptr && it != by_data_.end()) {
     // Two storages may share memory (copy-on-write, from_blob of a tensor's own): it is there once.
@@ -95,31 +148,51 @@ SeenStorage StorageCapture::see(c10::StorageImpl* storage, bool even_empty) {
     if (known.size_bytes != size_bytes) finish_resize(storage, known);
     return {known.id, size_bytes, known.device, false};
   }
-  if (storage->device_type() == c10::kMeta) return see_meta(storage);
   if (!even_empty && (size_bytes == 0 || data.get() == nullptr)) return {};
-  const Known known{StorageId(++last_id_), size_bytes, device_of(*storage), storage, nullptr};
+  const Known known{StorageId(++last_id_), size_bytes, device_of(storage->device()), storage,
+                    nullptr};
   Known* adopted = adopt(storage, known);
   if (adopted == nullptr) park(storage, known);
   return {known.id, size_bytes, known.device,
           true,     false,      adopted != nullptr ? &adopted->told_epoch : nullptr};
 }
 
+bool StorageCapture::is_claimed(const c10::DataPtr& data) {
+  return data.get_deleter() == &StorageCapture::free_meta;
+}
+
+void StorageCapture::adopt_meta(c10::StorageImpl* storage, const Known& known) {
+  const c10::Device meta = storage->device();
+  storage->set_data_ptr_noswap(
+      c10::DataPtr(nullptr, new Known(known), &StorageCapture::free_meta, meta));
+}
+
+void StorageCapture::give_back(c10::StorageImpl* storage) {
+  if (!is_claimed(storage->_mutable_data_ptr_no_checks())) return;
+  const std::lock_guard lock(mutex_);
+  c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  const std::unique_ptr<Known> known(static_cast<Known*>(data.release_context()));
+  storage->set_data_ptr_noswap(c10::DataPtr(nullptr, storage->device()));
+  park(storage, *known);
+}
+
 SeenStorage StorageCapture::see_meta(c10::StorageImpl* storage) {
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
-  const auto size_bytes = static_cast<int64_t>(storage->nbytes());
-  if (data.get_deleter() == &StorageCapture::free_meta) {
-    auto& known = *static_cast<Known*>(data.get_context());
-    if (known.size_bytes != size_bytes) {
-      known.size_bytes = size_bytes;
-      tell_resized(known.id, size_bytes);
-    }
-    return {known.id, size_bytes, known.device, false};
+  const int64_t size_bytes = meta_size_bytes(*storage);
+  if (!is_claimed(data)) {
+    if (size_bytes == 0 || data.get_context() != nullptr) return {};
+    Known known{StorageId(++last_id_), size_bytes, device_of(storage->device()), storage};
+    known.is_unseen = true;
+    adopt_meta(storage, known);
   }
-  if (size_bytes == 0 || data.get_context() != nullptr) return {};
-  const Known known{StorageId(++last_id_), size_bytes, device_of(*storage), storage, nullptr};
-  storage->set_data_ptr_noswap(
-      c10::DataPtr(nullptr, new Known(known), &StorageCapture::free_meta, data.device()));
-  return {known.id, size_bytes, known.device, true};
+  auto& known = *static_cast<Known*>(storage->_mutable_data_ptr_no_checks().get_context());
+  const bool is_new = std::exchange(known.is_unseen, false);
+  if (known.size_bytes != size_bytes) {
+    known.size_bytes = size_bytes;
+    if (!is_new) tell_resized(known.id, size_bytes);
+  }
+  return {known.id,         size_bytes, known.device, is_new, known.told_epoch == epoch_,
+          &known.told_epoch};
 }
 
 void StorageCapture::free_meta(void* context) {
@@ -147,7 +220,8 @@ void StorageCapture::park(c10::StorageImpl* storage, Known known) {
   parked_at_[storage] = parked_.size();
   // Whoever shows us a storage holds it, so this reference is never the last one.
   const auto strong = c10::intrusive_ptr<c10::StorageImpl>::unsafe_reclaim_from_nonowning(storage);
-  parked_.push_back({c10::weak_intrusive_ptr<c10::StorageImpl>(strong), known});
+  const bool is_foreign = storage->device_type() != c10::kMeta;
+  parked_.push_back({c10::weak_intrusive_ptr<c10::StorageImpl>(strong), known, is_foreign});
 }
 
 void StorageCapture::unpark(size_t position) {

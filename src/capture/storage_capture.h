@@ -20,8 +20,15 @@ namespace tidegauge {
 class MemoryTracker;
 
 /// Calls `visit` for each storage behind a tensor: one, or those of the parts of a sparse tensor;
-/// none for wrapper subclasses, fake tensors, and what a fake kernel makes on meta.
+/// none for wrapper subclasses, fake tensors that nobody claimed, and what a fake kernel makes on
+/// meta.
 void visit_storages(const at::Tensor& tensor, c10::function_ref<void(c10::StorageImpl*)> visit);
+
+/// Whether it is a FakeTensor: its storage is on meta, and it says that it is elsewhere.
+bool is_fake_tensor(const c10::TensorImpl& tensor);
+/// From now on the storage of a FakeTensor counts, on the device that the tensor claims to be on.
+/// Nothing for other tensors. Without the lock; may take the GIL.
+void claim_fake(const at::Tensor& tensor);
 
 /// A storage that was come across.
 struct SeenStorage {
@@ -38,10 +45,11 @@ struct SeenStorage {
 ///   memory of the CPU allocator     only the deleter is exchanged, for one that tells us and then
 ///                                   calls the old one; context and data stay, so copy-on-write,
 ///                                   sharing and pickling see no difference
-///   meta                            has no memory: carries our own context
+///   meta, fake                      has no memory: carries our own context
 ///   foreign memory (numpy, shared,  never altered: a weak reference is looked at now and then
-///   from_blob, mapped files), and   (a few at each op, all of them before an answer is given)
-///   storages that shrank to nothing
+///   from_blob, mapped files),       (a few at each op, all of them before an answer is given)
+///   storages that shrank to nothing,
+///   meta that was cloned lazily
 ///
 /// One per process, never destroyed: deleters outlive trackers and the interpreter. All of it and
 /// all ledgers are guarded by one lock, under which no tensor dies and the GIL is never awaited.
@@ -56,7 +64,10 @@ class StorageCapture {
   void remove(MemoryTracker* tracker);
   /// All that are alive; not all of them are started.
   const std::vector<MemoryTracker*>& trackers() const { return trackers_; }
+  bool is_fake_mode_tracked(const void* mode) const;
 
+  /// Whether the memory of a meta storage is known to us.
+  static bool is_claimed(const c10::DataPtr& data);
   /// `even_empty`: also a storage of no bytes gets an id, for it has a label to keep.
   SeenStorage see(c10::StorageImpl* storage, bool even_empty = false);
   /// All started trackers know the storage now.
@@ -73,13 +84,16 @@ class StorageCapture {
   void visit_foreign(Visit&& visit) const {
     for (const Parked& parked : parked_) {
       const Known& known = parked.known;
-      if (known.size_bytes > 0) visit(known.id, known.device, known.size_bytes);
+      if (parked.is_foreign && known.size_bytes > 0)
+        visit(known.id, known.device, known.size_bytes);
     }
   }
   size_t storage_count() const { return by_data_.size() + parked_.size(); }
 
   // Without the lock.
 
+  /// A meta storage is to be as torch made it: from now on a weak reference tells of its end.
+  void give_back(c10::StorageImpl* storage);
   /// Around a change of the storage's memory that goes past the dispatcher.
   void begin_resize();
   void end_resize(c10::StorageImpl* storage);
@@ -101,10 +115,12 @@ class StorageCapture {
     const c10::StorageImpl* storage = nullptr;  // an address to compare, never followed
     c10::DeleterFnPtr deleter = nullptr;        // the one that ours replaced; null: never replaced
     uint64_t told_epoch = 0;                    // when all started trackers were told of it
+    bool is_unseen = false;                     // claimed, but no op has shown it yet
   };
   struct Parked {
     c10::weak_intrusive_ptr<c10::StorageImpl> reference;
     Known known;
+    bool is_foreign;
   };
   static Pending& pending();
   static Known take_pending(Pending& open, size_t position);
@@ -113,7 +129,11 @@ class StorageCapture {
   /// Its place in the table; null if its memory is not of the CPU allocator.
   Known* adopt(c10::StorageImpl* storage, Known known);
   SeenStorage see_meta(c10::StorageImpl* storage);
+  friend void claim_fake(const at::Tensor& tensor);
+  /// The storage of `tensor` counts as being where `whole` says that it is.
+  void claim(const at::Tensor& tensor, const at::Tensor& whole);
   void tell_resized(StorageId id, int64_t size_bytes);
+  static void adopt_meta(c10::StorageImpl* storage, const Known& known);
   static void free_meta(void* context);
   void park(c10::StorageImpl* storage, Known known);
   void unpark(size_t position);
