@@ -107,6 +107,7 @@ _enter_recomputation: Callable[..., Any] = checkpoint._recomputation_hook.__ente
 _exit_recomputation: Callable[..., Any] = checkpoint._recomputation_hook.__exit__
 _backward_reentrant: Callable[..., Any] = checkpoint.CheckpointFunction.backward
 _setstate: Callable[..., Any] = nn.Module.__setstate__
+_compiled_region: Callable[..., Any] = torch._C._ForceDispatchKeyGuard
 _resize: Callable[..., Any] = torch.UntypedStorage.resize_
 _swap: Callable[..., Any] = torch.UntypedStorage._swap_data_ptr_  # type: ignore[attr-defined]
 _exit_profiled: Callable[..., Any] = record_function.__exit__
@@ -124,6 +125,8 @@ def _tracked_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
             output = self._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]
         else:
             output = _call_module(self, *args, **kwargs)
+            if self._compiled_call_impl is not None:
+                _C.compiled_module_called(self, output)
     except BaseException:
         _leave_after_error(self, args)
         raise
@@ -330,6 +333,7 @@ _FOR_MODULES = _Installation(
 _FOR_MEMORY = _Installation(
     {
         "_setstate": _Patch(nn.Module, "__setstate__", _tracked_setstate),
+        "_compiled_region": _Patch(torch._C, "_ForceDispatchKeyGuard", _C.CompiledRegion),
         "_resize": _Patch(torch.UntypedStorage, "resize_", _tracked_resize),
         "_swap": _Patch(torch.UntypedStorage, "_swap_data_ptr_", _tracked_swap),
         "_exit_profiled": _Patch(record_function, "__exit__", _tracked_exit_profiled),

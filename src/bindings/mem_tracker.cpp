@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "bindings/mem_tracker.h"
 
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -252,6 +254,13 @@ void MemTracker::on_leave(ModuleId id, py::handle output) {
   memory_->exit_module(id, phase, *outputs);
 }
 
+void MemTracker::on_compiled(py::handle module, py::handle output) {
+  track_module(module);
+  ScratchTensors outputs;
+  append_tensors(output.ptr(), *outputs);
+  for (const at::Tensor& tensor : *outputs) tell_made(tensor);
+}
+
 void MemTracker::on_death(ModuleId id) {
   described_.erase(id);
   owned_.erase(id);
@@ -286,7 +295,27 @@ void optimizer_step_end(py::handle optimizer) {
   moment::end_optimizer_step();
 }
 
+/// In place of torch's guard of the same arguments, which surrounds each call of compiled code. The
+/// guards of dynamo look at the dispatch keys of the thread, so ours must be off: a model would be
+/// compiled again for it. Of C, because dynamo would try to compile a function of Python's.
+class CompiledRegion {
+ public:
+  CompiledRegion(c10::DispatchKeySet included, c10::DispatchKeySet excluded)
+      : included_(included.remove(c10::DispatchKey::Fake)), excluded_(excluded) {}
+  void enter() { guard_.emplace(included_, excluded_); }
+  void exit(const py::args&) { guard_.reset(); }
+
+ private:
+  c10::DispatchKeySet included_, excluded_;
+  std::optional<c10::impl::ForceDispatchKeyGuard> guard_;
+};
+
 void bind_events(py::module_& m) {
+  py::class_<CompiledRegion>(m, "CompiledRegion")
+      .def(py::init<c10::DispatchKeySet, c10::DispatchKeySet>(), py::arg("included"),
+           py::arg("excluded"))
+      .def("__enter__", &CompiledRegion::enter)
+      .def("__exit__", &CompiledRegion::exit);
   m.def("optimizer_step_begin", &optimizer_step_begin, py::arg("optimizer"));
   m.def("optimizer_step_end", &optimizer_step_end, py::arg("optimizer"));
   m.def(

@@ -44,6 +44,7 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
   void on_enter(pybind11::handle module, ModuleId id, bool is_root_call, pybind11::handle args,
                 pybind11::handle kwargs) override;
   void on_leave(ModuleId id, pybind11::handle output) override;
+  void on_compiled(pybind11::handle module, pybind11::handle output) override;
   void on_recompute() override { memory_->begin_recompute(); }
   void on_death(ModuleId id) override;
 

@@ -20,6 +20,8 @@ class ModuleListener {
                         pybind11::handle args, pybind11::handle kwargs) = 0;
   /// The module is still active; `output` is None if its forward raised. Does not throw.
   virtual void on_leave(ModuleId id, pybind11::handle output) = 0;
+  /// A compiled module was called; nobody is told of what is below it. Does not throw.
+  virtual void on_compiled(pybind11::handle module, pybind11::handle output) = 0;
   /// A checkpoint is about to run its forward again.
   virtual void on_recompute() = 0;
   /// The module was destroyed.

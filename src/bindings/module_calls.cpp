@@ -32,6 +32,12 @@ std::shared_ptr<const Trackers>& entered() {
 /// compiler may replay any part of it without calling modules.
 thread_local int compiled_depth = 0;
 
+void tell_compiled(PyObject* module, PyObject* output) {
+  for (const auto& tracker : *entered()) {
+    if (const auto listener = tracker->listener()) listener->on_compiled(module, output);
+  }
+}
+
 bool is_compiled(PyObject* module) {
   return std::strcmp(Py_TYPE(module)->tp_name, "OptimizedModule") == 0;
 }
@@ -66,6 +72,7 @@ PyObject* module_leave(PyObject*, PyObject* const* args, Py_ssize_t count) {
   if (count != 3) return PyErr_Format(PyExc_TypeError, "module_leave takes 3 arguments");
   if (is_compiled(args[0])) {
     --compiled_depth;
+    tell_compiled(args[0], args[2]);
     Py_RETURN_NONE;
   }
   const std::shared_ptr<const Trackers> trackers = entered();
@@ -115,6 +122,10 @@ void bind_module_calls(py::module_& m) {
         tracker->activity()->stop();
       },
       py::arg("tracker"));
+  m.def(
+      "compiled_module_called",
+      [](py::handle module, py::handle output) { tell_compiled(module.ptr(), output.ptr()); },
+      py::arg("module"), py::arg("output"));
   m.def(
       "begin_recompute",
       [](bool keeps_graph) {

@@ -363,10 +363,13 @@ bool MemoryTracker::knows_parameter(const at::Tensor& tensor) {
   return is_known;
 }
 
-void MemoryTracker::mark_gradient(StorageId id) {
+void MemoryTracker::mark_gradient(StorageId id, bool is_sparse) {
   const auto known = ledger_.find_storage(id);
-  // What was there before the backward (the indices of a sparse gradient) is no gradient.
-  if (known && known->category == Category::Temp) {
+  if (!known) return;
+  // Made in secret, by compiled code, and found; but the indices of a sparse gradient were there
+  // before the backward, and are none.
+  const bool is_found = known->category == Category::Other && !is_sparse;
+  if (is_found || known->category == Category::Temp) {
     apply(events::storage_relabelled(origin(), id, Role::IsGradient, Since::Birth));
   }
 }

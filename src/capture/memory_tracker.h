@@ -103,8 +103,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void run_outside() {
     if (!scopes_.empty()) close_scopes_of_thread();
   }
-  /// AccumulateGrad of a parameter has handled the storage.
-  void mark_gradient(StorageId id);
+  /// AccumulateGrad of a parameter has handled the storage, perhaps as part of a sparse gradient.
+  void mark_gradient(StorageId id, bool is_sparse);
   bool knows_parameter(const at::Tensor& tensor);
   const IsParameter& is_parameter() const { return is_parameter_; }
 
