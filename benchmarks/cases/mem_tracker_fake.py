@@ -6,11 +6,12 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 import torch
-from cases.mem_tracker import OURS, UPSTREAM, Training, hf_models
 from measure import Ratio, measure
 from tidegauge import MemTracker
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker as UpstreamMemTracker
+
+from cases.mem_tracker import OURS, UPSTREAM, Training, hf_models
 
 
 def run() -> list[Ratio]:

@@ -5,3 +5,4 @@
 #include "tidegauge/errors.h"        // IWYU pragma: export
 #include "tidegauge/mod_tracker.h"   // IWYU pragma: export
 #include "tidegauge/module_scope.h"  // IWYU pragma: export
+#include "tidegauge/threads.h"       // IWYU pragma: export

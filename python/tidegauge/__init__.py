@@ -6,7 +6,15 @@ from tidegauge._torch_version import check_torch_version
 
 check_torch_version()
 
-from tidegauge.mem_tracker import MemTracker  # noqa: E402  (needs the check above)
+from tidegauge._C import attach_thread, detach_thread  # noqa: E402
+from tidegauge.mem_tracker import MemTracker  # noqa: E402
 from tidegauge.mod_tracker import ModTracker  # noqa: E402
 
-__all__ = ["MemTracker", "ModTracker", "__version__", "cmake_prefix_path"]
+__all__ = [
+    "MemTracker",
+    "ModTracker",
+    "__version__",
+    "attach_thread",
+    "cmake_prefix_path",
+    "detach_thread",
+]

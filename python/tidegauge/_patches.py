@@ -107,6 +107,7 @@ _enter_recomputation: Callable[..., Any] = checkpoint._recomputation_hook.__ente
 _exit_recomputation: Callable[..., Any] = checkpoint._recomputation_hook.__exit__
 _backward_reentrant: Callable[..., Any] = checkpoint.CheckpointFunction.backward
 _setstate: Callable[..., Any] = nn.Module.__setstate__
+_bootstrap: Callable[..., Any] = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 _compiled_region: Callable[..., Any] = torch._C._ForceDispatchKeyGuard
 _resize: Callable[..., Any] = torch.UntypedStorage.resize_
 _swap: Callable[..., Any] = torch.UntypedStorage._swap_data_ptr_  # type: ignore[attr-defined]
@@ -138,6 +139,15 @@ def _tracked_setstate(self: nn.Module, state: Any) -> None:
     """A module that is copied or unpickled registers nothing."""
     _setstate(self, state)
     _C.module_restored(self)
+
+
+def _tracked_bootstrap(self: threading.Thread) -> None:
+    """A thread that is started while somebody tracks is tracked as long as it runs."""
+    _C.attach_thread()
+    try:
+        _bootstrap(self)
+    finally:
+        _C.detach_thread()
 
 
 def _leave_after_error(module: nn.Module, args: Any) -> None:
@@ -333,6 +343,7 @@ _FOR_MODULES = _Installation(
 _FOR_MEMORY = _Installation(
     {
         "_setstate": _Patch(nn.Module, "__setstate__", _tracked_setstate),
+        "_bootstrap": _Patch(threading.Thread, "_bootstrap_inner", _tracked_bootstrap),
         "_compiled_region": _Patch(torch._C, "_ForceDispatchKeyGuard", _C.CompiledRegion),
         "_resize": _Patch(torch.UntypedStorage, "resize_", _tracked_resize),
         "_swap": _Patch(torch.UntypedStorage, "_swap_data_ptr_", _tracked_swap),

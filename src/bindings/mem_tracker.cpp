@@ -16,6 +16,7 @@
 #include "bindings/tensors.h"
 #include "capture/moment_facts.h"
 #include "tidegauge/errors.h"
+#include "tidegauge/threads.h"
 
 namespace py = pybind11;
 
@@ -302,8 +303,14 @@ class CompiledRegion {
  public:
   CompiledRegion(c10::DispatchKeySet included, c10::DispatchKeySet excluded)
       : included_(included.remove(c10::DispatchKey::Fake)), excluded_(excluded) {}
-  void enter() { guard_.emplace(included_, excluded_); }
-  void exit(const py::args&) { guard_.reset(); }
+  void enter() {
+    op_hook::suspend_in_this_thread();
+    guard_.emplace(included_, excluded_);
+  }
+  void exit(const py::args&) {
+    guard_.reset();
+    op_hook::resume_in_this_thread();
+  }
 
  private:
   c10::DispatchKeySet included_, excluded_;
@@ -343,6 +350,8 @@ void bind_events(py::module_& m) {
       for (const auto& tracker : started_trackers()) tracker->track_tensor(value, role);
     };
   };
+  m.def("attach_thread", &attach_thread);
+  m.def("detach_thread", &detach_thread);
   m.def(
       "module_restored",
       [](py::handle module) {

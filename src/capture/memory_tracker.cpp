@@ -59,12 +59,13 @@ MemoryTracker::~MemoryTracker() {
 }
 
 void MemoryTracker::start() {
-  op_hook::start_in_this_thread();
+  op_hook::Thread thread = op_hook::start_in_this_thread();
   const void* fake_mode = fake_hook::active_mode();
   if (fake_mode != nullptr) fake_hook::install();
   const auto lock = lock_capture();
   StorageCapture::get().tell_again();
-  if (++start_count_ == 1) {
+  starts_.push_back(std::move(thread));
+  if (starts_.size() == 1) {
     fake_mode_ = fake_mode;
     StorageCapture::get().poll_all();
     apply(events::peak_reset(origin()));
@@ -73,13 +74,15 @@ void MemoryTracker::start() {
 }
 
 void MemoryTracker::stop() {
+  op_hook::Thread thread;
   {
     const auto lock = lock_capture();
-    if (start_count_ == 0) return;
-    --start_count_;
+    if (starts_.empty()) return;
+    thread = std::move(starts_.back());
+    starts_.pop_back();
     run_outside();
   }
-  op_hook::stop_in_this_thread();
+  op_hook::stop_in(thread);
 }
 
 void MemoryTracker::look_at_clock() {
@@ -133,6 +136,7 @@ int64_t MemoryTracker::sum_known(std::span<const at::Tensor> tensors) {
 
 void MemoryTracker::enter_module(ModuleId module, Phase phase, std::span<const at::Tensor> inputs) {
   moment::begin_module();
+  op_hook::assert_in_this_thread();
   const auto lock = lock_capture();
   look_at_clock();
   ++version_;
@@ -202,6 +206,7 @@ void MemoryTracker::optimizer_step(bool begins) {
 }
 
 Snapshot MemoryTracker::current() {
+  op_hook::assert_in_this_thread();
   const auto lock = lock_capture();
   StorageCapture::get().poll_all();
   return ledger_.current();
@@ -282,6 +287,7 @@ void MemoryTracker::tell_made(c10::StorageImpl* storage) {
 
 void MemoryTracker::see(const SeenStorage& seen, bool was_there_before, OpId op) {
   if (was_there_before && ledger_.find_storage(seen.id)) return;
+  thread_ = this_thread();
   apply(events::storage_born(origin(seen.device), seen.id, seen.size_bytes, moment::birth_facts(),
                              op));
   // It is older than the tracker: whatever it is, this op did not make it.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "capture/module_activity.h"
+#include "capture/op_hook.h"
 #include "core/event_factory.h"
 #include "core/ledger.h"
 #include "tidegauge/export.h"
@@ -30,7 +31,8 @@ struct SeenStorage;
 
 /// One tracker of memory: a Ledger fed with what StorageCapture and the modules tell.
 ///
-/// Ops are seen in the threads that `start` was called in, and in the backwards that they begin.
+/// Ops are seen in the threads that `start` of some tracker was called in or that are attached
+/// (tidegauge/threads.h), and in the backwards that they begin.
 /// The backward of a module is told by the nodes that run: autograd runs the nodes of a thread in
 /// the reverse order of their making, so a call begins with the first op of one of its nodes and
 /// ends with the first op of another's. No node is hooked for it.
@@ -85,7 +87,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
 
   // What follows is for capture, with the lock of StorageCapture held.
 
-  bool is_started() const { return start_count_ > 0; }
+  bool is_started() const { return !starts_.empty(); }
   /// The FakeTensorMode in which the tracker was started; null: none.
   const void* fake_mode() const { return fake_mode_; }
   /// `by_backward`: a node that has run let go of it, and nobody else held it.
@@ -139,7 +141,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   // Of the last module, node or step: reading them for each storage would cost more than the rest.
   int64_t time_ns_ = 0;
   ThreadId thread_;
-  int start_count_ = 0;
+  std::vector<op_hook::Thread> starts_;
   const void* fake_mode_ = nullptr;  // compared, never followed
 };
 

@@ -5,8 +5,11 @@
 #include <ATen/core/stack.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <atomic>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "capture/boxed_tensors.h"
@@ -21,9 +24,16 @@ using c10::DispatchKey;
 using c10::OperatorHandle;
 using torch::jit::Stack;
 
-thread_local constinit int start_count = 0;
+/// Starts of all threads together. At 0 nobody tracks.
+std::atomic<int> all_starts{0};
+
+bool is_included() { return c10::impl::tls_is_dispatch_key_included(DispatchKey::Fake); }
+void include(bool is_on) { c10::impl::tls_set_dispatch_key_included(DispatchKey::Fake, is_on); }
+
+thread_local constinit int suspensions = 0;
 
 void observe(const OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  if (is_over()) return op.redispatchBoxed(keys & kBelowFake, stack);
   const c10::impl::ExcludeDispatchKeyGuard guard(DispatchKey::Fake);
   const c10::FunctionSchema& schema = op.schema();
   const OpFacts facts = OpFacts::read(schema);
@@ -67,17 +77,47 @@ void register_handlers() {
 
 }  // namespace
 
-void start_in_this_thread() {
+struct ThreadSwitch {
+  const std::thread::id thread = std::this_thread::get_id();
+  std::atomic<int> starts{0};
+};
+
+namespace {
+
+const Thread& this_thread() {
+  thread_local const Thread own = std::make_shared<ThreadSwitch>();
+  return own;
+}
+
+}  // namespace
+
+Thread start_in_this_thread() {
   register_handlers();
-  if (start_count++ == 0) c10::impl::tls_set_dispatch_key_included(DispatchKey::Fake, true);
+  const Thread& own = this_thread();
+  ++own->starts;
+  ++all_starts;
+  assert_in_this_thread();
+  tell_again();
+  return own;
+}
+
+void stop_in(const Thread& thread) {
+  --all_starts;
+  if (--thread->starts == 0 && thread->thread == std::this_thread::get_id()) include(false);
   tell_again();
 }
 
-void stop_in_this_thread() {
-  if (start_count == 0) return;
-  --start_count;
-  if (start_count == 0) c10::impl::tls_set_dispatch_key_included(DispatchKey::Fake, false);
-  tell_again();
+void assert_in_this_thread() {
+  if (suspensions == 0 && this_thread()->starts > 0 && !is_included()) include(true);
+}
+
+void suspend_in_this_thread() { ++suspensions; }
+void resume_in_this_thread() { --suspensions; }
+
+bool is_over() {
+  if (all_starts.load(std::memory_order_relaxed) > 0) return false;
+  include(false);
+  return true;
 }
 
 void tell_again() { OpWatch::tell_again(); }

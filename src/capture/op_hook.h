@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "tidegauge/export.h"
@@ -10,11 +11,28 @@
 /// which sits below Python and autograd and belongs to nobody else in torch 2.13, and typed_ops.h
 /// for the common ones. It follows a backward into the engine's threads by itself. The one handler
 /// of that key in the process.
+///
+/// The switch is a key that the thread includes. Scopes of torch's that put back all keys of the
+/// thread (inference mode) may bring it back after the last stop: then the first op switches it
+/// off.
 namespace tidegauge::op_hook {
 
+struct ThreadSwitch;
+using Thread = std::shared_ptr<ThreadSwitch>;
+
 /// Counted: as many stops as starts switch it off. NotSupported if the key is taken.
-void start_in_this_thread();
-void stop_in_this_thread();
+Thread start_in_this_thread();
+/// From any thread.
+void stop_in(const Thread& thread);
+/// On again, if a scope that began before the start has put back the keys of the thread.
+void assert_in_this_thread();
+
+/// Around code that must not see the key. Nests.
+TIDEGAUGE_API void suspend_in_this_thread();
+TIDEGAUGE_API void resume_in_this_thread();
+
+/// At an op: whether to hand it on unseen, because nobody started in this thread or tracks at all.
+bool is_over();
 
 /// The list of trackers changed: what threads remember of them holds no longer.
 void tell_again();

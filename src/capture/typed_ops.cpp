@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "capture/op_hook.h"
 #include "capture/op_watch.h"
 
 namespace tidegauge::op_hook {
@@ -46,6 +47,7 @@ struct Handler<Op, Result(Arguments...)> {
   static OpFacts facts;
 
   static Result call(c10::DispatchKeySet keys, Arguments... arguments) {
+    if (is_over()) return Op::redispatch(keys & kBelowFake, std::forward<Arguments>(arguments)...);
     const c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::Fake);
     OpWatch watch(facts);
     if (watch.wants_arguments()) (add_argument(watch, arguments), ...);

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Threads: those that start while somebody tracks, those that attach, and those that do not."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import tidegauge
+import torch
+from counting import counting
+from runs import read_split
+from tidegauge import MemTracker
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._mode_utils import no_dispatch
+from tracked import now, parameter_bytes, split, track
+
+LOSS = 4
+
+
+def in_thread(body: Callable[[], object]) -> None:
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+
+
+def test_thread_that_starts_inside_is_tracked() -> None:
+    model, x = nn.Linear(32, 32), torch.ones(8, 32)
+    tracker = track(model, x)
+    with tracker:
+        in_thread(lambda: model(x).sum().backward())
+        weights = parameter_bytes(model)
+        assert now(tracker) == split(Parameter=weights, Gradient=weights, Other=x.nbytes)
+        states = tracker.memory_tracking[model].snapshots
+        assert {state.value: len(calls) for state, calls in states.items()} == {
+            "Peak-Forward": 1,
+            "Pre-Forward": 1,
+            "Post-Forward": 1,
+            "Peak-Backward": 1,
+            "Pre-Backward": 1,
+            "Post-Backward": 1,
+        }
+
+
+def test_thread_that_was_there_before_is_seen_once_it_attaches() -> None:
+    kept = []
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
+        with MemTracker() as tracker:
+            kept.append(pool.submit(torch.ones, 8).result())
+            assert now(tracker) == {}
+            pool.submit(tidegauge.attach_thread).result()
+            kept.append(pool.submit(torch.ones, 8).result())
+            assert now(tracker) == split(Activation=32)
+        with MemTracker() as later:  # attached once and for all
+            kept.append(pool.submit(torch.ones, 8).result())
+            assert now(later) == split(Activation=32)
+            pool.submit(tidegauge.detach_thread).result()
+            kept.append(pool.submit(torch.ones, 8).result())
+            assert now(later) == split(Activation=32)
+    assert len(kept) == 4
+
+
+def test_detaching_a_thread_that_is_not_attached_is_an_error() -> None:
+    with pytest.raises(ValueError, match="is not attached; call attach_thread"):
+        tidegauge.detach_thread()
+
+
+def test_backward_is_seen_if_its_thread_is() -> None:
+    """Whatever thread made the graph."""
+    model, x = nn.Linear(32, 32), torch.ones(8, 32)
+    tracker = track(model, x)
+    with tracker:
+        losses: list[torch.Tensor] = []
+        in_thread(lambda: losses.append(model(x).sum()))
+        losses[0].backward()
+        weights = parameter_bytes(model)
+        assert now(tracker) == split(
+            Parameter=weights, Gradient=weights, Activation=LOSS, Other=x.nbytes
+        )
+
+
+THREADS, STEPS = 4, 20
+
+
+def test_threads_that_train_at_once_are_right_together() -> None:
+    models = [
+        nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 32)) for _ in range(THREADS)
+    ]
+    inputs = [torch.ones(8, 32) for _ in range(THREADS)]
+    barrier = threading.Barrier(THREADS)
+
+    def train(index: int) -> None:
+        optimizer = torch.optim.SGD(models[index].parameters(), lr=0.1)
+        for _ in range(STEPS):
+            barrier.wait()
+            models[index](inputs[index]).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        models[index](inputs[index]).sum().backward()
+
+    tracker = track(*models, *inputs)
+    with counting() as allocator, tracker:
+        base = allocator.read().storage_bytes - now(tracker)["Total"]
+        threads = [threading.Thread(target=train, args=(index,)) for index in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        weights = sum(map(parameter_bytes, models))
+        inputs_bytes = sum(x.nbytes for x in inputs)
+        assert now(tracker) == split(Parameter=weights, Gradient=weights, Other=inputs_bytes)
+        assert now(tracker)["Total"] == allocator.read().storage_bytes - base
+        assert tracker._core.anomalies() == (0, "")
+        for model in models:
+            last = tracker.memory_tracking[model[0]].snapshots
+            assert {len(calls) for calls in last.values()} == {1}
+
+
+def test_what_a_producer_makes_is_counted_until_the_consumer_lets_go() -> None:
+    batches: queue.Queue[torch.Tensor] = queue.Queue()
+    with MemTracker() as tracker:
+        in_thread(lambda: [batches.put(torch.ones(256)) for _ in range(3)])
+        assert now(tracker) == split(Activation=3 * 1024)
+        batches.get()
+        assert now(tracker) == split(Activation=2 * 1024)
+        while not batches.empty():
+            batches.get()
+        assert now(tracker) == {}
+
+
+def test_exception_in_a_thread_leaves_the_others_right() -> None:
+    def fail() -> None:
+        torch.ones(256) @ torch.ones(3)
+
+    caught: list[Any] = []
+    previous, threading.excepthook = threading.excepthook, caught.append
+    try:
+        with MemTracker() as tracker:
+            in_thread(fail)
+            del caught[:]
+            x = torch.ones(8)
+            assert now(tracker) == split(Activation=x.nbytes)
+    finally:
+        threading.excepthook = previous
+
+
+def test_thread_may_outlive_the_tracker() -> None:
+    go_on = threading.Event()
+    started = threading.Event()
+    sums: list[float] = []
+
+    def work() -> None:
+        x = torch.ones(8)
+        started.set()
+        go_on.wait(60)
+        sums.append((x + 1).sum().item())
+
+    with MemTracker() as tracker:
+        thread = threading.Thread(target=work)
+        thread.start()
+        started.wait(60)
+    before = now(tracker)
+    go_on.set()
+    thread.join()
+    assert (before, sums) == (split(Activation=32), [16.0])
+    assert now(tracker) == {}
+
+
+def is_switched_on() -> bool:
+    return "Fake" in str(torch._C._dispatch_tls_local_include_set())
+
+
+def test_tracker_entered_within_inference_mode_goes_on_with_the_next_module() -> None:
+    """The mode puts back the thread as it was before, and nobody is told of it."""
+    tracker = MemTracker()
+    model = nn.Linear(8, 8)
+    with torch.inference_mode():
+        tracker.__enter__()
+        first = torch.ones(8)
+    second = model(torch.ones(8))
+    assert now(tracker)["Activation"] == first.nbytes + second.nbytes
+    tracker.__exit__(None, None, None)
+    assert not is_switched_on()
+
+
+def test_tracker_left_within_inference_mode_stays_left() -> None:
+    tracker = MemTracker()
+    tracker.__enter__()
+    with torch.inference_mode():
+        tracker.__exit__(None, None, None)
+    kept = torch.ones(8)
+    assert now(tracker) == {}
+    assert not is_switched_on()
+    del kept
+
+
+def test_ops_within_scopes_that_change_the_keys_are_seen() -> None:
+    with MemTracker() as tracker:
+        kept = []
+        for scope in (torch.inference_mode, no_dispatch, torch.no_grad):
+            with scope():
+                kept.append(torch.ones(8))
+        kept.append(torch.ones(8))
+        assert now(tracker) == split(Activation=4 * 32)
+
+
+def test_tracker_may_be_left_by_another_thread() -> None:
+    tracker = MemTracker()
+    tracker.__enter__()
+    kept = [torch.ones(8)]
+    in_thread(lambda: tracker.__exit__(None, None, None))
+    kept.append(torch.ones(8))
+    assert now(tracker) == split(Activation=32)
+    assert not is_switched_on()
+    with MemTracker() as next_one:
+        kept.append(torch.ones(8))
+        assert now(next_one) == split(Activation=32)
+
+
+def test_fake_mode_of_the_entry_counts_in_other_threads_too() -> None:
+    mode = FakeTensorMode()
+    kept: list[torch.Tensor] = []
+
+    def make(mode: FakeTensorMode) -> None:
+        with mode:
+            kept.append(torch.ones(1000))
+
+    with mode, MemTracker() as tracker:
+        in_thread(lambda: make(mode))
+        assert now(tracker) == split(Activation=4000)
+        in_thread(lambda: make(FakeTensorMode()))
+        assert now(tracker) == split(Activation=4000)
+
+
+def test_threads_start_as_before_once_nobody_tracks() -> None:
+    original = threading.Thread.__dict__["_bootstrap_inner"]
+    with MemTracker():
+        assert threading.Thread.__dict__["_bootstrap_inner"] is not original
+    assert threading.Thread.__dict__["_bootstrap_inner"] is original
+    with MemTracker() as tracker:
+        pass
+    in_thread(lambda: torch.ones(8))
+    assert read_split(tracker.get_tracker_snapshot()) == {}
