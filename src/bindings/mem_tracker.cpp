@@ -242,8 +242,8 @@ void MemTracker::on_enter(py::handle module, ModuleId id, bool is_root_call, py:
     }
     if (described_.insert(id).second) describe(module, id);
     label_if_exchanged(module, id);
-    append_tensors(args.ptr(), *inputs);
-    append_tensors(kwargs.ptr(), *inputs);
+    append_all_inner_tensors(args.ptr(), *inputs);
+    append_all_inner_tensors(kwargs.ptr(), *inputs);
   }
   memory_->enter_module(id, phase, *inputs);
 }
@@ -251,14 +251,14 @@ void MemTracker::on_enter(py::handle module, ModuleId id, bool is_root_call, py:
 void MemTracker::on_leave(ModuleId id, py::handle output) {
   const Phase phase = current_phase();
   ScratchTensors outputs;
-  if (phase == Phase::Forward) append_tensors(output.ptr(), *outputs);
+  if (phase == Phase::Forward) append_all_inner_tensors(output.ptr(), *outputs);
   memory_->exit_module(id, phase, *outputs);
 }
 
 void MemTracker::on_compiled(py::handle module, py::handle output) {
   track_module(module);
   ScratchTensors outputs;
-  append_tensors(output.ptr(), *outputs);
+  append_all_inner_tensors(output.ptr(), *outputs);
   for (const at::Tensor& tensor : *outputs) tell_made(tensor);
 }
 

@@ -14,40 +14,45 @@ bool is_plain_leaf(PyObject* object) {
          PyUnicode_Check(object) || PyBytes_Check(object);
 }
 
-/// Objects of other classes may be registered with pytree (dataclasses, caches, key-values).
-void append_from_pytree(PyObject* object, std::vector<at::Tensor>& tensors, int depth);
+using AppendTensor = void (*)(PyObject* tensor, std::vector<at::Tensor>& tensors);
 
-void append(PyObject* object, std::vector<at::Tensor>& tensors, int depth) {
+/// Objects of other classes may be registered with pytree (dataclasses, caches, key-values).
+void append_from_pytree(PyObject* object, AppendTensor append_tensor,
+                        std::vector<at::Tensor>& tensors, int depth);
+
+void append(PyObject* object, AppendTensor append_tensor, std::vector<at::Tensor>& tensors,
+            int depth) {
   constexpr int kDeepest = 64;  // a list can contain itself
   if (depth > kDeepest) return;
   // The tests for containers are a look at the type; that for a tensor may be a call into Python.
   if (PyTuple_Check(object) || PyList_Check(object)) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i) {
-      append(PySequence_Fast_GET_ITEM(object, i), tensors, depth + 1);
+      append(PySequence_Fast_GET_ITEM(object, i), append_tensor, tensors, depth + 1);
     }
   } else if (PyDict_Check(object)) {
     PyObject* key = nullptr;
     PyObject* value = nullptr;
     for (Py_ssize_t position = 0; PyDict_Next(object, &position, &key, &value) != 0;) {
-      append(value, tensors, depth + 1);
+      append(value, append_tensor, tensors, depth + 1);
     }
   } else if (is_plain_leaf(object)) {
     return;
   } else if (THPVariable_Check(object)) {
-    tensors.push_back(THPVariable_Unpack(object));
+    append_tensor(object, tensors);
   } else {
-    append_from_pytree(object, tensors, depth);
+    append_from_pytree(object, append_tensor, tensors, depth);
   }
 }
 
-void append_from_pytree(PyObject* object, std::vector<at::Tensor>& tensors, int depth) {
+void append_from_pytree(PyObject* object, AppendTensor append_tensor,
+                        std::vector<at::Tensor>& tensors, int depth) {
   try {
     const auto pytree = py::module_::import("torch.utils._pytree");
     const auto supported = pytree.attr("SUPPORTED_NODES").cast<py::dict>();
     if (!supported.contains(py::type::handle_of(object))) return;
     for (const py::handle leaf : pytree.attr("tree_leaves")(py::handle(object))) {
       // Pytree has gone all the way down; whatever is left and no tensor is a leaf.
-      if (THPVariable_Check(leaf.ptr())) append(leaf.ptr(), tensors, depth + 1);
+      if (THPVariable_Check(leaf.ptr())) append(leaf.ptr(), append_tensor, tensors, depth + 1);
     }
   } catch (py::error_already_set&) {
     // An object that cannot be taken apart shows us no tensors; the training does not care.
@@ -93,7 +98,14 @@ void append_inner_tensors(PyObject* tensor, std::vector<at::Tensor>& tensors) {
 }
 
 void append_tensors(PyObject* object, std::vector<at::Tensor>& tensors) {
-  append(object, tensors, 0);
+  constexpr auto append_itself = [](PyObject* tensor, std::vector<at::Tensor>& all) {
+    all.push_back(THPVariable_Unpack(tensor));
+  };
+  append(object, append_itself, tensors, 0);
+}
+
+void append_all_inner_tensors(PyObject* object, std::vector<at::Tensor>& tensors) {
+  append(object, &append_inner_tensors, tensors, 0);
 }
 
 }  // namespace tidegauge::bindings

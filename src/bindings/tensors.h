@@ -16,6 +16,9 @@ void append_tensors(PyObject* object, std::vector<at::Tensor>& tensors);
 /// subclass (`__tensor_flatten__`) at any depth. Needs the GIL; never raises.
 void append_inner_tensors(PyObject* tensor, std::vector<at::Tensor>& tensors);
 
+/// Both: the tensors that hold the memory of all tensors in an object.
+void append_all_inner_tensors(PyObject* object, std::vector<at::Tensor>& tensors);
+
 /// A list of tensors whose memory is used again by the next one. Nests. Needs the GIL.
 class ScratchTensors {
  public:
