@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <thread>
 #include <vector>
 
 #include "capture/memory_tracker.h"
 #include "capture/op_hook.h"
+#include "tidegauge/errors.h"
+#include "tidegauge/threads.h"
 
 namespace tidegauge {
 namespace {
@@ -77,6 +81,64 @@ TEST(MemoryTracker, OpThatRaisesInItsOwnHandlerLeavesNothing) {
   EXPECT_THROW(at::mm(x, x), c10::Error);
   const at::Tensor y = at::mm(x, x.t());
   EXPECT_EQ(t.now(), 1024 + 8 * 8 * 4);
+}
+
+TEST(MemoryTracker, ThreadIsSeenWhileItIsAttached) {
+  Tracking t;
+  std::vector<at::Tensor> kept;
+  std::thread([&] {
+    kept.push_back(torch::ones({256}));
+    attach_thread();
+    kept.push_back(torch::ones({256}));
+    detach_thread();
+    kept.push_back(torch::ones({256}));
+    EXPECT_THROW(detach_thread(), UsageError);
+  }).join();
+  EXPECT_EQ(t.now(), 1024);
+}
+
+TEST(MemoryTracker, ThreadMayEndAttached) {
+  for (int i = 0; i < 2; ++i) {
+    Tracking t;
+    std::thread(&attach_thread).join();
+  }
+  EXPECT_FALSE(c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Fake));
+}
+
+TEST(MemoryTracker, AttachedThreadsTrainAtOnce) {
+  constexpr int kThreads = 4;
+  constexpr int kSteps = 50;
+  Tracking t(/*leaves_are_parameters=*/true);
+  std::vector<at::Tensor> weights;
+  for (int i = 0; i < kThreads; ++i) weights.push_back(torch::ones({16, 16}).requires_grad_());
+  std::vector<std::thread> threads;
+  for (at::Tensor& weight : weights) {
+    threads.emplace_back([&weight] {
+      attach_thread();
+      for (int step = 0; step < kSteps; ++step) {
+        weight.mutable_grad().reset();
+        torch::ones({4, 16}).mm(weight).relu().sum().backward();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(t.now(Category::Parameter), kThreads * 1024);
+  EXPECT_EQ(t.now(Category::Gradient), kThreads * 1024);
+  EXPECT_EQ(t.now(), 2 * kThreads * 1024);
+}
+
+TEST(MemoryTracker, TrackersComeAndGoWhileOthersCompute) {
+  std::atomic<bool> is_over = false;
+  std::thread worker([&] {
+    attach_thread();
+    while (!is_over) torch::ones({16, 16}).mm(torch::ones({16, 16}));
+  });
+  for (int i = 0; i < 50; ++i) {
+    const Tracking t;
+    torch::ones({8});
+  }
+  is_over = true;
+  worker.join();
 }
 
 TEST(MemoryTracker, FreeInAnotherThreadIsSeen) {
