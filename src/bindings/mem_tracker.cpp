@@ -180,6 +180,7 @@ void MemTracker::track_module(py::handle module) {
 
 void MemTracker::refresh_labels() {
   std::vector<ModuleId> known;
+  known.reserve(owned_.size());
   for (const auto& [id, owned] : owned_) known.push_back(id);
   for (const ModuleId id : known) {
     const py::object module = ModuleRegistry::get().resolve(id);
@@ -337,7 +338,8 @@ void bind_events(py::module_& m) {
         }
       },
       py::arg("inputs"), py::arg("grads"));
-  m.def("before_resize", [](py::handle) { begin_resize(); }, py::arg("storage"));
+  m.def(
+      "before_resize", [](py::handle) { begin_resize(); }, py::arg("storage"));
   m.def(
       "after_resize",
       [](py::handle storage) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -69,9 +70,12 @@ class CallBlock {
   /// Calls `visit(call)` for the calls that hand on what the node has made, the last one first.
   template <typename Visit>
   void visit_stops(uint64_t sequence, Visit visit) const {
-    auto after = std::partition_point(stops_.begin(), stops_.end(),
-                                      [&](const Stop& stop) { return stop.sequence <= sequence; });
-    while (after != stops_.begin() && (--after)->sequence == sequence) visit(after->call);
+    const auto after = std::partition_point(
+        stops_.begin(), stops_.end(), [&](const Stop& stop) { return stop.sequence <= sequence; });
+    for (auto stop = std::make_reverse_iterator(after); stop != stops_.rend(); ++stop) {
+      if (stop->sequence != sequence) return;
+      visit(stop->call);
+    }
   }
 
   static constexpr uint32_t kNoCall = UINT32_MAX;
