@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "allocator/alloc_config.h"
+
+#include <algorithm>
+#include <bit>
+#include <cctype>
+#include <stdexcept>
+#include <vector>
+
+#include "tidegauge/errors.h"
+
+namespace tidegauge {
+namespace {
+
+constexpr uint64_t kMostRegisterThreads = 128;
+
+/// The words of the text. Torch looks at separators but does not insist on them, so
+/// `max_split_size_mb,40` is as good as with a colon; what it does insist on is a word being there.
+class Words {
+ public:
+  explicit Words(std::string_view text) : text_(text) {
+    std::string word;
+    const auto end_word = [&] {
+      if (!word.empty()) words_.push_back(std::move(word));
+      word.clear();
+    };
+    for (const char c : text) {
+      if (c == ',' || c == ':' || c == '[' || c == ']') {
+        end_word();
+        words_.emplace_back(1, c);
+      } else if (std::isspace(static_cast<unsigned char>(c)) == 0) {
+        word += c;
+      }
+    }
+    end_word();
+  }
+
+  size_t size() const { return words_.size(); }
+
+  const std::string& at(size_t i) const {
+    if (i >= size()) fail("Index out of bounds in ConfigTokenizer (a value is missing)");
+    return words_[i];
+  }
+
+  /// As std::stoull reads it, like torch: `40x` is 40 and `-1` is the largest number.
+  uint64_t number(size_t i) const {
+    const std::string& word = at(i);
+    try {
+      return std::stoull(word);
+    } catch (const std::logic_error& error) {
+      fail(std::string(error.what()) + " (expected a whole number, got '" + word + "')");
+    }
+  }
+
+  double real(size_t i) const {
+    const std::string& word = at(i);
+    try {
+      return std::stod(word);
+    } catch (const std::logic_error& error) {
+      fail(std::string(error.what()) + " (expected a number, got '" + word + "')");
+    }
+  }
+
+  bool truth(size_t i) const {
+    const std::string& word = at(i);
+    if (word != "True" && word != "False") {
+      fail("Expected 'True' or 'False' at index " + std::to_string(i) +
+           " in ConfigTokenizer but got '" + word + "'");
+    }
+    return word == "True";
+  }
+
+  /// The index of the last word that belongs to the key at `i`.
+  size_t skip_value(size_t i) const {
+    i += 2;
+    if (at(i) != "[") return i;
+    while (++i < size() && words_[i] != "]") {
+    }
+    if (i >= size()) {
+      fail("Expected closing bracket ']' in ConfigTokenizer but reached end of config");
+    }
+    return i;
+  }
+
+  [[noreturn]] void fail(const std::string& complaint) const {
+    throw UsageError("allocator settings '" + text_ + "': " + complaint);
+  }
+
+ private:
+  std::string text_;
+  std::vector<std::string> words_;
+};
+
+int64_t mebibytes(uint64_t count) {
+  return static_cast<int64_t>(std::min<uint64_t>(count, kNoLimit / kMiB)) * kMiB;
+}
+
+int64_t read_large_segment(const Words& words, size_t i) {
+  const uint64_t value = words.number(i);
+  if (value <= 10) words.fail("CachingAllocator option large_segment_size_mb must be > 10 MB");
+  return mebibytes(value);
+}
+
+int64_t read_at_least_a_segment(const Words& words, size_t i, const AllocConfig& config) {
+  const auto least = static_cast<uint64_t>(config.large_segment_bytes / kMiB);
+  const uint64_t value = words.number(i);
+  if (value < least) {
+    words.fail("CachingAllocator option " + words.at(i - 2) +
+               " too small, must be >= " + std::to_string(least));
+  }
+  return mebibytes(value);
+}
+
+/// Returns the index of the last word read.
+size_t read_divisions(const Words& words, size_t i, AllocConfig& config) {
+  auto& table = config.roundup_power2_divisions;
+  i += 2;
+  if (words.at(i) != "[") {
+    const uint64_t value = words.number(i);
+    if (!std::has_single_bit(value)) {
+      words.fail("For roundups, the divisions has to be power of 2 ");
+    }
+    table.fill(static_cast<int64_t>(value));
+    return i;
+  }
+  bool is_first = true;
+  size_t last = 0;
+  while (++i < words.size() && words.at(i) != "]") {
+    const size_t key = i;
+    i += 2;
+    const uint64_t value = words.number(i);
+    if (value != 0 && !std::has_single_bit(value)) {
+      words.fail("For roundups, the divisions has to be power of 2 or 0 to disable roundup ");
+    }
+    if (words.at(key) == ">") {
+      std::fill(table.begin() + static_cast<ptrdiff_t>(last) + 1, table.end(),
+                static_cast<int64_t>(value));
+    } else {
+      const uint64_t interval = words.number(key);
+      if (!std::has_single_bit(interval)) {
+        words.fail("For roundups, the intervals have to be power of 2 ");
+      }
+      last = std::min<size_t>(static_cast<size_t>(std::countr_zero(interval)), table.size() - 1);
+      // The first interval named stands for all below it; others between names stay as they are.
+      if (is_first) {
+        std::fill(table.begin(), table.begin() + static_cast<ptrdiff_t>(last),
+                  static_cast<int64_t>(value));
+      }
+      is_first = false;
+      table[last] = static_cast<int64_t>(value);
+    }
+    if (words.at(i + 1) != "]") ++i;
+  }
+  if (i >= words.size()) {
+    words.fail("Expected closing bracket ']' in ConfigTokenizer but reached end of config");
+  }
+  return i;
+}
+
+double read_threshold(const Words& words, size_t i) {
+  const double value = words.real(i);
+  if (!(value > 0 && value < 1)) {
+    words.fail("garbage_collect_threshold is invalid, set it in (0.0, 1.0)");
+  }
+  return value;
+}
+
+/// The keys of all accelerators. Others are stepped over: the CUDA reading comes next.
+void read_common(const Words& words, AllocConfig& config) {
+  // Other limits are checked against this one, wherever it stands.
+  for (size_t i = 0; i < words.size(); i += 2) {
+    if (words.at(i) == "large_segment_size_mb") {
+      config.large_segment_bytes = read_large_segment(words, i + 2);
+    }
+    i = words.skip_value(i);
+  }
+  config.max_split_bytes = kNoLimit;
+  config.max_non_split_rounding_bytes = config.large_segment_bytes;
+  config.garbage_collection_threshold = 0;
+  config.roundup_power2_divisions.fill(0);
+  for (size_t i = 0; i < words.size(); i += 2) {
+    const std::string& key = words.at(i);
+    const size_t value = i + 2;
+    if (key == "roundup_power2_divisions") {
+      i = read_divisions(words, i, config);
+      continue;
+    }
+    if (key == "max_split_size_mb") {
+      config.max_split_bytes = read_at_least_a_segment(words, value, config);
+    } else if (key == "max_non_split_rounding_mb") {
+      config.max_non_split_rounding_bytes = read_at_least_a_segment(words, value, config);
+    } else if (key == "garbage_collection_threshold") {
+      config.garbage_collection_threshold = read_threshold(words, value);
+    } else if (key == "expandable_segments") {
+      config.expandable_segments = words.truth(value);
+    } else if (key == "pinned_use_background_threads") {
+      config.pinned_use_background_threads = words.truth(value);
+    } else if (key == "pinned_max_round_threshold_mb") {
+      config.pinned_max_round_threshold_bytes = mebibytes(words.number(value));
+    } else if (key == "pinned_max_cached_size_mb") {
+      config.pinned_max_cached_bytes = mebibytes(words.number(value));
+    }
+    i = words.skip_value(i);
+  }
+}
+
+bool is_common_key(std::string_view key) {
+  static constexpr std::string_view kKeys[] = {
+      "large_segment_size_mb",         "max_split_size_mb",
+      "max_non_split_rounding_mb",     "garbage_collection_threshold",
+      "roundup_power2_divisions",      "expandable_segments",
+      "pinned_use_background_threads", "pinned_max_round_threshold_mb",
+      "pinned_max_cached_size_mb"};
+  return std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
+}
+
+int64_t read_register_threads(const Words& words, size_t i) {
+  const uint64_t value = words.number(i);
+  if (!std::has_single_bit(value)) {
+    words.fail("Number of register threads has to be power of 2, got " + std::to_string(value));
+  }
+  if (value > kMostRegisterThreads) {
+    words.fail("Number of register threads should be less than or equal to " +
+               std::to_string(kMostRegisterThreads) + ", got " + std::to_string(value));
+  }
+  return static_cast<int64_t>(value);
+}
+
+double read_fraction(const Words& words, size_t i) {
+  const double value = words.real(i);
+  if (!(value >= 0 && value <= 1)) {
+    words.fail("per_process_memory_fraction is invalid, set it in [0.0, 1.0]");
+  }
+  return value;
+}
+
+const std::string& read_backend(const Words& words, size_t i) {
+  const std::string& name = words.at(i);
+  if (name != "native" && name != "cudaMallocAsync") {
+    words.fail("Unknown allocator backend, options are native and cudaMallocAsync");
+  }
+  return name;
+}
+
+int64_t read_reserve_segment(const Words& words, size_t i) {
+  const uint64_t value = words.number(i);
+  if (value == 0) words.fail("Pinned reserve segment size has to be greater than 0");
+  return static_cast<int64_t>(std::min<uint64_t>(value, kNoLimit));
+}
+
+void read_cuda(const Words& words, AllocConfig& config) {
+  for (size_t i = 0; i < words.size(); i += 2) {
+    const std::string& key = words.at(i);
+    const size_t value = i + 2;
+    if (key == "backend") {
+      config.backend = read_backend(words, value);
+    } else if (key == "release_lock_on_cudamalloc" || key == "release_lock_on_hipmalloc") {
+      config.release_lock_on_cudamalloc = words.truth(value);
+    } else if (key == "pinned_use_cuda_host_register" || key == "pinned_use_hip_host_register") {
+      config.pinned_use_cuda_host_register = words.truth(value);
+    } else if (key == "pinned_num_register_threads") {
+      config.pinned_num_register_threads = read_register_threads(words, value);
+    } else if (key == "pinned_reserve_segment_size_mb") {
+      config.pinned_reserve_segment_size_mb = read_reserve_segment(words, value);
+    } else if (key == "graph_capture_record_stream_reuse") {
+      config.graph_capture_record_stream_reuse = words.truth(value);
+    } else if (key == "per_process_memory_fraction") {
+      config.per_process_memory_fraction = read_fraction(words, value);
+    } else if (key == "pinned_free_catch_all") {
+      config.pinned_free_catch_all = words.truth(value);
+    } else if (key == "throw_on_cudamalloc_oom") {
+      config.throw_on_cudamalloc_oom = words.truth(value);
+    } else if (!is_common_key(key)) {
+      words.fail("Unrecognized key '" + key + "' in CUDA allocator config.");
+    }
+    i = words.skip_value(i);
+  }
+}
+
+}  // namespace
+
+AllocConfig parse_alloc_config(std::string_view text, const AllocConfig& previous) {
+  const Words words(text);
+  AllocConfig config = previous;
+  read_common(words, config);
+  read_cuda(words, config);
+  return config;
+}
+
+}  // namespace tidegauge
