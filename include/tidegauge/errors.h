@@ -20,6 +20,12 @@ class TIDEGAUGE_API UsageError : public Error {
   using Error::Error;
 };
 
+/// A file holds what cannot be, is cut short or newer than this version reads (Python: ValueError).
+class TIDEGAUGE_API FormatError : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Not available in this build or with this version of torch (Python: NotImplementedError).
 class TIDEGAUGE_API NotSupported : public Error {
  public:

@@ -13,6 +13,8 @@ void translate(std::exception_ptr pointer) {
     std::rethrow_exception(std::move(pointer));
   } catch (const tidegauge::UsageError& error) {
     PyErr_SetString(PyExc_ValueError, error.what());
+  } catch (const tidegauge::FormatError& error) {
+    PyErr_SetString(PyExc_ValueError, error.what());
   } catch (const tidegauge::NotSupported& error) {
     PyErr_SetString(PyExc_NotImplementedError, error.what());
   }

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "allocator/caching_allocator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "allocator/rounding.h"
+#include "tidegauge/errors.h"
+
+namespace tidegauge {
+namespace {
+
+// Segments start where no address looks like a null pointer.
+constexpr int64_t kFirstAddress = int64_t{1} << 30;
+
+/// How far a free block of an expandable segment could grow where it is.
+int64_t reach_bytes(const Block& block) {
+  const bool can_grow = block.next != nullptr && !block.next->is_mapped;
+  return block.size_bytes + (can_grow ? block.next->size_bytes : 0);
+}
+
+}  // namespace
+
+CachingAllocator::CachingAllocator(AllocatorOptions options)
+    : options_(std::move(options)), waits_(options_.deferred), next_address_(kFirstAddress) {
+  compute_limits();
+}
+
+void CachingAllocator::set_config(const AllocConfig& config) {
+  options_.config = config;
+  compute_limits();
+}
+
+void CachingAllocator::compute_limits() {
+  const AllocConfig& config = options_.config;
+  const double fraction = options_.memory_fraction.value_or(config.per_process_memory_fraction);
+  limits_ = Limits{};
+  if (options_.total_bytes == kNoLimit) {
+    if (fraction < 1) {
+      throw UsageError("a memory fraction of " + std::to_string(fraction) +
+                       " needs the memory of the device: set total_bytes");
+    }
+    return;
+  }
+  const auto total = static_cast<double>(options_.total_bytes);
+  limits_.device_bytes = options_.total_bytes - options_.outside_bytes;
+  if (fraction < 1) limits_.allowed_bytes = std::llround(fraction * total);
+  if (config.throw_on_cudamalloc_oom) {
+    limits_.reject_bytes = static_cast<int64_t>(config.per_process_memory_fraction * total);
+  }
+}
+
+bool CachingAllocator::collects_garbage() const {
+  return limits_.allowed_bytes != kNoLimit && options_.config.garbage_collection_threshold > 0;
+}
+
+Block* CachingAllocator::malloc(int64_t requested_bytes, int64_t stream, PoolId pool) {
+  if (requested_bytes <= 0 || requested_bytes > kMaxRequestBytes) {
+    throw UsageError("cannot allocate " + std::to_string(requested_bytes) +
+                     " bytes: expected 1 to 2^60 - 1");
+  }
+  if (captures_ == 0) poll_waits(/*is_sync=*/false);
+
+  const int64_t size_bytes = round_request(requested_bytes, options_.config);
+  Request request{.requested_bytes = requested_bytes,
+                  .size_bytes = size_bytes,
+                  .segment_bytes = segment_bytes(size_bytes, options_.config),
+                  .shelf = &pool_for(size_bytes, pool).shelf(stream)};
+  Block* block = take_free_block(request);
+  if (block == nullptr) {
+    if (collects_garbage()) collect_garbage();
+    block = new_segment(request);
+  }
+  if (block == nullptr && !request.is_rejected) block = borrow_from_pools(request);
+  if (block == nullptr && !request.is_rejected && release_oversize(request)) {
+    block = new_segment(request);
+  }
+  if (block == nullptr && !request.is_rejected && captures_ == 0) {
+    release_cached();
+    ++stats_.num_alloc_retries;
+    block = new_segment(request);
+  }
+  if (block == nullptr) {
+    ++stats_.num_ooms;
+    return nullptr;
+  }
+  return hand_out(block, request);
+}
+
+BlockPool& CachingAllocator::pool_for(int64_t size_bytes, PoolId pool) {
+  const bool is_small = is_small_request(size_bytes);
+  if (pool.is_default()) return is_small ? small_ : large_;
+  PrivatePool& owner = private_pool(pool);
+  return is_small ? owner.small : owner.large;
+}
+
+Block* CachingAllocator::take_free_block(const Request& request) {
+  FreeBlocks& free = request.shelf->free;
+  if (collects_garbage()) ++request.shelf->pool->searches;
+  auto found = free.lower_bound(FitKey{request.size_bytes});
+  if (found == free.end()) return nullptr;
+  if ((*found)->segment->is_expandable()) {
+    if (options_.config.expandable_segments) {
+      // The end of a segment can still grow: it is taken only if nothing else fits better.
+      for (auto next = std::next(found); (*found)->segment->is_expandable() && next != free.end() &&
+                                         reach_bytes(**next) < reach_bytes(**found);
+           ++next) {
+        found = next;
+      }
+    } else {
+      while (found != free.end() && (*found)->segment->is_expandable()) ++found;
+      if (found == free.end()) return nullptr;
+    }
+  }
+  Block* block = *found;
+  const AllocConfig& config = options_.config;
+  if (request.size_bytes < config.max_split_bytes) {
+    if (block->size_bytes >= config.max_split_bytes) return nullptr;
+  } else if (block->size_bytes - request.size_bytes >= config.max_non_split_rounding_bytes) {
+    return nullptr;
+  }
+  free.erase(found);
+  return block;
+}
+
+Block* CachingAllocator::borrow_from_pools(const Request& request) {
+  if (request.shelf->pool->owner != nullptr) return nullptr;
+  for (auto& [id, pool] : private_pools_) {
+    if (!pool.options.use_on_oom) continue;
+    Request elsewhere = request;
+    elsewhere.shelf = &(request.is_small() ? pool.small : pool.large).shelf(request.shelf->stream);
+    if (Block* block = take_free_block(elsewhere)) return block;
+  }
+  return nullptr;
+}
+
+bool CachingAllocator::should_split(const Block& block, const Request& request) const {
+  const BlockPool& pool = *block.segment->shelf->pool;
+  if (pool.owner != nullptr && pool.owner->options.no_split) return false;
+  const int64_t rest_bytes = block.size_bytes - request.size_bytes;
+  if (pool.is_small || options_.config.expandable_segments) return rest_bytes >= kMinBlockBytes;
+  return request.size_bytes < options_.config.max_split_bytes && rest_bytes > kSmallLimitBytes;
+}
+
+/// `block` is free and on no shelf. The request takes its lower end.
+Block* CachingAllocator::hand_out(Block* block, const Request& request) {
+  const bool is_small = request.is_small();
+  const bool is_plain = !block->segment->is_expandable();
+  const bool was_split = block->is_split();
+  if (should_split(*block, request)) {
+    Block* rest = cut(block, request.size_bytes);
+    put_on_shelf(rest);
+    if (is_plain && was_split) {
+      stats_.inactive_split_bytes.decrease(is_small, block->size_bytes);
+    } else if (is_plain) {
+      stats_.inactive_split_bytes.increase(is_small, rest->size_bytes);
+      stats_.inactive_split.increase(is_small, 1);
+    }
+  } else if (was_split && is_plain) {
+    stats_.inactive_split_bytes.decrease(is_small, block->size_bytes);
+    stats_.inactive_split.decrease(is_small, 1);
+  }
+  block->use = BlockUse::Allocated;
+  block->requested_bytes = request.requested_bytes;
+  stats_.allocation.increase(is_small, 1);
+  stats_.allocated_bytes.increase(is_small, block->size_bytes);
+  stats_.active.increase(is_small, 1);
+  stats_.active_bytes.increase(is_small, block->size_bytes);
+  stats_.requested_bytes.increase(is_small, block->requested_bytes);
+  if (block->size_bytes >= options_.config.max_split_bytes) {
+    stats_.oversize_allocations.increase(1);
+  }
+  return block;
+}
+
+/// The part of `block` from `at_bytes` on becomes a block of its own, after it.
+Block* CachingAllocator::cut(Block* block, int64_t at_bytes) {
+  Block* rest = arena_.make();
+  rest->address = block->address + at_bytes;
+  rest->size_bytes = block->size_bytes - at_bytes;
+  rest->segment = block->segment;
+  rest->tie = block->tie;
+  rest->is_mapped = block->is_mapped;
+  rest->prev = block;
+  rest->next = block->next;
+  if (rest->next != nullptr) rest->next->prev = rest;
+  block->next = rest;
+  block->size_bytes = at_bytes;
+  return rest;
+}
+
+void CachingAllocator::free(Block* block) {
+  if (block == nullptr || block->use != BlockUse::Allocated) {
+    throw UsageError("only an allocated block can be freed, and only once");
+  }
+  const bool is_small = block->segment->shelf->pool->is_small;
+  stats_.allocation.decrease(is_small, 1);
+  stats_.allocated_bytes.decrease(is_small, block->size_bytes);
+  if (block->size_bytes >= options_.config.max_split_bytes) {
+    stats_.oversize_allocations.decrease(1);
+  }
+  if (block->has_other_streams) {
+    block->use = BlockUse::PendingFree;
+    waits_.start(block, captures_ > 0);
+  } else {
+    finish_free(block);
+  }
+}
+
+void CachingAllocator::record_stream(Block* block, int64_t stream) {
+  if (block == nullptr || block->use != BlockUse::Allocated) {
+    throw UsageError("record_stream needs an allocated block");
+  }
+  if (stream == block->segment->shelf->stream) return;
+  block->has_other_streams = true;
+  waits_.add_use(block, stream, captures_ > 0);
+}
+
+void CachingAllocator::poll_waits(bool is_sync) {
+  if (is_sync) ++stats_.num_sync_all_streams;
+  if (waits_.is_idle()) return;
+  for (Block* block : waits_.poll(is_sync)) complete_free(block);
+}
+
+void CachingAllocator::complete_free(Block* block) {
+  if (block == nullptr || block->use != BlockUse::PendingFree) {
+    throw UsageError("complete_free needs a block that was freed and waits for other streams");
+  }
+  waits_.forget(block);
+  block->has_other_streams = false;
+  finish_free(block);
+}
+
+void CachingAllocator::finish_free(Block* block) {
+  const bool is_small = block->segment->shelf->pool->is_small;
+  stats_.active.decrease(is_small, 1);
+  stats_.active_bytes.decrease(is_small, block->size_bytes);
+  stats_.requested_bytes.decrease(is_small, block->requested_bytes);
+  block->use = BlockUse::Free;
+  block->requested_bytes = 0;
+
+  const Merged merged = merge_with_neighbours(block);
+  block = merged.block;
+  put_on_shelf(block);
+  if (!block->segment->is_expandable()) {
+    const bool is_split = block->is_split();
+    stats_.inactive_split.change(is_small, (is_split ? 1 : 0) - merged.count);
+    stats_.inactive_split_bytes.change(is_small,
+                                       (is_split ? block->size_bytes : 0) - merged.size_bytes);
+  }
+}
+
+/// `block` is free and on no shelf; so is the block that comes of it.
+CachingAllocator::Merged CachingAllocator::merge_with_neighbours(Block* block) {
+  Merged merged{block};
+  const auto absorbs = [&](const Block* neighbour) {
+    return neighbour != nullptr && neighbour->use == BlockUse::Free &&
+           neighbour->is_mapped == block->is_mapped;
+  };
+  const auto join = [&](Block* lower, Block* upper, Block* neighbour) {
+    take_off_shelf(neighbour);
+    ++merged.count;
+    merged.size_bytes += neighbour->size_bytes;
+    lower->size_bytes += upper->size_bytes;
+    lower->next = upper->next;
+    if (lower->next != nullptr) lower->next->prev = lower;
+    arena_.recycle(upper);
+    merged.block = lower;
+  };
+  Block* below = block->prev;
+  Block* above = block->next;
+  const bool takes_above = absorbs(above);
+  if (absorbs(below)) join(below, block, below);
+  if (takes_above) join(merged.block, above, above);
+  return merged;
+}
+
+void CachingAllocator::put_on_shelf(Block* block) {
+  Shelf& shelf = *block->segment->shelf;
+  if (!block->is_mapped) {
+    shelf.unmapped.insert(block);
+    return;
+  }
+  block->free_since = shelf.pool->searches;
+  block->position = shelf.free.insert(block).first;
+}
+
+void CachingAllocator::take_off_shelf(Block* block) {
+  Shelf& shelf = *block->segment->shelf;
+  if (block->is_mapped) {
+    shelf.free.erase(block->position);
+  } else {
+    shelf.unmapped.erase(block);
+  }
+}
+
+}  // namespace tidegauge
