@@ -18,6 +18,7 @@ tidegauge_sources(core_tests tests/core tests/trace tests/allocator)
 if(core_tests AND TARGET tidegauge_core)
   tidegauge_test(core_tests ${core_tests})
   target_link_libraries(core_tests PRIVATE tidegauge_core)
+  target_compile_definitions(core_tests PRIVATE TIDEGAUGE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 endif()
 
 tidegauge_sources(capture_tests tests/capture tests/sharded tests/simulate tests/plan)

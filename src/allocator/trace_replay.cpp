@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "allocator/trace_replay.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "allocator/caching_allocator.h"
+
+namespace tidegauge {
+namespace {
+
+std::string describe(const TraceEvent& event) {
+  return std::string(to_string(event.action)) + " of " + std::to_string(event.size_bytes) +
+         " bytes at " + std::to_string(event.address);
+}
+
+std::string describe(const std::vector<TraceEvent>& events) {
+  if (events.empty()) return "nothing";
+  std::string text;
+  for (size_t i = 0; i < std::min<size_t>(events.size(), 3); ++i) {
+    text += (i > 0 ? ", " : "") + describe(events[i]);
+  }
+  return events.size() > 3 ? text + " and " + std::to_string(events.size() - 3) + " more" : text;
+}
+
+/// The first segment that differs, in words.
+std::string describe_difference(const Layout& simulated, const Layout& recorded) {
+  const size_t common = std::min(simulated.size(), recorded.size());
+  for (size_t i = 0; i < common; ++i) {
+    if (simulated[i] != recorded[i]) {
+      return "the segment at address " + std::to_string(recorded[i].address) + " ends otherwise";
+    }
+  }
+  return std::to_string(simulated.size()) + " segments are left instead of " +
+         std::to_string(recorded.size());
+}
+
+class Replay {
+ public:
+  Replay(const RewoundTrace& trace, const ReplayOptions& options, bool is_exact)
+      : trace_(trace), options_(options), is_exact_(is_exact), allocator_(allocator_options()) {
+    if (is_exact_) {
+      for (Block* block : allocator_.adopt(trace_.initial_layout)) remember(block->address, block);
+    } else {
+      allocate_initial_blocks();
+    }
+    // Only what the events do is counted.
+    simulated_.clear();
+    observe();
+  }
+
+  void run() {
+    for (; index_ < trace_.events.size(); ++index_) apply(trace_.events[index_]);
+    compare();
+  }
+
+  ReplayResult finish(const Layout* recorded_layout) {
+    ReplayResult result;
+    result.final_layout = allocator_.layout();
+    result.figures = meter_.finish(static_cast<int64_t>(result.final_layout.size()));
+    result.stats = allocator_.flat_stats();
+    if (recorded_layout != nullptr && !divergence_ && result.final_layout != *recorded_layout) {
+      diverge(describe_difference(result.final_layout, *recorded_layout));
+    }
+    result.divergence = std::move(divergence_);
+    return result;
+  }
+
+ private:
+  AllocatorOptions allocator_options() {
+    AllocatorOptions options{.config = options_.config,
+                             .tie = options_.tie,
+                             .deferred = options_.deferred,
+                             .total_bytes = options_.total_bytes,
+                             .memory_fraction = {},
+                             .place = {},
+                             .on_segment_event = {}};
+    options.on_segment_event = [this](const TraceEvent& event) {
+      simulated_.push_back(event);
+      meter_.observe_segment(allocator_.reserved_bytes());
+    };
+    if (is_exact_) {
+      options.place = [this](int64_t size_bytes, bool is_expandable) {
+        return recorded_place(size_bytes, is_expandable);
+      };
+    }
+    return options;
+  }
+
+  void allocate_initial_blocks() {
+    for (const SegmentState& segment : trace_.initial_layout) {
+      for (const BlockState& block : segment.blocks) {
+        if (block.use == BlockUse::Free) continue;
+        Block* made =
+            allocate(std::max<int64_t>(block.requested_bytes, 1), segment.stream, segment.pool);
+        if (made != nullptr && block.use == BlockUse::PendingFree) {
+          allocator_.record_stream(made, segment.stream + 1);
+          allocator_.free(made);
+        }
+        remember(block.address, made);
+      }
+    }
+    meter_ = RunMeter{};
+  }
+
+  /// Blocks that wait for another stream are the allocator's own, unless the recording frees them.
+  void remember(int64_t address, Block* block) {
+    const bool is_waiting = block != nullptr && block->use == BlockUse::PendingFree;
+    if (!is_waiting || options_.deferred == DeferredFrees::ByCaller) blocks_[address] = block;
+  }
+
+  /// The address of the next segment in the recording, as long as it is the one that is wanted.
+  int64_t recorded_place(int64_t size_bytes, bool is_expandable) {
+    const TraceAction wanted = is_expandable ? TraceAction::SegmentMap : TraceAction::SegmentAlloc;
+    if (divergence_ || simulated_.size() >= recorded_.size()) return kNoAddress;
+    const TraceEvent& next = recorded_[simulated_.size()];
+    const bool is_same = next.action == wanted && (is_expandable || next.size_bytes == size_bytes);
+    return is_same ? next.address : kNoAddress;
+  }
+
+  void observe() {
+    const MemoryStats& stats = std::as_const(allocator_).stats();
+    meter_.observe(stats.reserved_bytes.all().current, stats.active_bytes.all().current,
+                   stats.requested_bytes.all().current);
+  }
+
+  void diverge(std::string what) {
+    if (is_exact_ && !divergence_) divergence_ = Divergence{index_, std::move(what)};
+  }
+
+  /// All segment events of the recording and of the simulation since the last comparison.
+  void compare() {
+    if (recorded_ != simulated_) {
+      diverge("recorded " + describe(recorded_) + ", simulated " + describe(simulated_));
+    }
+    recorded_.clear();
+    simulated_.clear();
+  }
+
+  Block* allocate(int64_t size_bytes, int64_t stream, PoolId pool) {
+    if (!pool.is_default() && !allocator_.has_pool(pool)) allocator_.create_pool(pool);
+    return allocator_.malloc(size_bytes, stream, pool);
+  }
+
+  void apply(const TraceEvent& event) {
+    switch (event.action) {
+      case TraceAction::Alloc:
+        alloc(event);
+        break;
+      case TraceAction::FreeRequested:
+        free(event);
+        break;
+      case TraceAction::FreeCompleted:
+        complete(event);
+        break;
+      case TraceAction::SegmentFree:
+      case TraceAction::SegmentUnmap:
+        if (is_cue()) empty_cache();
+        recorded_.push_back(event);
+        return;
+      case TraceAction::SegmentAlloc:
+      case TraceAction::SegmentMap:
+        recorded_.push_back(event);
+        return;
+      case TraceAction::OutOfMemory:
+        fail_to_alloc(event);
+        break;
+      case TraceAction::Snapshot:
+        break;
+    }
+    compare();
+    observe();
+  }
+
+  bool releases(size_t i) const {
+    const TraceAction action = trace_.events[i].action;
+    return is_segment_action(action) && !adds_memory(action);
+  }
+
+  /// Whether the release at this event is the first of those that emptying the cache brought about.
+  bool is_cue() const {
+    if (index_ > 0 && releases(index_ - 1)) return false;
+    if (options_.total_bytes == kNoLimit) return true;
+    size_t next = index_;
+    while (next < trace_.events.size() && releases(next)) ++next;
+    if (next == trace_.events.size()) return true;
+    const TraceAction action = trace_.events[next].action;
+    return !adds_memory(action) && action != TraceAction::OutOfMemory;
+  }
+
+  /// A private pool whose memory was released was no longer in use.
+  void empty_cache() {
+    for (size_t i = index_; i < trace_.events.size() && releases(i); ++i) {
+      const PoolId pool = trace_.events[i].pool;
+      if (!pool.is_default() && allocator_.is_pool_used(pool)) allocator_.release_pool(pool);
+    }
+    allocator_.empty_cache();
+  }
+
+  /// With a known device the simulator must fail as well; else it is not told, and only the cue of
+  /// the release before it counts.
+  void fail_to_alloc(const TraceEvent& event) {
+    meter_.observe_out_of_memory();
+    if (options_.total_bytes == kNoLimit) return;
+    Block* block = allocate(std::max<int64_t>(event.size_bytes, 1), event.stream, event.pool);
+    if (block == nullptr) return;
+    diverge("out of memory in the recording alone, " + describe(event));
+    allocator_.free(block);
+  }
+
+  void alloc(const TraceEvent& event) {
+    Block* block = allocate(std::max<int64_t>(event.size_bytes, 1), event.stream, event.pool);
+    blocks_[event.address] = block;
+    if (block == nullptr) {
+      meter_.observe_out_of_memory();
+      diverge("out of memory in the simulation alone");
+    } else if (block->address != event.address) {
+      diverge("recorded " + describe(event) + ", simulated at " + std::to_string(block->address));
+    }
+  }
+
+  /// A free that is not completed at once waits for a stream that the recording does not name.
+  void free(const TraceEvent& event) {
+    const auto found = blocks_.find(event.address);
+    if (found == blocks_.end() || found->second == nullptr) return;
+    Block* block = found->second;
+    const bool is_completed = index_ + 1 < trace_.events.size() &&
+                              trace_.events[index_ + 1].action == TraceAction::FreeCompleted &&
+                              trace_.events[index_ + 1].address == event.address;
+    if (!is_completed) allocator_.record_stream(block, event.stream + 1);
+    allocator_.free(block);
+    if (is_completed || options_.deferred != DeferredFrees::ByCaller) blocks_.erase(found);
+  }
+
+  void complete(const TraceEvent& event) {
+    const auto found = blocks_.find(event.address);
+    if (found == blocks_.end() || found->second == nullptr) return;
+    allocator_.complete_free(found->second);
+    blocks_.erase(found);
+  }
+
+  const RewoundTrace& trace_;
+  const ReplayOptions& options_;
+  const bool is_exact_;
+  RunMeter meter_;
+  CachingAllocator allocator_;
+  size_t index_ = 0;
+  std::unordered_map<int64_t, Block*> blocks_;  // by recorded address; nullptr: out of memory
+  std::vector<TraceEvent> recorded_;            // segment events since the last comparison
+  std::vector<TraceEvent> simulated_;
+  std::optional<Divergence> divergence_;
+};
+
+}  // namespace
+
+ReplayResult replay_trace(const RewoundTrace& trace, const Layout& final_layout,
+                          const ReplayOptions& options) {
+  Replay replay(trace, options, /*is_exact=*/true);
+  replay.run();
+  return replay.finish(&final_layout);
+}
+
+ReplayResult replay_fresh(const RewoundTrace& trace, const ReplayOptions& options) {
+  Replay replay(trace, options, /*is_exact=*/false);
+  replay.run();
+  return replay.finish(nullptr);
+}
+
+}  // namespace tidegauge

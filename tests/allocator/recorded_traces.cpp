@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "recorded_traces.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+
+namespace tidegauge {
+namespace {
+
+/// gzip is on every Debian; a library would be one more thing to install.
+std::string decompress(const std::string& path) {
+  const auto close = [](std::FILE* file) { pclose(file); };
+  const std::unique_ptr<std::FILE, decltype(close)> pipe(
+      popen(("gzip -dc '" + path + "'").c_str(), "r"), close);
+  if (!pipe) throw std::runtime_error("cannot run gzip");
+  std::string text;
+  std::array<char, 1 << 16> buffer{};
+  while (const size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe.get())) {
+    text.append(buffer.data(), count);
+  }
+  if (text.empty()) throw std::runtime_error("cannot read " + path);
+  return text;
+}
+
+}  // namespace
+
+std::string recorded_traces_folder() {
+  const char* folder = std::getenv("TIDEGAUGE_RECORDED_TRACES");
+  return folder != nullptr ? folder : TIDEGAUGE_SOURCE_DIR "/../shared/recorded-traces";
+}
+
+std::vector<std::string> recorded_trace_names() {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(recorded_traces_folder(), error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".txt.gz")) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TextTrace read_recorded_trace(const std::string& name) {
+  std::istringstream text(decompress(recorded_traces_folder() + "/" + name));
+  return read_text_trace(text);
+}
+
+}  // namespace tidegauge

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "allocator/trace_text.h"
+
+namespace tidegauge {
+
+/// Where recorded traces are: TIDEGAUGE_RECORDED_TRACES, by default ../shared/recorded-traces of
+/// the repository. They are not part of it.
+std::string recorded_traces_folder();
+
+/// The names of all `*.txt.gz` there, sorted; empty if there is no such folder.
+std::vector<std::string> recorded_trace_names();
+
+TextTrace read_recorded_trace(const std::string& name);
+
+}  // namespace tidegauge

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The simulator against allocators that really ran: every address, every segment, every layout.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <numeric>
+#include <string>
+
+#include "allocator/recorded_run.h"
+#include "allocator/trace_replay.h"
+#include "allocator/trace_rewind.h"
+#include "recorded_traces.h"
+
+namespace tidegauge {
+namespace {
+
+/// All recorded traces come from torch before 2.12, and from runs without allocator settings.
+const ReplayOptions kAsRecorded{.config = {}, .tie = TieRule::Address};
+
+class RecordedTraces : public testing::Test {
+ protected:
+  void SetUp() override {
+    names_ = recorded_trace_names();
+    if (!names_.empty()) return;
+    const std::string message = "no recorded traces in " + recorded_traces_folder() +
+                                "; set TIDEGAUGE_RECORDED_TRACES to their folder";
+    const char* ci = std::getenv("CI");
+    ASSERT_FALSE(ci != nullptr && std::string(ci) == "true") << message;
+    GTEST_SKIP() << message;
+  }
+
+  std::vector<std::string> names_;
+};
+
+int64_t active_bytes(const Layout& layout) {
+  int64_t sum = 0;
+  for (const SegmentState& segment : layout) {
+    for (const BlockState& block : segment.blocks) {
+      if (block.use != BlockUse::Free) sum += block.size_bytes;
+    }
+  }
+  return sum;
+}
+
+TEST_F(RecordedTraces, RewindingFindsTheRecordedStart) {
+  for (const std::string& name : names_) {
+    SCOPED_TRACE(name);
+    const TextTrace text = read_recorded_trace(name);
+    const RewoundTrace rewound = rewind_trace(text.trace, kAsRecorded.config);
+    ASSERT_EQ(rewound.initial_layout.size(), text.initial_layout.size());
+    for (size_t i = 0; i < text.initial_layout.size(); ++i) {
+      EXPECT_EQ(rewound.initial_layout[i], text.initial_layout[i])
+          << text.initial_layout[i].address;
+    }
+  }
+}
+
+TEST_F(RecordedTraces, FollowingTheAddressesEndsInTheRecordedLayout) {
+  for (const std::string& name : names_) {
+    SCOPED_TRACE(name);
+    const TextTrace text = read_recorded_trace(name);
+    const RewoundTrace rewound = rewind_trace(text.trace, kAsRecorded.config);
+    const RecordedRun run = follow_recording(rewound, kAsRecorded.config);
+    EXPECT_TRUE(run.final_layout == text.trace.final_layout);
+    EXPECT_EQ(run.figures.final_reserved_bytes, text.final_reserved_bytes);
+    EXPECT_EQ(run.figures.final_active_bytes, text.final_active_bytes);
+    EXPECT_EQ(active_bytes(run.final_layout), text.final_active_bytes);
+  }
+}
+
+TEST_F(RecordedTraces, SimulationIsTheRecording) {
+  size_t allocations = 0;
+  for (const std::string& name : names_) {
+    SCOPED_TRACE(name);
+    const TextTrace text = read_recorded_trace(name);
+    const RewoundTrace rewound = rewind_trace(text.trace, kAsRecorded.config);
+    const RecordedRun recorded = follow_recording(rewound, kAsRecorded.config);
+    const ReplayResult simulated = replay_trace(rewound, text.trace.final_layout, kAsRecorded);
+    if (simulated.divergence) {
+      ADD_FAILURE() << "at event " << simulated.divergence->event << " of " << rewound.events.size()
+                    << ": " << simulated.divergence->what;
+    }
+    EXPECT_TRUE(simulated.final_layout == text.trace.final_layout);
+    EXPECT_EQ(simulated.figures, recorded.figures);
+    for (const TraceEvent& event : rewound.events) {
+      allocations += event.action == TraceAction::Alloc ? 1 : 0;
+    }
+  }
+  RecordProperty("allocations", static_cast<int>(allocations));
+  EXPECT_GT(allocations, 0u);
+}
+
+}  // namespace
+}  // namespace tidegauge
