@@ -168,11 +168,10 @@ double read_threshold(const Words& words, size_t i) {
 /// The keys of all accelerators. Others are stepped over: the CUDA reading comes next.
 void read_common(const Words& words, AllocConfig& config) {
   // Other limits are checked against this one, wherever it stands.
-  for (size_t i = 0; i < words.size(); i += 2) {
+  for (size_t i = 0; i < words.size(); ++i) {
     if (words.at(i) == "large_segment_size_mb") {
       config.large_segment_bytes = read_large_segment(words, i + 2);
     }
-    i = words.skip_value(i);
   }
   config.max_split_bytes = kNoLimit;
   config.max_non_split_rounding_bytes = config.large_segment_bytes;
