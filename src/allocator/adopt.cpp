@@ -1,43 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How the CachingAllocator starts from a recorded layout, and tells its own.
 #include <algorithm>
-#include <string>
 
 #include "allocator/caching_allocator.h"
 #include "allocator/rounding.h"
 #include "tidegauge/errors.h"
 
 namespace tidegauge {
-namespace {
-
-void check(const SegmentState& segment, const SegmentState* below) {
-  const auto require = [&](bool is_true, const char* what) {
-    if (!is_true) {
-      throw UsageError("the segment at address " + std::to_string(segment.address) + " of " +
-                       std::to_string(segment.size_bytes) + " bytes " + what);
-    }
-  };
-  require(segment.address >= 0 && segment.size_bytes > 0 &&
-              segment.size_bytes <= kNoLimit - segment.address,
-          "cannot exist");
-  require(below == nullptr || below->address + below->size_bytes <= segment.address,
-          "overlaps the one before it");
-  const int64_t end = segment.address + segment.size_bytes;
-  int64_t address = segment.address;
-  bool was_free = false;
-  for (const BlockState& block : segment.blocks) {
-    require(block.address == address && block.size_bytes > 0 && block.size_bytes <= end - address,
-            "has blocks that do not follow each other");
-    require(block.requested_bytes >= 0, "has a block of negative size");
-    require(!was_free || block.use != BlockUse::Free, "has free blocks that were not merged");
-    was_free = block.use == BlockUse::Free;
-    address += block.size_bytes;
-  }
-  require(address == end, "is not filled by its blocks");
-}
-
-}  // namespace
-
 Shelf& CachingAllocator::shelf_of(const SegmentState& state) {
   if (state.pool.is_default()) return (state.is_small ? small_ : large_).shelf(state.stream);
   if (!private_pools_.contains(state.pool)) create_pool(state.pool);
@@ -47,7 +16,7 @@ Shelf& CachingAllocator::shelf_of(const SegmentState& state) {
 
 std::vector<Block*> CachingAllocator::adopt(const Layout& layout) {
   if (!segments_.empty()) throw UsageError("adopt() is for an allocator without segments");
-  for (size_t i = 0; i < layout.size(); ++i) check(layout[i], i > 0 ? &layout[i - 1] : nullptr);
+  check_layout(layout);
 
   std::vector<Block*> active;
   for (size_t i = 0; i < layout.size();) {

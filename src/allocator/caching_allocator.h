@@ -59,7 +59,7 @@ class CachingAllocator {
   void end_capture();
 
   /// Starts from a recorded state; only before the first malloc. Returns the active blocks in
-  /// order. UsageError if the layout cannot be one.
+  /// order. FormatError if the layout cannot be one.
   std::vector<Block*> adopt(const Layout& layout);
   Layout layout() const;
 

@@ -2,11 +2,41 @@
 #include "allocator/device_trace.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "tidegauge/errors.h"
 
 namespace tidegauge {
+namespace {
+
+void check(const SegmentState& segment, const SegmentState* below) {
+  const auto require = [&](bool is_true, const char* what) {
+    if (!is_true) {
+      throw FormatError("the segment at address " + std::to_string(segment.address) + " of " +
+                        std::to_string(segment.size_bytes) + " bytes " + what);
+    }
+  };
+  require(segment.address >= 0 && segment.size_bytes > 0 &&
+              segment.size_bytes <= std::numeric_limits<int64_t>::max() - segment.address,
+          "cannot exist");
+  require(below == nullptr || below->address + below->size_bytes <= segment.address,
+          "overlaps the one before it");
+  const int64_t end = segment.address + segment.size_bytes;
+  int64_t address = segment.address;
+  bool was_free = false;
+  for (const BlockState& block : segment.blocks) {
+    require(block.address == address && block.size_bytes > 0 && block.size_bytes <= end - address,
+            "has blocks that do not follow each other");
+    require(block.requested_bytes >= 0, "has a block of negative size");
+    require(!was_free || block.use != BlockUse::Free, "has free blocks that were not merged");
+    was_free = block.use == BlockUse::Free;
+    address += block.size_bytes;
+  }
+  require(address == end, "is not filled by its blocks");
+}
+
+}  // namespace
 
 std::string_view to_string(TraceAction action) {
   static constexpr std::string_view kNames[kTraceActionCount] = {
@@ -15,6 +45,10 @@ std::string_view to_string(TraceAction action) {
       "snapshot"};
   const auto index = static_cast<size_t>(action);
   return index < kTraceActionCount ? kNames[index] : "unknown action";
+}
+
+void check_layout(const Layout& layout) {
+  for (size_t i = 0; i < layout.size(); ++i) check(layout[i], i > 0 ? &layout[i - 1] : nullptr);
 }
 
 void place_blocks(Layout& segments, std::vector<BlockState> active) {

@@ -48,6 +48,10 @@ struct SegmentState {
 /// All segments of a device, by address.
 using Layout = std::vector<SegmentState>;
 
+/// FormatError unless segments and blocks follow each other without overlap, blocks fill their
+/// segments, and no two free ones are neighbours.
+void check_layout(const Layout& layout);
+
 /// Gives `segments` (by address) these active blocks, and free ones between them. FormatError for a
 /// block that is outside all segments or overlaps another.
 void place_blocks(Layout& segments, std::vector<BlockState> active);

@@ -10,8 +10,8 @@ namespace tidegauge {
 struct RunFigures {
   int64_t peak_reserved_bytes = 0;
   int64_t peak_active_bytes = 0;
-  /// At the first event after which the peak was reserved: reserved but not active, and active but
-  /// not requested (rounding, and what was too little to split off).
+  /// While the peak was reserved, at the event with most active: reserved but not active, and
+  /// active but not requested (rounding, and what was too little to split off).
   int64_t unused_at_peak_bytes = 0;
   int64_t slack_at_peak_bytes = 0;
   int64_t final_reserved_bytes = 0;
@@ -38,9 +38,11 @@ class RunMeter {
     figures_.peak_active_bytes = std::max(figures_.peak_active_bytes, active_bytes);
     figures_.final_reserved_bytes = reserved_bytes;
     figures_.final_active_bytes = active_bytes;
-    if (reserved_bytes > highest_bytes_) {
+    const int64_t unused_bytes = reserved_bytes - active_bytes;
+    if (reserved_bytes > highest_bytes_ ||
+        (reserved_bytes == highest_bytes_ && unused_bytes < figures_.unused_at_peak_bytes)) {
       highest_bytes_ = reserved_bytes;
-      figures_.unused_at_peak_bytes = reserved_bytes - active_bytes;
+      figures_.unused_at_peak_bytes = unused_bytes;
       figures_.slack_at_peak_bytes = active_bytes - requested_bytes;
     }
   }

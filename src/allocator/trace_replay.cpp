@@ -77,6 +77,8 @@ class Replay {
                              .memory_fraction = {},
                              .place = {},
                              .on_segment_event = {}};
+    // Without the memory of the device a share of it is no limit.
+    if (options_.total_bytes == kNoLimit) options.config.per_process_memory_fraction = 1;
     options.on_segment_event = [this](const TraceEvent& event) {
       simulated_.push_back(event);
       meter_.observe_segment(allocator_.reserved_bytes());

@@ -16,6 +16,7 @@ class Rewind {
  public:
   Rewind(const DeviceTrace& trace, const AllocConfig& config)
       : config_(config), events_(trace.events) {
+    check_layout(trace.final_layout);
     for (const SegmentState& segment : trace.final_layout) {
       for (const BlockState& block : segment.blocks) {
         if (block.use != BlockUse::Free) active_[block.address] = block;

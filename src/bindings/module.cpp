@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <pybind11/pybind11.h>
 
+#include "bindings/allocator.h"
 #include "bindings/mem_tracker.h"
 #include "bindings/mod_tracker.h"
 #include "bindings/module_calls.h"
@@ -28,4 +29,5 @@ PYBIND11_MODULE(_C, m) {
   tidegauge::bindings::bind_mod_tracker(m);
   tidegauge::bindings::bind_module_calls(m);
   tidegauge::bindings::bind_mem_tracker(m);
+  tidegauge::bindings::bind_allocator(m);
 }

@@ -269,6 +269,34 @@ TEST(TraceReplay, ContradictionsAreToldWithTheEvent) {
       "event 1 (alloc of -1 bytes at address 1073741824) contradicts the rest: no such memory");
 }
 
+TEST(TraceReplay, LayoutsThatCannotBeAreRefused) {
+  Recording recording(with(""));
+  recording.malloc(2 * kMiB);
+  recording.malloc(30 * kMiB);
+  const Layout sound = recording.allocator().layout();
+  const auto spoiled = [&](const std::function<void(Layout&)>& spoil) {
+    Layout layout = sound;
+    spoil(layout);
+    return complaint([&] { check_layout(layout); });
+  };
+  const std::string first = "the segment at address 1073741824 of 20971520 bytes ";
+  EXPECT_EQ(spoiled([](Layout&) {}), "accepted");
+  EXPECT_EQ(spoiled([](Layout& layout) { layout[0].blocks.pop_back(); }),
+            first + "is not filled by its blocks");
+  EXPECT_EQ(spoiled([](Layout& layout) { layout[0].blocks[1].size_bytes += 512; }),
+            first + "has blocks that do not follow each other");
+  EXPECT_EQ(spoiled([](Layout& layout) { layout[0].blocks[1].address += 512; }),
+            first + "has blocks that do not follow each other");
+  EXPECT_EQ(spoiled([](Layout& layout) { layout[0].blocks[0].use = BlockUse::Free; }),
+            first + "has free blocks that were not merged");
+  EXPECT_EQ(spoiled([](Layout& layout) { layout[0].blocks[0].requested_bytes = -1; }),
+            first + "has a block of negative size");
+  EXPECT_EQ(spoiled([](Layout& layout) { std::swap(layout[0], layout[1]); }),
+            first + "overlaps the one before it");
+  EXPECT_EQ(spoiled([](Layout& layout) { layout[1].address = kNoLimit - 1; }),
+            "the segment at address 9223372036854775806 of 31457280 bytes cannot exist");
+}
+
 /// A random run with all kinds of events.
 void run_at_random(Recording& recording, std::mt19937_64& random, int steps) {
   const auto below = [&](int64_t bound) {

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "allocator/plain_pickle.h"
+
+namespace tidegauge {
+namespace {
+
+using namespace std::string_literals;
+
+std::string fault(const std::string& data) { return find_pickle_fault(data).value_or("none"); }
+
+TEST(PlainPickle, PlainValuesOfAllProtocolsPass) {
+  EXPECT_EQ(fault("(dp0\nS'a'\np1\nI1\ns."s), "none");                                      // 0
+  EXPECT_EQ(fault("\x80\x02}q\x00(X\x01\x00\x00\x00\x61q\x01K\x01u."s), "none");            // 2
+  EXPECT_EQ(fault("\x80\x04\x95\x08\0\0\0\0\0\0\0}\x94\x8c\x01\x61\x94K\x01s."s), "none");  // 4
+}
+
+TEST(PlainPickle, ObjectsAreRefusedBeforeAnythingIsBuilt) {
+  for (const std::string& data :
+       {"cos\nsystem\n."s, "(ios\nsystem\n."s, "\x80\x04\x8c\x02os\x8c\x06system\x93."s, "Pid\n."s,
+        "K\x01Q."s, "\x82\x01."s, "\x83\x01\x00."s, "\x84\x01\0\0\0."s, "NNR."s, "NNb."s, "(No."s,
+        "NN\x81."s, "NNN\x92."s, "\x97."s, "N\x98."s}) {
+    EXPECT_EQ(fault(data).substr(0, 8), "refused:") << data;
+  }
+}
+
+TEST(PlainPickle, OtherFilesAreNoPickles) {
+  EXPECT_EQ(fault("{\"segments\": []}"), "not a memory snapshot: byte 0 is no part of a pickle");
+}
+
+TEST(PlainPickle, LengthsMustLieWithinTheFile) {
+  EXPECT_EQ(fault("\x8c\x05"s + "ab."),
+            "damaged at byte 0: a length or a number there is not possible");
+  EXPECT_NE(fault("N\x8d\xff\xff\xff\xff\xff\xff\xff\xff."s), "none");
+  EXPECT_NE(fault("\x8b\xff\xff\xff\x7f."s), "none");
+  EXPECT_NE(fault("S'no end of the line"s), "none");
+  EXPECT_NE(fault("J\x01\x02"s), "none");
+}
+
+TEST(PlainPickle, PlacesInTheMemoMustBePossible) {
+  // Python's reader would make room for two billion objects.
+  EXPECT_NE(fault("Nr\xff\xff\xff\x7f."s), "none");
+  EXPECT_NE(fault("Np2000000000\n."s), "none");
+  EXPECT_NE(fault("Np-1\n."s), "none");
+  EXPECT_NE(fault("Npx\n."s), "none");
+  EXPECT_EQ(fault("Nr\x01\0\0\0."s), "none");
+}
+
+TEST(PlainPickle, WithoutAnEndItIsCutShort) {
+  EXPECT_EQ(fault(""), "cut short: it has no end");
+  EXPECT_EQ(fault("NNN"), "cut short: it has no end");
+  EXPECT_EQ(fault("N.cos\nsystem\n"), "none") << "what follows the end is not read";
+}
+
+TEST(PlainPickle, AnyBytesAreWalkedOverSafely) {
+  std::mt19937 random(3);
+  for (int i = 0; i < 20'000; ++i) {
+    std::string data(random() % 40, '\0');
+    for (char& c : data) c = static_cast<char>(random());
+    find_pickle_fault(data);
+  }
+}
+
+}  // namespace
+}  // namespace tidegauge
