@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tests marked `long` run only when asked for: `pytest --long`, or TIDEGAUGE_LONG=1."""
+"""Tests marked `long` run only when asked for: `pytest --long`, or TIDEGAUGE_LONG=1.
+
+Golden tests compare with a file of tests/golden; `pytest --rewrite-golden` writes these anew.
+"""
 
 import os
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the long tests too")
+    parser.addoption("--rewrite-golden", action="store_true", help="write tests/golden anew")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -17,3 +25,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "long" in item.keywords:
             item.add_marker(skip)
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """`golden(name, text)` fails unless `text` is what tests/golden/name holds."""
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if request.config.getoption("--rewrite-golden"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        assert text == path.read_text(), f"{path} differs; see `pytest --rewrite-golden`"
+
+    return compare

@@ -25,11 +25,17 @@ fi
 .venv/bin/python -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' \
   2>/dev/null || die "found no C headers of Python; run: apt-get install python3.11-dev"
 
-# The sources themselves are importable from the environment; `make build` puts _C beside them.
+# The sources themselves are importable from the environment; `make build` puts _C beside them. The
+# command is what pip would make of pyproject.toml.
 .venv/bin/python - <<'EOF'
-import pathlib, sysconfig
+import pathlib, sys, sysconfig
 path = pathlib.Path(sysconfig.get_path("purelib"), "tidegauge.pth")
 path.write_text(str(pathlib.Path("python").resolve()) + "\n")
+command = pathlib.Path(sysconfig.get_path("scripts"), "tidegauge")
+command.write_text(
+    f"#!{sys.executable}\nimport sys\nfrom tidegauge.cli.main import main\nsys.exit(main())\n"
+)
+command.chmod(0o755)
 EOF
 
 echo "installing requirements/$1.txt into .venv"

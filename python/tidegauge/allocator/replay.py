@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A recorded snapshot beside its simulation, and what other settings would have reserved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+from typing import Literal
+
+from tidegauge import _C
+from tidegauge.allocator.snapshot_file import MAX_FILE_BYTES, DeviceRecord, read_snapshot
+from tidegauge.errors import FormatError
+
+Tie = Literal["address", "counter"]
+
+
+@dataclass(frozen=True)
+class RunFigures:
+    """What a run did with the memory of one device.
+
+    `unused_at_peak_bytes` and `slack_at_peak_bytes` are of the moment with most active bytes while
+    the peak was reserved: reserved but not active, and active but not requested.
+    """
+
+    peak_reserved_bytes: int
+    peak_active_bytes: int
+    unused_at_peak_bytes: int
+    slack_at_peak_bytes: int
+    final_reserved_bytes: int
+    final_active_bytes: int
+    segments: int
+    segment_events: int
+    out_of_memory: int
+
+    @property
+    def fragmentation(self) -> float:
+        """The share of the peak reserve that no block used."""
+        return (
+            self.unused_at_peak_bytes / self.peak_reserved_bytes
+            if self.peak_reserved_bytes
+            else 0.0
+        )
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The first event at which the simulation did something else than the recording."""
+
+    event: int
+    what: str
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """The same requests with other settings. `saved_bytes` of the peak reserve may be negative."""
+
+    alloc_conf: str
+    figures: RunFigures
+    saved_bytes: int
+
+
+@dataclass(frozen=True)
+class DeviceReplay:
+    """One device of a snapshot.
+
+    `simulated` starts from the recorded state and should equal `recorded`; `divergence` says where
+    it does not. With an `alloc_conf` of the caller's it is that of these settings, and starts like
+    `what_ifs`: from the blocks that were live before the first event, without the cache that the
+    run had by then. `same_settings` is the recorded run from that start, to compare with.
+    """
+
+    device: int
+    events: int
+    tie: Tie
+    recorded_conf: str
+    alloc_conf: str
+    recorded: RunFigures
+    simulated: RunFigures
+    is_consistent: bool
+    divergence: Divergence | None
+    same_settings: RunFigures
+    what_ifs: list[WhatIf]
+
+
+def replay_snapshot(
+    path: str | PathLike[str],
+    *,
+    tie: Tie | None = None,
+    alloc_conf: str | None = None,
+    recorded_conf: str | None = None,
+    device_memory_bytes: int = 0,
+    max_file_bytes: int = MAX_FILE_BYTES,
+) -> list[DeviceReplay]:
+    """Replays a file of `torch.cuda.memory._dump_snapshot`, device by device.
+
+    `tie` is the rule for blocks of equal size: by "address" up to torch 2.11, by segment "counter"
+    in 2.13; by default the one that follows the recording further, and of two that do equally
+    well the one of the torch that wrote such files. `alloc_conf` are settings to
+    simulate instead of the recorded ones; `recorded_conf` are those of the run, where the file
+    does not say them. `device_memory_bytes` is the memory of the device, if it was a limit.
+
+    FormatError for a file that is no snapshot or contradicts itself, OSError for one that cannot be
+    read, ValueError for settings that torch refuses.
+    """
+    if tie not in (None, "address", "counter"):
+        raise ValueError(f"unknown tie rule {tie!r}: expected 'address', 'counter' or None")
+    for given in (alloc_conf, recorded_conf):
+        _C.check_alloc_config(given or "")
+    snapshot = read_snapshot(path, max_file_bytes=max_file_bytes)
+    settings = snapshot.settings if recorded_conf is None else recorded_conf
+    try:
+        _C.check_alloc_config(settings)
+    except ValueError as error:
+        raise FormatError(f"{path}: its {error}; give the settings as recorded_conf.") from None
+    replays = []
+    for device, record in snapshot.devices.items():
+        try:
+            trace = _C.AllocatorTrace(record.events, record.segments, record.blocks, settings)
+            options = settings, alloc_conf, tie, device_memory_bytes
+            replays.append(_replay_device(device, record, trace, *options))
+        except ValueError as error:
+            raise FormatError(
+                f"{path}: device {device}: {error}. The file is damaged, or other settings were in "
+                "force: record it again, or give them as recorded_conf."
+            ) from None
+    return replays
+
+
+def _replay_device(
+    device: int,
+    record: DeviceRecord,
+    trace: _C.AllocatorTrace,
+    settings: str,
+    alloc_conf: str | None,
+    tie: Tie | None,
+    total_bytes: int,
+) -> DeviceReplay:
+    rules: list[Tie] = ["address", "counter"] if tie is None else [tie]
+    if record.has_pool_ids:
+        rules.reverse()
+    chosen, simulated, divergence = _follow(trace, rules, total_bytes)
+    same_settings = RunFigures(**trace.replay_fresh(settings, chosen, total_bytes))
+    if alloc_conf is not None:
+        simulated = RunFigures(**trace.replay_fresh(alloc_conf, chosen, total_bytes))
+        divergence = None
+    return DeviceReplay(
+        device=device,
+        events=record.event_count,
+        tie=chosen,
+        recorded_conf=settings,
+        alloc_conf=settings if alloc_conf is None else alloc_conf,
+        recorded=RunFigures(**trace.recorded()),
+        simulated=simulated,
+        is_consistent=trace.is_consistent(),
+        divergence=divergence,
+        same_settings=same_settings,
+        what_ifs=[
+            _ask(trace, settings, change, chosen, total_bytes, same_settings)
+            for change in _changes(settings)
+        ],
+    )
+
+
+def _follow(
+    trace: _C.AllocatorTrace, rules: list[Tie], total_bytes: int
+) -> tuple[Tie, RunFigures, Divergence | None]:
+    """The simulation under the rule that agrees with the recording for longest."""
+    best: tuple[Tie, RunFigures, Divergence | None] | None = None
+    for rule in rules:
+        figures, at = trace.replay(rule, total_bytes)
+        divergence = None if at is None else Divergence(*at)
+        if divergence is None:
+            return rule, RunFigures(**figures), None
+        if best is None or best[2] is None or divergence.event > best[2].event:
+            best = rule, RunFigures(**figures), divergence
+    assert best is not None
+    return best
+
+
+def _changes(settings: str) -> list[str]:
+    """The settings worth a try: the other kind of segments, and limits on splitting."""
+    config = settings.replace(" ", "")
+    is_expandable = "expandable_segments:True" in config
+    return [
+        f"expandable_segments:{not is_expandable}",
+        "max_split_size_mb:128",
+        "max_split_size_mb:512",
+    ]
+
+
+def _ask(
+    trace: _C.AllocatorTrace,
+    settings: str,
+    change: str,
+    tie: Tie,
+    total_bytes: int,
+    same_settings: RunFigures,
+) -> WhatIf:
+    # Of a key that stands twice torch takes the last.
+    alloc_conf = ",".join(filter(None, (settings, change)))
+    figures = RunFigures(**trace.replay_fresh(alloc_conf, tie, total_bytes))
+    saved_bytes = same_settings.peak_reserved_bytes - figures.peak_reserved_bytes
+    return WhatIf(change, figures, saved_bytes)

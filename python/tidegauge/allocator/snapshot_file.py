@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Reads the files of `torch.cuda.memory._dump_snapshot`, of torch 2.0 and later.
+
+They are pickles, so they may come from anybody and try anything. First all opcodes are walked over
+(`_C.find_pickle_fault`): a file that names or calls anything, or claims more memory than it could
+need, is refused before anything of it is built. The reader that follows could not import anything
+either.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tidegauge import _C
+from tidegauge.errors import FormatError
+
+#: Larger files are refused: what they unpack to would not fit into the memory of most machines.
+MAX_FILE_BYTES = 2 << 30
+
+# In the order of TraceAction in C++. What torch adds to this list in later versions does not touch
+# blocks or segments, so it is passed over.
+_ACTIONS = {
+    name: code
+    for code, name in enumerate(
+        (
+            "alloc",
+            "free_requested",
+            "free_completed",
+            "segment_alloc",
+            "segment_free",
+            "segment_map",
+            "segment_unmap",
+            "oom",
+            "snapshot",
+        )
+    )
+}
+# In the order of BlockUse. The documentation says awaiting, torch writes pending.
+_USES = {
+    "inactive": 0,
+    "active_allocated": 1,
+    "active_pending_free": 2,
+    "active_awaiting_free": 2,
+}
+
+
+@dataclass
+class DeviceRecord:
+    """What a snapshot holds of one device, in the tables that `_C.AllocatorTrace` reads."""
+
+    events: array[int] = field(default_factory=lambda: array("q"))
+    segments: array[int] = field(default_factory=lambda: array("q"))
+    blocks: array[int] = field(default_factory=lambda: array("q"))
+    event_count: int = 0
+    has_pool_ids: bool = False  # in events: since torch 2.12
+
+
+@dataclass
+class SnapshotFile:
+    """All devices with memory or events, by number, and the settings of the run if it says them."""
+
+    devices: dict[int, DeviceRecord]
+    settings: str
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Knows the types that need no import."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise FormatError(f"refused: it wants to load {module}.{name}")
+
+    def persistent_load(self, pid: Any) -> NoReturn:
+        raise FormatError("refused: it refers to objects outside of itself")
+
+
+def read_snapshot(
+    path: str | PathLike[str], *, max_file_bytes: int = MAX_FILE_BYTES
+) -> SnapshotFile:
+    """The snapshot in `path`. FormatError says what is wrong with it."""
+    path = Path(path)
+    try:
+        size = path.stat().st_size
+        if size > max_file_bytes:
+            raise FormatError(
+                f"it has {size:,} bytes, more than the {max_file_bytes:,} that are read; "
+                "record fewer events (max_entries of torch.cuda.memory._record_memory_history)"
+            )
+        data = path.read_bytes()
+        if fault := _C.find_pickle_fault(data):
+            raise FormatError(fault)
+        return _Reader(len(data)).read(_unpickle(data))
+    except FormatError as error:
+        raise FormatError(f"{path}: {error}.") from None
+
+
+def _unpickle(data: bytes) -> Any:
+    try:
+        return _PlainUnpickler(io.BytesIO(data)).load()
+    except FormatError:
+        raise
+    except MemoryError:
+        raise FormatError("it unpacks to more than the memory of this machine") from None
+    except Exception as error:
+        # Damaged pickles raise nearly everything: IndexError, KeyError, AttributeError, ...
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise FormatError(
+            f"not a memory snapshot, or damaged ({text[:100]}); "
+            "expected a file of torch.cuda.memory._dump_snapshot"
+        ) from None
+
+
+class _Reader:
+    """Turns the unpickled objects into tables; what is not as expected is told with its place."""
+
+    def __init__(self, file_bytes: int) -> None:
+        # A pickle can repeat a list by reference, so a small file can announce any number of
+        # entries. An honest entry takes more than one byte.
+        self._entries_left = file_bytes
+
+    def read(self, snapshot: Any) -> SnapshotFile:
+        if isinstance(snapshot, list):  # torch.cuda.memory_snapshot(), pickled by hand
+            snapshot = {"segments": snapshot}
+        if not isinstance(snapshot, dict) or "segments" not in snapshot:
+            raise FormatError(
+                f"expected a dictionary with 'segments', found {_describe(snapshot)}; "
+                "write the file with torch.cuda.memory._dump_snapshot"
+            )
+        devices: dict[int, DeviceRecord] = {}
+        segments = [
+            (self._int(segment, "address", where), where, segment)
+            for where, segment in self._dicts(snapshot["segments"], "segments")
+        ]
+        for _, where, segment in sorted(segments, key=lambda item: item[0]):
+            device = self._int(segment, "device", where, 0)
+            self._add_segment(devices.setdefault(device, DeviceRecord()), segment, where)
+        traces = snapshot.get("device_traces", [])
+        for device, trace in enumerate(self._list(traces, "device_traces")):
+            where = f"device_traces[{device}]"
+            events = self._list(trace, where)
+            if events or device in devices:
+                record = devices.setdefault(device, DeviceRecord())
+                self._add_events(record, events, where)
+        return SnapshotFile(dict(sorted(devices.items())), _read_settings(snapshot))
+
+    def _add_segment(self, record: DeviceRecord, segment: dict[Any, Any], where: str) -> None:
+        address = self._int(segment, "address", where)
+        kind = segment.get("segment_type", "large")
+        if kind not in ("small", "large"):
+            raise FormatError(f"{where} is of type {_describe(kind)}, expected 'small' or 'large'")
+        blocks = list(self._dicts(segment.get("blocks", []), f"{where}.blocks"))
+        self._append(
+            record.segments,
+            where,
+            address,
+            self._int(segment, "total_size", where),
+            self._int(segment, "stream", where, 0),
+            *self._pool(segment.get("segment_pool_id"), where),
+            int(kind == "small"),
+            int(bool(segment.get("is_expandable", False))),
+            len(blocks),
+        )
+        for place, block in blocks:
+            state = block.get("state")
+            use = _USES.get(state) if isinstance(state, str) else None
+            if use is None:
+                raise FormatError(f"{place} has the unknown state {_describe(state)}")
+            size = self._int(block, "size", place)
+            # Before 2.1 blocks had no address of their own.
+            start = self._int(block, "address", place, address)
+            requested = 0 if use == 0 else self._requested(block, place, size)
+            self._append(record.blocks, place, start, size, requested, use)
+            address = start + size
+
+    def _requested(self, block: dict[Any, Any], where: str, size: int) -> int:
+        history = block.get("history")
+        if "requested_size" not in block and isinstance(history, list) and history:
+            last = history[-1]
+            if isinstance(last, dict):
+                return self._int(last, "real_size", f"{where}.history", size)
+        return self._int(block, "requested_size", where, size)
+
+    def _add_events(self, record: DeviceRecord, events: list[Any], where: str) -> None:
+        for place, event in self._dicts(events, where):
+            action = event.get("action")
+            if not isinstance(action, str):
+                raise FormatError(f"{place} has the action {_describe(action)}, expected a text")
+            code = _ACTIONS.get(action)
+            if code is None:
+                continue
+            record.event_count += 1
+            record.has_pool_ids |= "pool_id" in event
+            self._append(
+                record.events,
+                place,
+                code,
+                self._int(event, "addr", place, None if code < 7 else 0),
+                self._int(event, "size", place, None if code < 7 else 0),
+                self._int(event, "stream", place, 0),
+                *self._pool(event.get("pool_id"), place),
+            )
+
+    def _append(self, table: array[int], where: str, *row: int) -> None:
+        try:
+            table.extend(row)
+        except OverflowError:
+            raise FormatError(f"{where} has a number beyond 64 bits: {row}") from None
+
+    def _pool(self, value: Any, where: str) -> tuple[int, int]:
+        if value is None:
+            return 0, 0
+        if (
+            isinstance(value, tuple | list)
+            and len(value) == 2
+            and all(type(part) is int for part in value)
+        ):
+            return value[0], value[1]
+        raise FormatError(f"{where} is in the pool {_describe(value)}, expected two numbers")
+
+    def _int(self, entry: dict[Any, Any], key: str, where: str, default: int | None = None) -> int:
+        value = entry.get(key, default)
+        if type(value) is not int:
+            found = "is missing" if value is None else f"is {_describe(value)}"
+            raise FormatError(f"'{key}' of {where} {found}, expected a whole number")
+        return value
+
+    def _list(self, value: Any, where: str) -> list[Any]:
+        if not isinstance(value, list):
+            raise FormatError(f"{where} is {_describe(value)}, expected a list")
+        self._entries_left -= len(value)
+        if self._entries_left < 0:
+            raise FormatError("it claims more entries than it has bytes; it is damaged or hostile")
+        return value
+
+    def _dicts(self, value: Any, where: str) -> Iterator[tuple[str, dict[Any, Any]]]:
+        for index, entry in enumerate(self._list(value, where)):
+            place = f"{where}[{index}]"
+            if not isinstance(entry, dict):
+                raise FormatError(f"{place} is {_describe(entry)}, expected a dictionary")
+            yield place, entry
+
+
+def _read_settings(snapshot: dict[Any, Any]) -> str:
+    """As PYTORCH_CUDA_ALLOC_CONF. Torch before 2.3 did not write its settings down."""
+    settings = snapshot.get("allocator_settings")
+    if not isinstance(settings, dict):
+        return ""
+    text = settings.get("PYTORCH_CUDA_ALLOC_CONF", "")
+    text = text.strip().rstrip(",") if isinstance(text, str) else ""
+    # Torch's own API can switch them on without the text.
+    if settings.get("expandable_segments") is True and "expandable_segments" not in text:
+        text = ",".join(filter(None, (text, "expandable_segments:True")))
+    return text
+
+
+def _describe(value: Any) -> str:
+    """Short, whatever it is: a hostile file chooses the values."""
+    if isinstance(value, str):
+        return repr(value[:40])
+    if value is None or isinstance(value, bool):
+        return str(value)
+    return f"of type {type(value).__name__}"

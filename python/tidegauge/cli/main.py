@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Finds the command and runs it.
+
+A command is a module with `NAME`, `HELP`, `add_arguments(parser)` and `run(args)`, which returns an
+exit code and raises UsageError for what the user did wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from tidegauge._build_info import __version__
+from tidegauge.cli import replay
+from tidegauge.cli.common import EXIT_FAILED, EXIT_USAGE, UsageError
+from tidegauge.errors import FormatError
+
+COMMANDS: tuple[ModuleType, ...] = (replay,)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tidegauge", description="Where every byte of a PyTorch training run is."
+    )
+    parser.add_argument("--version", action="version", version=f"tidegauge {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="command", required=True)
+    for module in COMMANDS:
+        command = commands.add_parser(module.NAME, help=module.HELP, description=module.HELP)
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns the exit code. argparse exits by itself with 2."""
+    args = make_parser().parse_args(argv)
+    try:
+        code: int = args.run(args)
+        sys.stdout.flush()
+        return code
+    except UsageError as error:
+        return _fail(error, EXIT_USAGE)
+    except FormatError as error:
+        return _fail(error, EXIT_FAILED)
+    except BrokenPipeError:
+        # Whoever read our output stopped, as `head` does. Python would complain at its own exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{name}{error.strerror or error}", EXIT_FAILED)
+
+
+def _fail(error: Exception | str, code: int) -> int:
+    print(f"tidegauge: {error}", file=sys.stderr)
+    return code

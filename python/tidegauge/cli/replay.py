@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`tidegauge replay snapshot.pickle`: a recorded allocator beside its simulation."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.cli.common import (
+    EXIT_DOES_NOT_FIT,
+    EXIT_DONE,
+    UsageError,
+    parse_bytes,
+    render_bytes,
+)
+
+if TYPE_CHECKING:
+    from tidegauge.allocator import DeviceReplay, RunFigures
+
+NAME = "replay"
+HELP = "replay a CUDA memory snapshot: what was reserved, what other settings would reserve"
+_WIDTH = 80
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("snapshot", help="file of torch.cuda.memory._dump_snapshot")
+    parser.add_argument(
+        "--tie",
+        choices=("address", "counter"),
+        help="which free block of several equal ones is taken: the lowest address (torch up to "
+        "2.11) or that of the oldest segment (2.13); by default what fits the recording",
+    )
+    parser.add_argument(
+        "--alloc-conf",
+        metavar="SETTINGS",
+        help="simulate these settings, written as in PYTORCH_CUDA_ALLOC_CONF",
+    )
+    parser.add_argument(
+        "--recorded-conf",
+        metavar="SETTINGS",
+        help="the settings of the run, where the snapshot does not say them",
+    )
+    parser.add_argument(
+        "--device-memory",
+        type=parse_bytes,
+        default=0,
+        metavar="SIZE",
+        help="the memory of the device, such as 40GiB: the simulation can run out of it",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def run(args: argparse.Namespace) -> int:
+    from tidegauge import _C
+    from tidegauge.allocator import replay_snapshot
+
+    for option in (args.alloc_conf, args.recorded_conf):
+        try:
+            _C.check_alloc_config(option or "")
+        except ValueError as error:
+            raise UsageError(error) from None
+    devices = replay_snapshot(
+        args.snapshot,
+        tie=args.tie,
+        alloc_conf=args.alloc_conf,
+        recorded_conf=args.recorded_conf,
+        device_memory_bytes=args.device_memory,
+    )
+    if args.json:
+        print(
+            json.dumps({"snapshot": args.snapshot, "devices": [*map(to_json, devices)]}, indent=2)
+        )
+    else:
+        print(
+            render(os.path.basename(args.snapshot), devices, is_other=args.alloc_conf is not None)
+        )
+    does_not_fit = any(d.simulated.out_of_memory > d.recorded.out_of_memory for d in devices)
+    return EXIT_DOES_NOT_FIT if does_not_fit else EXIT_DONE
+
+
+def to_json(replay: DeviceReplay) -> dict[str, Any]:
+    return {
+        "device": replay.device,
+        "events": replay.events,
+        "tie": replay.tie,
+        "recorded_conf": replay.recorded_conf,
+        "alloc_conf": replay.alloc_conf,
+        "is_consistent": replay.is_consistent,
+        "recorded": _figures_to_json(replay.recorded),
+        "simulated": _figures_to_json(replay.simulated),
+        "divergence": replay.divergence and dataclasses.asdict(replay.divergence),
+        "same_settings": _figures_to_json(replay.same_settings),
+        "what_ifs": [
+            {
+                "alloc_conf": what_if.alloc_conf,
+                "saved_bytes": what_if.saved_bytes,
+                **_figures_to_json(what_if.figures),
+            }
+            for what_if in replay.what_ifs
+        ],
+    }
+
+
+def _figures_to_json(figures: RunFigures) -> dict[str, Any]:
+    return {**dataclasses.asdict(figures), "fragmentation": round(figures.fragmentation, 6)}
+
+
+def render(name: str, devices: list[DeviceReplay], *, is_other: bool) -> str:
+    """The table for people, at most 80 columns wide."""
+    if not devices:
+        return f"{name}: no device with memory or events"
+    return "\n\n".join(_render_device(name, device, is_other) for device in devices)
+
+
+def _render_device(name: str, replay: DeviceReplay, is_other: bool) -> str:
+    lines = _wrap(
+        f"{name}, device {replay.device}: {replay.events:,} events, ties by {replay.tie}, "
+        f"{replay.recorded_conf or 'default settings'}"
+    )
+    if is_other:
+        lines += _wrap(f"simulated with {replay.alloc_conf or 'default settings'}")
+    lines += ["", f"{'':24}{'recorded':>14}{'simulated':>14}"]
+    for label, recorded, simulated in _rows(replay.recorded, replay.simulated):
+        lines.append(f"{label:24}{recorded:>14}{simulated:>14}")
+    lines += ["", *_wrap(_verdict(replay, is_other))]
+    lines += ["", "The same requests from the blocks live at the start, nothing cached:"]
+    lines.append(f"{'':30}{'peak reserved':>14}{'unused':>12}{'saved':>12}")
+    lines.append(_what_if_row("as recorded", replay.same_settings, ""))
+    for what_if in replay.what_ifs:
+        saved = render_bytes(what_if.saved_bytes)
+        lines.append(_what_if_row(what_if.alloc_conf, what_if.figures, saved))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _rows(recorded: RunFigures, simulated: RunFigures) -> list[tuple[str, str, str]]:
+    def sizes(label: str, name: str) -> tuple[str, str, str]:
+        return label, render_bytes(getattr(recorded, name)), render_bytes(getattr(simulated, name))
+
+    def counts(label: str, name: str) -> tuple[str, str, str]:
+        return label, f"{getattr(recorded, name):,}", f"{getattr(simulated, name):,}"
+
+    return [
+        sizes("peak reserved", "peak_reserved_bytes"),
+        sizes("peak active", "peak_active_bytes"),
+        sizes("  unused at the peak", "unused_at_peak_bytes"),
+        ("  fragmentation", f"{recorded.fragmentation:.1%}", f"{simulated.fragmentation:.1%}"),
+        sizes("  slack at the peak", "slack_at_peak_bytes"),
+        sizes("reserved at the end", "final_reserved_bytes"),
+        counts("segments at the end", "segments"),
+        counts("segment events", "segment_events"),
+        counts("out of memory", "out_of_memory"),
+    ]
+
+
+def _what_if_row(label: str, figures: RunFigures, saved: str) -> str:
+    peak = render_bytes(figures.peak_reserved_bytes)
+    unused = f"{figures.fragmentation:.1%}"
+    return f"{label:30}{peak:>14}{unused:>12}{saved:>12}"
+
+
+def _verdict(replay: DeviceReplay, is_other: bool) -> str:
+    if is_other:
+        return (
+            "The simulation is of other settings and starts without what the run had cached: "
+            "compare it with the table below."
+        )
+    if not replay.is_consistent:
+        return (
+            "The recording contradicts itself: its events do not end in its segments. "
+            "Other settings were in force (--recorded-conf), or events are missing."
+        )
+    if replay.divergence is None:
+        return "The simulation equals the recording at every event and in the final layout."
+    return (
+        f"The simulation leaves the recording at event {replay.divergence.event} of "
+        f"{replay.events}: {replay.divergence.what}."
+    )
+
+
+def _wrap(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, break_on_hyphens=False)

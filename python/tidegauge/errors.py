@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What tidegauge raises besides Python's own errors."""
+
+__all__ = ["FormatError"]
+
+
+class FormatError(ValueError):
+    """A file is damaged, cut short, not what it claims to be, or newer than this version reads."""
