@@ -144,8 +144,10 @@ class Follower {
              segment->second.stream == event.stream;
     };
     const auto after = segments_.find(end);
-    auto before = segments_.lower_bound(event.address);
-    const bool joins_before = before != segments_.begin() && joins(--before) &&
+    const auto above_segment = segments_.lower_bound(event.address);
+    const auto before =
+        above_segment == segments_.begin() ? segments_.end() : std::prev(above_segment);
+    const bool joins_before = before != segments_.end() && joins(before) &&
                               before->first + before->second.size_bytes == event.address;
     SegmentState added{event.address,
                        event.size_bytes,

@@ -8,7 +8,7 @@ namespace tidegauge {
 namespace {
 
 int64_t divisions_for(int64_t requested_bytes, const AllocConfig& config) {
-  const int log2 = std::bit_width(static_cast<uint64_t>(requested_bytes)) - 1;
+  const auto log2 = static_cast<int>(std::bit_width(static_cast<uint64_t>(requested_bytes))) - 1;
   const auto last = static_cast<int>(config.roundup_power2_divisions.size()) - 1;
   return config.roundup_power2_divisions[static_cast<size_t>(std::clamp(log2 - 20, 0, last))];
 }

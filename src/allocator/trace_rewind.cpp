@@ -32,6 +32,7 @@ class Rewind {
     RewoundTrace rewound;
     for (auto& [address, segment] : segments_) rewound.initial_layout.push_back(std::move(segment));
     std::vector<BlockState> active;
+    active.reserve(active_.size());
     for (const auto& [address, block] : active_) active.push_back(block);
     place_blocks(rewound.initial_layout, std::move(active));
     rewound.events = std::move(events_);

@@ -10,11 +10,11 @@
 namespace tidegauge {
 namespace {
 
-const AllocConfig kExpandable = parse_alloc_config("expandable_segments:True");
+AllocConfig growing() { return parse_alloc_config("expandable_segments:True"); }
 
 AllocatorOptions expandable(int64_t total_bytes = int64_t{1} << 36) {
   AllocatorOptions options;
-  options.config = kExpandable;
+  options.config = growing();
   options.total_bytes = total_bytes;
   return options;
 }
@@ -187,7 +187,7 @@ TEST(ExpandableSegments, SwitchedOffTheyAreNotUsed) {
   allocator.set_config({});
   allocator.malloc(20 * kMiB);
   EXPECT_EQ(show(allocator.layout()), "[40M] [20M*]");
-  allocator.set_config(kExpandable);
+  allocator.set_config(growing());
   allocator.malloc(20 * kMiB);
   EXPECT_EQ(show(allocator.layout()), "[20M* 20M] [20M*]");
 }
@@ -197,7 +197,7 @@ TEST(ExpandableSegments, PlainBlocksAreCutToTheByteWhileTheyAreOn) {
   options.config = {};
   CachingAllocator allocator(options);
   allocator.free(allocator.malloc(20 * kMiB));
-  allocator.set_config(kExpandable);
+  allocator.set_config(growing());
   allocator.malloc(20 * kMiB - 1024);
   EXPECT_EQ(show(allocator.layout()), "[20970496* 1024]");
 }
