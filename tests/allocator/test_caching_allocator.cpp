@@ -198,6 +198,17 @@ TEST(CachingAllocator, OversizeBlocksAreReleasedFirstAndOnlyAsNeeded) {
   EXPECT_EQ(allocator.stats().num_sync_all_streams, 0);
 }
 
+TEST(CachingAllocator, TooFewOversizeBlocksReleaseTheWholeCache) {
+  CachingAllocator allocator(with("max_split_size_mb:40", 110 * kMiB));
+  Block* a = allocator.malloc(50 * kMiB);
+  Block* b = allocator.malloc(30 * kMiB);
+  Block* c = allocator.malloc(kMiB);
+  for (Block* block : {a, b, c}) allocator.free(block);
+  allocator.malloc(72 * kMiB);  // the 50 are not enough, and the 30 are not oversize
+  EXPECT_EQ(show(allocator.layout()), "[72M*]");
+  EXPECT_EQ(allocator.stats().num_alloc_retries, 1);
+}
+
 TEST(CachingAllocator, GarbageIsWhatWasNotUsedForLongerThanTheAverage) {
   AllocatorOptions options = with("garbage_collection_threshold:0.5", 200 * kMiB);
   options.memory_fraction = 0.99999999;  // collection needs a limit
@@ -288,6 +299,22 @@ TEST(CachingAllocator, NothingIsPolledOrReleasedDuringACapture) {
   EXPECT_NE(allocator.malloc(80 * kMiB), nullptr);
   EXPECT_EQ(show(allocator.layout()), "[80M*]");
   EXPECT_THROW(allocator.end_capture(), UsageError);
+}
+
+TEST(CachingAllocator, UsesWithinACaptureAreOverWhenItEnds) {
+  AllocatorOptions options;
+  options.deferred = DeferredFrees::AtSync;
+  CachingAllocator allocator(options);
+  Block* before = allocator.malloc(20 * kMiB);
+  Block* within = allocator.malloc(30 * kMiB);
+  allocator.record_stream(before, 1);
+  allocator.begin_capture();
+  allocator.record_stream(within, 1);
+  allocator.free(before);
+  allocator.free(within);
+  allocator.end_capture();
+  allocator.malloc(1);
+  EXPECT_EQ(show(allocator.layout()), "[20M?] [30M] [512* 2096640]");
 }
 
 TEST(CachingAllocator, StatsOfATrainingInMiniature) {

@@ -241,6 +241,27 @@ TEST(ExpandableSegments, GarbageCollectionWithBothKindsOfSegments) {
   check_invariants(allocator);
 }
 
+TEST(ExpandableSegments, ARangeThatIsTakenUpEndsAtTheNextSegment) {
+  CachingAllocator allocator(expandable());
+  const int64_t start = int64_t{1} << 40;
+  Layout layout;
+  for (const int64_t stream : {0, 1}) {
+    const int64_t address = start + stream * 100 * kMiB;
+    layout.push_back({address,
+                      20 * kMiB,
+                      stream,
+                      {},
+                      false,
+                      true,
+                      {{address, 20 * kMiB, 20 * kMiB, BlockUse::Allocated}}});
+  }
+  allocator.adopt(layout);
+  EXPECT_EQ(allocator.malloc(80 * kMiB, 0)->address, start + 20 * kMiB);
+  EXPECT_EQ(allocator.malloc(20 * kMiB, 1)->address, start + 120 * kMiB);
+  EXPECT_GT(allocator.malloc(20 * kMiB, 0)->address, start + 140 * kMiB) << "a new range";
+  check_invariants(allocator);
+}
+
 TEST(ExpandableSegments, ALayoutIsTakenUpWithItsGaps) {
   CachingAllocator first(expandable());
   Block* a = first.malloc(10 * kMiB);

@@ -60,20 +60,46 @@ TEST(TraceReplay, ACutTraceStartsWithWhatWasThere) {
   EXPECT_EQ(divergence(replay(trace, with(""))), "none");
 }
 
-TEST(TraceReplay, SlackOfABlockFromBeforeIsFoundByWhatComesAfterIt) {
+/// 20 MiB cut into 8, 3 and 2; the 3 are given to a request for 2.5, which keeps them all.
+struct BlockWithSlack {
+  explicit BlockWithSlack(Recording& recording) {
+    recording.malloc(8 * kMiB);
+    Block* middle = recording.malloc(3 * kMiB);
+    after = recording.malloc(2 * kMiB);
+    recording.free(middle);
+    slack = recording.malloc(2 * kMiB + kMiB / 2);
+  }
+  Block* slack;
+  Block* after;
+};
+
+TEST(TraceReplay, SlackOfABlockFromBeforeEndsAtTheNextOne) {
   Recording recording(with(""));
-  Block* all = recording.malloc(20 * kMiB);
-  recording.free(all);
-  Block* low = recording.malloc(8 * kMiB);
-  Block* middle = recording.malloc(3 * kMiB);
-  recording.malloc(2 * kMiB);
-  recording.free(middle);
-  Block* slack = recording.malloc(2 * kMiB + 512 * 1024);  // keeps all 3 MiB
-  recording.free(low);
-  EXPECT_EQ(show(recording.allocator().layout()), "[8M 3M* 2M* 7M]");
+  const BlockWithSlack blocks(recording);
   const size_t cut = recording.events().size();
-  recording.free(slack);
-  EXPECT_EQ(show(rewind_trace(recording.trace(cut), {}).initial_layout), "[8M 3M* 2M* 7M]");
+  recording.free(blocks.slack);
+  EXPECT_EQ(show(rewind_trace(recording.trace(cut), {}).initial_layout), "[8M* 3M* 2M* 7M]");
+}
+
+TEST(TraceReplay, SlackOfABlockFromBeforeEndsWhereTheNextOneIsPlaced) {
+  Recording recording(with(""));
+  const BlockWithSlack blocks(recording);
+  recording.free(blocks.after);
+  const size_t cut = recording.events().size();
+  Block* placed = recording.malloc(4 * kMiB);
+  recording.free(blocks.slack);
+  EXPECT_EQ(show(rewind_trace(recording.trace(cut), {}).initial_layout), "[8M* 3M* 9M]");
+  recording.free(placed);
+  EXPECT_EQ(divergence(replay(recording.trace(cut), with(""))), "none");
+}
+
+TEST(TraceReplay, SlackOfABlockFromBeforeThatNothingShowsIsTakenForNone) {
+  Recording recording(with(""));
+  const BlockWithSlack blocks(recording);
+  recording.free(blocks.after);
+  const size_t cut = recording.events().size();
+  recording.free(blocks.slack);
+  EXPECT_EQ(show(rewind_trace(recording.trace(cut), {}).initial_layout), "[8M* 2621440* 9961472]");
 }
 
 TEST(TraceReplay, EmptyingTheCacheIsACue) {
@@ -233,6 +259,16 @@ TEST(TraceReplay, OtherSettingsDiverge) {
   EXPECT_EQ(divergence(replay(recording.trace(), with(""))),
             "1: recorded segment_alloc of 33554432 bytes at 1073741824, "
             "simulated segment_alloc of 20971520 bytes at 1073741824");
+}
+
+TEST(TraceReplay, AnotherLayoutInTheEndDiverges) {
+  Recording recording(with(""));
+  recording.malloc(30 * kMiB);
+  DeviceTrace trace = recording.trace();
+  trace.final_layout[0].blocks[0].requested_bytes -= 1;
+  EXPECT_EQ(divergence(replay(trace, with(""))),
+            "2: the segment at address 1073741824 ends otherwise");
+  EXPECT_FALSE(follow_recording(rewind_trace(trace, {}), {}).final_layout == trace.final_layout);
 }
 
 TEST(TraceReplay, ContradictionsAreToldWithTheEvent) {
