@@ -48,6 +48,11 @@ def test_imports_from_another_folder(run: Run, site: Path, python: Path, tmp_pat
     assert Path(prefix) == site / "tidegauge"
 
 
+def test_brings_the_command(run: Run, python: Path, tmp_path: Path) -> None:
+    output = run(python.parent / "tidegauge", "--version", cwd=tmp_path)
+    assert output.startswith("tidegauge ")
+
+
 def test_finds_torch_by_relative_path(run: Run, site: Path) -> None:
     libraries = [*site.glob("tidegauge/_C.*.so"), site / "tidegauge" / "lib" / "libtidegauge.so"]
     environment = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
