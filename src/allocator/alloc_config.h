@@ -29,9 +29,9 @@ struct AllocConfig {
   double per_process_memory_fraction = 1.0;
   /// Refuse at once what would pass that limit, without releasing the cache first.
   bool throw_on_cudamalloc_oom = false;
-  bool graph_capture_record_stream_reuse = false;
 
-  // Read and kept, without effect on device memory.
+  // Read and kept, without effect in the simulator: all but the first are not of device memory.
+  bool graph_capture_record_stream_reuse = false;
   std::string backend = "native";
   bool release_lock_on_cudamalloc = false;
   bool pinned_use_cuda_host_register = false;
