@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import warnings
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -52,6 +53,26 @@ def test_module_that_hands_on_its_input_has_all_states() -> None:
         return {name: (sizes, sorted(states)) for name, (sizes, states) in layout(tracker).items()}
 
     assert_same(describe)
+
+
+def test_backward_of_a_module_that_died_is_not_worth_a_warning() -> None:
+    def lines(tool: ModuleType) -> list[str]:
+        tracker = tool.MemTracker()
+        with warnings.catch_warnings(record=True) as caught, tracker:
+            warnings.simplefilter("always")
+            model = nn.Linear(4, 4)
+            loss = model(inputs()).sum()
+            del model
+            gc.collect()
+            loss.backward()
+        assert len(tracker.memory_tracking) == 0
+        return [str(line.message) for line in caught]
+
+    assert lines(upstream) == [
+        "Module is None. Skipping PRE_BW hook.",
+        "Module is None. Skipping POST_BW hook.",
+    ]
+    assert lines(ours) == []
 
 
 def test_layout_of_statistics_by_eye() -> None:
