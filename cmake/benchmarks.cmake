@@ -10,3 +10,9 @@ if(core_bench AND TARGET tidegauge_core)
   target_link_libraries(core_bench PRIVATE
     tidegauge_core tidegauge_options benchmark::benchmark benchmark::benchmark_main)
 endif()
+
+tidegauge_sources(mem_tracker_bench benchmarks/cpp)
+if(mem_tracker_bench AND TARGET tidegauge)
+  add_executable(mem_tracker_bench EXCLUDE_FROM_ALL ${mem_tracker_bench})
+  target_link_libraries(mem_tracker_bench PRIVATE tidegauge tidegauge_options)
+endif()

@@ -92,11 +92,6 @@ std::vector<std::shared_ptr<MemTracker>>& started_trackers() {
   return *trackers;
 }
 
-constexpr const char* kIterationError =
-    "MemTracker does not support memory tracking for multiple iterative calls."
-    " Either use ``reset_mod_stats`` to clear module memory stats for the previous iteration"
-    " or file a github issue if you need this feature.";
-
 }  // namespace
 
 std::shared_ptr<MemTracker> MemTracker::create(std::shared_ptr<ModTracker> modules, bool strict) {
@@ -234,12 +229,11 @@ void MemTracker::on_enter(py::handle module, ModuleId id, bool is_root_call, py:
   const Phase phase = current_phase();
   ScratchTensors inputs;
   if (phase == Phase::Forward) {
-    if (is_root_call && memory_->has_statistics(id)) {
-      if (strict_) {
-        PyErr_SetString(PyExc_NotImplementedError, kIterationError);
-        throw py::error_already_set();
-      }
-      memory_->begin_iteration();
+    try {
+      if (is_root_call) memory_->begin_root_call(id, strict_);
+    } catch (const NotSupported& error) {
+      PyErr_SetString(PyExc_NotImplementedError, error.what());
+      throw py::error_already_set();
     }
     if (described_.insert(id).second) describe(module, id);
     label_if_exchanged(module, id);

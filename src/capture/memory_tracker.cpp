@@ -16,6 +16,7 @@
 #include "capture/op_hook.h"
 #include "capture/storage_capture.h"
 #include "core/labeller.h"
+#include "tidegauge/errors.h"
 
 namespace tidegauge {
 namespace {
@@ -25,6 +26,12 @@ std::lock_guard<SpinLock> lock_capture() {
 }
 
 constexpr size_t kMaxDead = 4096;
+
+// To the letter as upstream says it.
+constexpr const char* kIterationError =
+    "MemTracker does not support memory tracking for multiple iterative calls."
+    " Either use ``reset_mod_stats`` to clear module memory stats for the previous iteration"
+    " or file a github issue if you need this feature.";
 
 int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -181,13 +188,10 @@ void MemoryTracker::forget_module(ModuleId module) {
   apply(events::module_gone(origin(), module));
 }
 
-bool MemoryTracker::has_statistics(ModuleId module) {
+void MemoryTracker::begin_root_call(ModuleId module, bool strict) {
   const auto lock = lock_capture();
-  return ledger_.has_statistics(module);
-}
-
-void MemoryTracker::begin_iteration() {
-  const auto lock = lock_capture();
+  if (!ledger_.has_statistics(module)) return;
+  if (strict) throw NotSupported(kIterationError);
   ++version_;
   apply(events::iteration_begin(origin()));
 }

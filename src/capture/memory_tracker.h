@@ -65,8 +65,9 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void set_module_size(ModuleId module, SizeOf size_of, int64_t size_bytes);
   /// The module died: its statistics go, and its backward, if still to come, has none.
   void forget_module(ModuleId module);
-  bool has_statistics(ModuleId module);
-  void begin_iteration();
+  /// A root module is about to be called: if it has been before, module statistics begin anew;
+  /// NotSupported if `strict`, as upstream does.
+  void begin_root_call(ModuleId module, bool strict);
   void reset_statistics();
   void optimizer_step(bool begins);
 

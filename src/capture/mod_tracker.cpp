@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <unordered_set>
 #include <utility>
 
 #include "capture/mod_tracker_impl.h"
@@ -74,6 +75,10 @@ ModTracker::Impl::Impl()
         return NnModuleRegistry::get().find_owner(parameter);
       })) {}
 
+void ModTracker::Impl::start(std::shared_ptr<Impl> self) {
+  EnteredTrackers::get().change([&](Impls& all) { all.push_back(std::move(self)); });
+}
+
 void ModTracker::Impl::stop() noexcept {
   EnteredTrackers::get().change([&](Impls& all) {
     std::erase_if(all, [&](const auto& each) { return each.get() == this; });
@@ -81,34 +86,46 @@ void ModTracker::Impl::stop() noexcept {
   activity->stop();
 }
 
-void ModTracker::Impl::enter(const torch::nn::Module& module, const Tensors& inputs) {
-  const ModuleId id = NnModuleRegistry::get().intern(module);
-  if (!activity->knows(id)) {
+void ModTracker::Impl::enter(const torch::nn::Module& module, ModuleId id, const Tensors& inputs) {
+  ModuleActivity::Entered entered = activity->enter(id, inputs);
+  if (!entered.is_named) {
     for (const ModuleId dead : NnModuleRegistry::get().collect_dead()) activity->mark_dead(dead);
+    on_new_modules();
     name_module(module, id);
+    entered = activity->enter(id, inputs);
   }
-  activity->enter(id, inputs);
-  const auto hook = user_hooks().pre_fw;
-  if (!hook) return;
   try {
-    hook(module, inputs);
+    on_enter(module, id, entered.is_root_call, inputs);
   } catch (...) {
+    activity->leave(id, {});
+    throw;
+  }
+  if (!has_pre_fw_.load(std::memory_order_relaxed)) return;
+  try {
+    if (const auto hook = user_hooks().pre_fw) hook(module, inputs);
+  } catch (...) {
+    on_leave(id, {});
     activity->leave(id, {});
     throw;
   }
 }
 
-void ModTracker::Impl::leave(const torch::nn::Module& module, const Tensors& inputs,
+void ModTracker::Impl::leave(const torch::nn::Module& module, ModuleId id, const Tensors& inputs,
                              const Tensors& outputs) {
-  const ModuleId id = NnModuleRegistry::get().find(module);
-  if (!id || !activity->before_leave(id).is_open) return;
+  const ModuleActivity::Open open = activity->before_leave(id);
+  const auto finish = [&] {
+    on_leave(id, outputs);
+    if (open.is_open) activity->leave(id, open.wants_outputs ? outputs : Tensors{});
+  };
   try {
-    if (const auto hook = user_hooks().post_fw) hook(module, inputs, outputs);
+    if (open.is_open && has_post_fw_hook()) {
+      if (const auto hook = user_hooks().post_fw) hook(module, inputs, outputs);
+    }
   } catch (...) {
-    activity->leave(id, outputs);
+    finish();
     throw;
   }
-  activity->leave(id, outputs);
+  finish();
 }
 
 void ModTracker::Impl::name_module(const torch::nn::Module& module, ModuleId id) {
@@ -123,7 +140,9 @@ void ModTracker::Impl::name_module(const torch::nn::Module& module, ModuleId id)
 }
 
 void ModTracker::Impl::name_children(const torch::nn::Module& module, ModuleId id) {
+  std::unordered_set<const torch::nn::Module*> named;  // each once, under its first name
   for (const auto& child : module.named_children()) {
+    if (!named.insert(child.value().get()).second) continue;
     const ModuleId child_id = NnModuleRegistry::get().intern(*child.value());
     activity->name_child(child_id, id, child.key());
     name_children(*child.value(), child_id);
@@ -149,6 +168,8 @@ void ModTracker::Impl::set_user_hooks(UserHooks hooks) {
   }
   const std::lock_guard lock(hooks_mutex_);
   hooks_ = std::move(hooks);
+  has_pre_fw_ = static_cast<bool>(hooks_.pre_fw);
+  has_post_fw_ = static_cast<bool>(hooks_.post_fw);
   activity->set_backward_hooks(std::move(backward));
 }
 
@@ -159,8 +180,7 @@ ModTracker::~ModTracker() {
 }
 
 void ModTracker::enter() {
-  if (++impl_->entry_count > 1) return;
-  EnteredTrackers::get().change([&](Impls& all) { all.push_back(impl_); });
+  if (++impl_->entry_count == 1) impl_->start(impl_);
 }
 
 void ModTracker::exit() {

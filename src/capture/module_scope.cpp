@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "capture/mod_tracker_impl.h"
+#include "capture/nn_module_registry.h"
 
 namespace tidegauge {
 
@@ -11,11 +12,14 @@ class ModuleScope::Impl {
  public:
   Impl(const torch::nn::Module& module, std::vector<at::Tensor> inputs,
        std::shared_ptr<const ModTracker::Impls> trackers)
-      : module_(module), inputs_(std::move(inputs)), trackers_(std::move(trackers)) {
+      : module_(module),
+        id_(NnModuleRegistry::get().intern(module)),
+        inputs_(std::move(inputs)),
+        trackers_(std::move(trackers)) {
     try {
       bool is_shown_again = false;
       for (; entered_ < trackers_->size(); ++entered_) {
-        (*trackers_)[entered_]->enter(module_, inputs_);
+        (*trackers_)[entered_]->enter(module_, id_, inputs_);
         is_shown_again |= (*trackers_)[entered_]->has_post_fw_hook();
       }
       if (!is_shown_again) inputs_.clear();  // or they would live longer than without us
@@ -26,7 +30,7 @@ class ModuleScope::Impl {
   }
 
   void leave(const std::vector<at::Tensor>& outputs) {
-    while (entered_ > 0) (*trackers_)[--entered_]->leave(module_, inputs_, outputs);
+    while (entered_ > 0) (*trackers_)[--entered_]->leave(module_, id_, inputs_, outputs);
   }
 
   /// An exception is under way: one of a hook must not join it.
@@ -42,6 +46,7 @@ class ModuleScope::Impl {
 
  private:
   const torch::nn::Module& module_;
+  const ModuleId id_;
   std::vector<at::Tensor> inputs_;
   const std::shared_ptr<const ModTracker::Impls> trackers_;
   size_t entered_ = 0;

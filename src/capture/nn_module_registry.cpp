@@ -42,6 +42,12 @@ std::shared_ptr<const torch::nn::Module> NnModuleRegistry::resolve(ModuleId modu
   return {std::shared_ptr<void>(), it->second};
 }
 
+bool NnModuleRegistry::is_alive(ModuleId module) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = by_id_.find(module);
+  return it != by_id_.end() && !by_object_.at(it->second).is_dead();
+}
+
 ModuleId NnModuleRegistry::find_owner(const at::Tensor& parameter) const {
   std::vector<ModuleId> ids;
   {

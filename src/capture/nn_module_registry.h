@@ -24,6 +24,7 @@ class NnModuleRegistry {
   ModuleId intern(const torch::nn::Module& module);
   /// Null if the module died. What is not owned by a shared_ptr is taken to be alive.
   std::shared_ptr<const torch::nn::Module> resolve(ModuleId module) const;
+  bool is_alive(ModuleId module) const;
   /// The module that registered the parameter first; none if no known module has it.
   ModuleId find_owner(const at::Tensor& parameter) const;
   /// Forgets the modules that died, and says which.

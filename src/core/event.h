@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 #include <type_traits>
 
 #include "core/device.h"
 #include "core/ids.h"
+#include "tidegauge/module_state.h"
 
 namespace tidegauge {
 
@@ -70,28 +70,7 @@ inline constexpr uint8_t kRoleCount = 18;
 /// Whether a relabel holds from its own event on, or corrects the past as well.
 enum class Since : uint8_t { Now, Birth };
 
-/// Moments of a module call: those of MemTracker, then those only FSDPMemTracker has.
-enum class ModuleState : uint8_t {
-  PreForward,
-  PostForward,
-  PeakForward,
-  PreBackward,
-  PreForwardAc,
-  PostForwardAc,
-  PostBackward,
-  PeakBackward,
-  BeforePreForward,
-  AfterPreForward,
-  BeforePostForward,
-  AfterPostForward,
-  BeforePreBackward,
-  AfterPreBackward,
-  BeforePostBackward,
-  AfterPostBackward,
-};
-inline constexpr uint8_t kModuleStateCount = 16;
 inline constexpr ModuleState kFirstMark = ModuleState::BeforePreForward;  ///< states of ModuleMark
-std::string_view to_string(ModuleState state);
 
 enum class SizeOf : uint8_t { Inputs, Outputs, Parameters, Buffers };
 inline constexpr uint8_t kSizeOfCount = 4;

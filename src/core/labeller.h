@@ -7,6 +7,7 @@
 
 #include "core/category.h"
 #include "core/event.h"
+#include "tidegauge/mem_category.h"
 
 /// The Labeller: the only place that turns facts into categories. Live tracking and replay both
 /// ask it, so a label can be explained, and changed, here alone.
@@ -33,18 +34,6 @@ Category category_at_birth(uint8_t facts);
 
 Category category_of(Role role);
 
-/// The categories of torch.distributed._tools.mem_tracker, in the order of its enum.
-enum class MemCategory : uint8_t {
-  Parameter,
-  Buffer,
-  Gradient,
-  Activation,
-  Temp,
-  Optstate,
-  Other,
-};
-inline constexpr size_t kMemCategoryCount = 7;
-
 /// The categories of torch.distributed._tools.fsdp2_mem_tracker, in the order of its enum.
 enum class FsdpCategory : uint8_t {
   ShardedParam,
@@ -61,8 +50,7 @@ enum class FsdpCategory : uint8_t {
 };
 inline constexpr size_t kFsdpCategoryCount = 11;
 
-/// The spelling of the enums above in torch ("Optstate", but "OptState" for FSDP).
-std::string_view to_string(MemCategory category);
+/// The spelling of torch ("OptState" here, but "Optstate" for MemCategory).
 std::string_view to_string(FsdpCategory category);
 
 /// The nearest category where the drop-in API has no finer one:

@@ -3,9 +3,42 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <utility>
 
 namespace tidegauge {
+namespace {
+
+constexpr std::array kStates{
+    ModuleState::PeakForward,  ModuleState::PreForward,    ModuleState::PostForward,
+    ModuleState::PreForwardAc, ModuleState::PostForwardAc, ModuleState::PeakBackward,
+    ModuleState::PreBackward,  ModuleState::PostBackward,
+};
+
+uint64_t first_moment(const ModuleStats& stats, ModuleState state) {
+  const bool is_end = state == ModuleState::PostForward || state == ModuleState::PostForwardAc ||
+                      state == ModuleState::PostBackward;
+  const ModuleSnapshot& first = stats[state].front();
+  return is_end ? first.bytes.taken.sequence : first.call;
+}
+
+}  // namespace
+
+std::vector<ModuleState> states_in_order(const ModuleStats& stats) {
+  std::vector<ModuleState> states;
+  std::copy_if(kStates.begin(), kStates.end(), std::back_inserter(states),
+               [&](ModuleState state) { return !stats[state].empty(); });
+  std::stable_sort(states.begin(), states.end(), [&](ModuleState a, ModuleState b) {
+    return first_moment(stats, a) < first_moment(stats, b);
+  });
+  return states;
+}
+
+const Snapshot* local_peak(const ModuleStats& stats) {
+  const auto& backward = stats[ModuleState::PeakBackward];
+  const auto& list = backward.empty() ? stats[ModuleState::PeakForward] : backward;
+  return list.empty() ? nullptr : &list.back().bytes;
+}
 
 void ModuleLog::begin(ModuleId module, ModuleState state, uint64_t call, const Instant& taken) {
   records_.push_back({taken, call, moments_.size(), 0, module, state});

@@ -40,6 +40,13 @@ struct ModuleStats {
   friend bool operator==(const ModuleStats&, const ModuleStats&) = default;
 };
 
+/// MemTracker's states that have entries, in the order in which their lists came to be: when the
+/// first call began, or ended for the states after it. Where that is one moment, upstream's order.
+std::vector<ModuleState> states_in_order(const ModuleStats& stats);
+
+/// The peak of the last backward, or of the last forward if there was none; null: neither.
+const Snapshot* local_peak(const ModuleStats& stats);
+
 /// A Moment of one device; devices are numbered by the Ledger in the order first seen.
 struct DeviceMoment {
   uint16_t device_slot = 0;

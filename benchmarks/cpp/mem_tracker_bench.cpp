@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What MemTracker costs a libtorch program, by the method of benchmarks/measure.py: thread CPU
+// time, variants take turns within each round, medians of ratios. Prints JSON for
+// benchmarks/run.py.
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <ctime>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "tidegauge/tidegauge.h"
+
+namespace {
+
+constexpr int kWarmUp = 20;
+constexpr int kSteps = 200;
+
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+/// One training step of 20 x (Linear(16, 16), ReLU), batch 16, SGD.
+class TinyMlp {
+ public:
+  /// As a program is written that knows nothing of tidegauge.
+  void step_plainly() {
+    optimizer_.zero_grad();
+    model_->forward(x_).sum().backward();
+    optimizer_.step();
+  }
+  void step_in_scopes() {
+    optimizer_.zero_grad();
+    tidegauge::call_sequential(model_, x_).sum().backward();
+    tidegauge::step(optimizer_);
+  }
+  void step_tracked(int steps) {
+    tidegauge::MemTracker tracker;
+    tracker.track_external(model_, optimizer_, x_);
+    tracker.enter();
+    for (int i = 0; i < steps; ++i) step_in_scopes();
+    tracker.exit();
+    if (tracker.anomaly_count() + tracker.failure_count() > 0) {
+      std::cerr << tracker.first_anomaly() << tracker.first_failure() << '\n';
+      std::exit(1);
+    }
+  }
+
+ private:
+  static torch::nn::Sequential make_model() {
+    torch::nn::Sequential model;
+    for (int i = 0; i < 20; ++i) {
+      model->push_back(torch::nn::Linear(16, 16));
+      model->push_back(torch::nn::ReLU());
+    }
+    return model;
+  }
+
+  torch::nn::Sequential model_ = make_model();
+  torch::optim::SGD optimizer_{model_->parameters(), 0.01};
+  const torch::Tensor x_ = torch::randn({16, 16});
+};
+
+struct Variant {
+  std::string name;
+  std::function<void(int steps)> run;
+  std::string bar;  // JSON
+  std::vector<double> ratios = {};
+};
+
+double seconds(const std::function<void(int)>& run) {
+  run(kWarmUp);
+  const double start = thread_seconds();
+  run(kSteps);
+  return thread_seconds() - start;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int rounds = argc > 1 ? std::atoi(argv[1]) : 21;
+  at::set_num_threads(1);
+  torch::manual_seed(0);
+  TinyMlp mlp;
+  const auto plain = [&](int steps) {
+    for (int i = 0; i < steps; ++i) mlp.step_plainly();
+  };
+  std::vector<Variant> variants{
+      {"scopes without a tracker",
+       [&](int steps) {
+         for (int i = 0; i < steps; ++i) mlp.step_in_scopes();
+       },
+       "null"},
+      {"tidegauge", [&](int steps) { mlp.step_tracked(steps); }, "1.1"},
+  };
+
+  std::vector<double> plains;
+  std::vector<double> spreads;
+  seconds(plain);
+  for (int round = 0; round < rounds; ++round) {
+    plains.push_back(seconds(plain));
+    for (Variant& variant : variants) {
+      variant.ratios.push_back(seconds(variant.run) / plains.back());
+    }
+    spreads.push_back(std::abs(seconds(plain) / plains.back() - 1));
+  }
+  std::cout << '[';
+  for (const Variant& variant : variants) {
+    std::cout << (&variant == variants.data() ? "" : ",")
+              << "{\"case\": \"MemTracker in C++, MLP of 20 x (Linear(16, 16), ReLU), batch 16, "
+                 "SGD\", \"variant\": \""
+              << variant.name << "\", \"ratio\": " << median(variant.ratios)
+              << ", \"spread\": " << median(spreads)
+              << ", \"plain_us\": " << median(plains) / kSteps * 1e6 << ", \"bar\": " << variant.bar
+              << "}";
+  }
+  std::cout << "]\n";
+}

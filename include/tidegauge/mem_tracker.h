@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tidegauge/export.h"
+#include "tidegauge/mem_snapshot.h"
+
+namespace torch::nn {
+class Module;
+}
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace tidegauge {
+
+struct MemTrackerOptions {
+  /// A second call of a root module throws NotSupported unless `reset_mod_stats` came between, as
+  /// upstream does; otherwise module statistics begin anew with it.
+  bool strict = false;
+  /// Also counts what allocators give out past all tensors. Not supported yet.
+  bool allocator = false;
+};
+
+/// Tells how much memory there is of each category and device: now, at the peak, in each module.
+///
+///     tidegauge::MemTracker tracker;
+///     tracker.track_external(model, optimizer, inputs);  // what was made before `enter`
+///     tracker.enter();
+///     auto loss = tidegauge::call(model, inputs).sum();  // see module_scope.h
+///     loss.backward();
+///     tidegauge::step(optimizer);                        // see optimizer_step.h
+///     tracker.exit();
+///     tracker.display_snapshot("peak", "MiB");
+///     tracker.display_modulewise_snapshots(3, "MiB");
+///
+/// Ops are seen in the thread that entered, and in the backwards that it begins. C++ modules and
+/// optimizers have no hooks: forward is seen where it is wrapped (ModuleScope, `call`, `Tracked`),
+/// a step likewise (OptimizerStepScope, `step`); backward needs nothing more. A leaf is a parameter
+/// if a module that was tracked or called has registered it.
+///
+/// Tensors and modules are held weakly. A module must be owned by a shared_ptr (as those of
+/// torch::nn are), or outlive the tracker.
+///
+/// Thread-safe, but `exit` belongs to the thread that entered. Destroying an entered tracker exits
+/// it.
+class TIDEGAUGE_API MemTracker {
+ public:
+  /// NotSupported for an option that this version does not have.
+  explicit MemTracker(MemTrackerOptions options = {});
+  ~MemTracker();
+  MemTracker(const MemTracker&) = delete;
+  MemTracker& operator=(const MemTracker&) = delete;
+
+  /// The peak restarts from what is there. Entries nest; only the outermost exit ends the tracking.
+  /// NotSupported if another library owns torch's dispatch key Fake.
+  void enter();
+  /// UsageError if not entered, or entered by another thread.
+  void exit();
+
+  /// Tracks what was made outside. What is told twice has the last label.
+  /// Parameters, buffers and gradients of a module and all below it.
+  void track_external(const torch::nn::Module& module);
+  /// The states of an optimizer of torch::optim; those of other optimizers have their label if
+  /// they are made within a step.
+  void track_external(const torch::optim::Optimizer& optimizer);
+  /// Counts as Other.
+  void track_external(const at::Tensor& tensor);
+  /// A holder (torch::nn::Linear), or a pointer to a module.
+  template <typename Holder>
+    requires requires(const Holder& holder) { static_cast<const torch::nn::Module&>(*holder); }
+  void track_external(const Holder& module) {
+    track_external(static_cast<const torch::nn::Module&>(*module));
+  }
+  template <typename First, typename Second, typename... More>
+  void track_external(const First& first, const Second& second, const More&... more) {
+    track_external(first);
+    track_external(second);
+    (track_external(more), ...);
+  }
+
+  /// `type`: "current" or "peak", otherwise UsageError.
+  MemSnapshot get_tracker_snapshot(std::string_view type = "current") const;
+  /// Bytes, among the current ones, that torch's allocators did not make (`from_blob`, mapped
+  /// files). They are part of their categories as well.
+  BytesByDevice get_foreign_memory() const;
+  /// The living modules that were called, in the order of their first call.
+  std::vector<ModMemStats> memory_tracking() const;
+  /// Forgets the statistics of modules. Bytes, labels, names and the peak stay.
+  void reset_mod_stats();
+
+  /// Print to standard output; render_snapshot and render_modulewise_snapshots return the text.
+  void display_snapshot(std::string_view type = "current", std::string_view units = "B") const;
+  void display_modulewise_snapshots(int depth = 2, std::string_view units = "B") const;
+
+  /// Events that cannot be true, which were left out, and the first one's text.
+  int64_t anomaly_count() const;
+  std::string first_anomaly() const;
+  /// Failures of our own hooks that were kept from the training, and the first one's text. Those of
+  /// the hook on ops are common to all trackers.
+  int64_t failure_count() const;
+  std::string first_failure() const;
+
+  class Impl;  // private to libtidegauge
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace tidegauge

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+
+#include "core/device.h"
+#include "core/module_stats.h"
+#include "core/snapshot.h"
+#include "tidegauge/mem_snapshot.h"
+
+namespace tidegauge {
+
+/// From the ledger's terms to those of a libtorch program, in MemTracker's categories.
+c10::Device to_torch(Device device);
+MemSnapshot to_mem_snapshot(const Snapshot& snapshot);
+ModMemStats to_mod_mem_stats(const ModuleStats& stats, std::string mod_fqn);
+
+}  // namespace tidegauge

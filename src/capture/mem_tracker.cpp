@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tidegauge/mem_tracker.h"
+
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/nn/module.h>
+
+#include <iostream>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <utility>
+
+#include "capture/mem_snapshots.h"
+#include "capture/memory_tracker.h"
+#include "capture/mod_tracker_impl.h"
+#include "capture/nn_module_labels.h"
+#include "capture/nn_module_registry.h"
+#include "capture/op_hook.h"
+#include "capture/optimizer_states.h"
+#include "tidegauge/errors.h"
+
+namespace tidegauge {
+namespace {
+
+/// A module called within a backward: the program computes something again.
+Phase current_phase() {
+  const bool is_bw = torch::autograd::get_current_graph_task_id() != -1;
+  return is_bw ? Phase::Recompute : Phase::Forward;
+}
+
+}  // namespace
+
+/// A ModTracker that also feeds a MemoryTracker. Scopes share its ownership: they end in peace
+/// after the tracker was destroyed.
+class MemTracker::Impl : public ModTracker::Impl {
+ public:
+  explicit Impl(bool strict)
+      : labels(std::make_shared<NnModuleLabels>()),
+        memory(MemoryTracker::create(
+            activity,
+            [labels = labels](const at::Tensor& leaf) { return labels->is_parameter(leaf); })),
+        strict_(strict) {}
+
+  void begin_optimizer_step() noexcept override {
+    guarded("an optimizer step", [&] { memory->optimizer_step(/*begins=*/true); });
+  }
+
+  void end_optimizer_step(const torch::optim::Optimizer& optimizer) noexcept override {
+    guarded("an optimizer step", [&] {
+      label_states(optimizer);
+      memory->optimizer_step(/*begins=*/false);
+    });
+  }
+
+  void label_states(const torch::optim::Optimizer& optimizer) {
+    visit_states(optimizer, [&](const at::Tensor& state) {
+      memory->label(state, Role::IsOptimizerState, Since::Birth);
+    });
+  }
+
+  int64_t failure_count() const {
+    const std::lock_guard lock(failure_mutex_);
+    return failure_count_;
+  }
+  std::string first_failure() const {
+    const std::lock_guard lock(failure_mutex_);
+    return first_failure_;
+  }
+
+  const std::shared_ptr<NnModuleLabels> labels;
+  const std::shared_ptr<MemoryTracker> memory;
+  std::thread::id entered_by;
+
+ protected:
+  void on_enter(const torch::nn::Module& module, ModuleId id, bool is_root_call,
+                const ModTracker::Tensors& inputs) override {
+    const Phase phase = current_phase();
+    const bool is_forward = phase == Phase::Forward;
+    if (is_forward && is_root_call) memory->begin_root_call(id, strict_);
+    guarded("entering a module", [&] {
+      if (is_forward) labels->look_at_call(*memory, module, id);
+      memory->enter_module(id, phase,
+                           is_forward ? std::span(inputs) : std::span<const at::Tensor>());
+    });
+  }
+
+  void on_leave(ModuleId id, const ModTracker::Tensors& outputs) noexcept override {
+    const Phase phase = current_phase();
+    guarded("leaving a module", [&] {
+      memory->exit_module(
+          id, phase, phase == Phase::Forward ? std::span(outputs) : std::span<const at::Tensor>());
+    });
+  }
+
+  void on_new_modules() override {
+    for (const ModuleId dead : labels->forget_dead()) {
+      activity->mark_dead(dead);
+      memory->forget_module(dead);
+    }
+  }
+
+ private:
+  /// What we fail at must not reach the training.
+  template <typename Body>
+  void guarded(const char* where, Body&& body) noexcept {
+    try {
+      body();
+    } catch (const std::exception& error) {
+      const std::lock_guard lock(failure_mutex_);
+      if (failure_count_++ == 0) first_failure_ = std::string(where) + ": " + error.what();
+    }
+  }
+
+  const bool strict_;
+  mutable std::mutex failure_mutex_;
+  int64_t failure_count_ = 0;
+  std::string first_failure_;
+};
+
+MemTracker::MemTracker(MemTrackerOptions options) {
+  if (options.allocator) {
+    throw NotSupported(
+        "MemTrackerOptions{.allocator = true} is not supported by this version of tidegauge; leave "
+        "it false, then the memory of all tensors is counted");
+  }
+  impl_ = std::make_shared<Impl>(options.strict);
+}
+
+MemTracker::~MemTracker() {
+  if (impl_->entry_count == 0) return;
+  impl_->stop();
+  // Another thread's switch is out of reach; what it goes on to see is nobody's.
+  if (impl_->entered_by == std::this_thread::get_id()) impl_->memory->stop();
+}
+
+void MemTracker::enter() {
+  if (impl_->entry_count == 0) {
+    impl_->memory->start();
+    impl_->entered_by = std::this_thread::get_id();
+    impl_->start(impl_);
+  }
+  ++impl_->entry_count;
+}
+
+void MemTracker::exit() {
+  if (impl_->entry_count == 0) {
+    throw UsageError(
+        "MemTracker::exit() was called on a tracker that is not entered; call enter() first");
+  }
+  if (impl_->entered_by != std::this_thread::get_id()) {
+    throw UsageError(
+        "MemTracker::exit() was called in another thread than enter(); ops are seen in the thread "
+        "that entered, so call exit() there");
+  }
+  if (--impl_->entry_count > 0) return;
+  impl_->stop();
+  impl_->memory->stop();
+}
+
+void MemTracker::track_external(const torch::nn::Module& module) {
+  impl_->labels->track(*impl_->memory, module);
+}
+
+void MemTracker::track_external(const torch::optim::Optimizer& optimizer) {
+  impl_->label_states(optimizer);
+}
+
+void MemTracker::track_external(const at::Tensor& tensor) {
+  if (tensor.defined()) impl_->memory->label(tensor, Role::IsExternal, Since::Now);
+}
+
+MemSnapshot MemTracker::get_tracker_snapshot(std::string_view type) const {
+  if (type != "current" && type != "peak") {
+    throw UsageError("'" + std::string(type) +
+                     "' is not a type of snapshot; use \"current\" or \"peak\"");
+  }
+  impl_->labels->refresh(*impl_->memory);
+  return to_mem_snapshot(type == "current" ? impl_->memory->current() : impl_->memory->peak());
+}
+
+BytesByDevice MemTracker::get_foreign_memory() const {
+  BytesByDevice all;
+  for (const auto& [device, bytes] : impl_->memory->foreign_bytes()) {
+    all.emplace_back(to_torch(device), bytes);
+  }
+  return all;
+}
+
+std::vector<ModMemStats> MemTracker::memory_tracking() const {
+  impl_->labels->refresh(*impl_->memory);
+  std::vector<ModMemStats> all;
+  for (const ModuleId id : impl_->memory->modules()) {
+    if (!NnModuleRegistry::get().is_alive(id)) continue;
+    all.push_back(to_mod_mem_stats(impl_->memory->module_stats(id), impl_->activity->name(id)));
+  }
+  return all;
+}
+
+void MemTracker::reset_mod_stats() {
+  impl_->labels->forget_sizes();
+  impl_->memory->reset_statistics();
+}
+
+void MemTracker::display_snapshot(std::string_view type, std::string_view units) const {
+  std::cout << render_snapshot(get_tracker_snapshot(type), units) << std::flush;
+}
+
+void MemTracker::display_modulewise_snapshots(int depth, std::string_view units) const {
+  std::cout << render_modulewise_snapshots(memory_tracking(), depth, units) << std::flush;
+}
+
+int64_t MemTracker::anomaly_count() const { return impl_->memory->anomaly_count(); }
+std::string MemTracker::first_anomaly() const { return impl_->memory->first_anomaly(); }
+
+int64_t MemTracker::failure_count() const {
+  return impl_->failure_count() + impl_->activity->failure_count() + op_hook::failure_count();
+}
+
+std::string MemTracker::first_failure() const {
+  for (const std::string& text :
+       {impl_->first_failure(), impl_->activity->first_failure(), op_hook::first_failure()}) {
+    if (!text.empty()) return text;
+  }
+  return {};
+}
+
+}  // namespace tidegauge

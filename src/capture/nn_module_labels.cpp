@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "capture/nn_module_labels.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "capture/nn_module_registry.h"
+
+namespace tidegauge {
+namespace {
+
+const c10::StorageImpl* storage_of(const c10::TensorImpl& tensor) {
+  return tensor.has_storage() ? tensor.unsafe_storage().unsafeGetStorageImpl() : nullptr;
+}
+
+}  // namespace
+
+bool NnModuleLabels::is_exchanged(const Owned& owned) {
+  // Also safe if the tensor died: its memory stays as long as the weak reference does.
+  return storage_of(*owned.tensor._unsafe_get_target()) != owned.storage;
+}
+
+void NnModuleLabels::label_own(MemoryTracker& memory, const torch::nn::Module& module,
+                               Known& known) {
+  known.owned.clear();
+  const auto label = [&](const std::vector<at::Tensor>& tensors, Role role) {
+    for (const at::Tensor& tensor : tensors) {
+      memory.label(tensor, role, Since::Birth);
+      known.owned.push_back({c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()),
+                             storage_of(*tensor.unsafeGetTensorImpl())});
+    }
+  };
+  label(module.parameters(/*recurse=*/false), Role::IsParameter);
+  label(module.buffers(/*recurse=*/false), Role::IsBuffer);
+}
+
+void NnModuleLabels::label_gradients(MemoryTracker& memory, const torch::nn::Module& module) {
+  for (const at::Tensor& parameter : module.parameters(/*recurse=*/false)) {
+    const at::Tensor& grad = parameter.grad();
+    if (grad.defined()) memory.label(grad, Role::IsGradient, Since::Birth);
+  }
+}
+
+void NnModuleLabels::label_all_below(MemoryTracker& memory, const torch::nn::Module& module) {
+  module.apply([&](const torch::nn::Module& each) {
+    label_own(memory, each, known_[NnModuleRegistry::get().intern(each)]);
+    label_gradients(memory, each);
+  });
+}
+
+void NnModuleLabels::track(MemoryTracker& memory, const torch::nn::Module& module) {
+  const std::lock_guard lock(mutex_);
+  label_all_below(memory, module);
+}
+
+void NnModuleLabels::look_at_call(MemoryTracker& memory, const torch::nn::Module& module,
+                                  ModuleId id) {
+  const std::lock_guard lock(mutex_);
+  Known& known = known_[id];
+  if (!known.has_sizes) {
+    known.has_sizes = true;
+    label_all_below(memory, module);
+    const auto tell = [&](SizeOf size_of, const std::vector<at::Tensor>& tensors) {
+      memory.set_module_size(id, size_of, memory.known_bytes(tensors));
+    };
+    tell(SizeOf::Parameters, module.parameters());
+    tell(SizeOf::Buffers, module.buffers());
+  } else if (std::any_of(known.owned.begin(), known.owned.end(), &is_exchanged)) {
+    label_own(memory, module, known);
+  }
+}
+
+void NnModuleLabels::refresh(MemoryTracker& memory) {
+  // Outlives the lock: the last reference to a module may be ours by then.
+  std::vector<std::shared_ptr<const torch::nn::Module>> alive;
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, known] : known_) {
+    auto module = NnModuleRegistry::get().resolve(id);
+    if (!module) continue;
+    label_own(memory, *module, known);
+    label_gradients(memory, *module);
+    alive.push_back(std::move(module));
+  }
+}
+
+void NnModuleLabels::forget_sizes() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, known] : known_) known.has_sizes = false;
+}
+
+std::vector<ModuleId> NnModuleLabels::forget_dead() {
+  std::vector<ModuleId> dead;
+  const std::lock_guard lock(mutex_);
+  std::erase_if(known_, [&](const auto& item) {
+    if (NnModuleRegistry::get().is_alive(item.first)) return false;
+    dead.push_back(item.first);
+    return true;
+  });
+  return dead;
+}
+
+bool NnModuleLabels::is_parameter(const at::Tensor& leaf) const {
+  std::vector<std::shared_ptr<const torch::nn::Module>> alive;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, known] : known_) {
+    auto module = NnModuleRegistry::get().resolve(id);
+    if (!module) continue;
+    alive.push_back(module);
+    for (const at::Tensor& own : module->parameters(/*recurse=*/false)) {
+      if (own.is_same(leaf)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace tidegauge

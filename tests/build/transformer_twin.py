@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The Python twin of examples/cpp/train_transformer.cpp: the same modules and operators.
+
+`Linear` and `CppAdam` write out what torch's C++ classes of that name do, where Python's do it
+otherwise. Prints what the C++ program prints: `--json`, or the text.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from typing import Any
+
+import torch
+from tidegauge import MemTracker
+from torch import Tensor, nn, optim
+
+VOCABULARY, WIDTH, HEADS, LENGTH, BATCH = 100, 32, 4, 16, 2
+
+
+class Linear(nn.Linear):
+    """torch::nn::functional::linear multiplies and then adds, unless the input is a matrix."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        output = x.matmul(self.weight.t())
+        output += self.bias
+        return output
+
+
+class Attention(nn.Module):
+    mask: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = Linear(WIDTH, 3 * WIDTH)
+        self.out = Linear(WIDTH, WIDTH)
+        self.register_buffer("mask", torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        heads = self.qkv(x).view(BATCH, LENGTH, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+        scores = torch.matmul(heads[0], heads[1].transpose(-2, -1)) / 8.0
+        weights = scores.masked_fill(self.mask, -1e9).softmax(-1)
+        mixed = torch.matmul(weights, heads[2]).transpose(1, 2)
+        return self.out(mixed.reshape(BATCH, LENGTH, WIDTH))  # type: ignore[no-any-return]
+
+
+class Mlp(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide = Linear(WIDTH, 4 * WIDTH)
+        self.relu = nn.ReLU()
+        self.narrow = Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.wide(x)
+        active = self.relu(hidden)
+        return self.narrow(active)  # type: ignore[no-any-return]
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm_1 = nn.LayerNorm(WIDTH)
+        self.attention = Attention()
+        self.norm_2 = nn.LayerNorm(WIDTH)
+        self.mlp = Mlp()
+
+    def forward(self, x: Tensor) -> Tensor:
+        attended = self.attention(self.norm_1(x))
+        y = x + attended
+        changed = self.mlp(self.norm_2(y))
+        return y + changed  # type: ignore[no-any-return]
+
+
+class Transformer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(VOCABULARY, WIDTH)
+        self.block_1 = Block()
+        self.block_2 = Block()
+        self.head = Linear(WIDTH, VOCABULARY)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.head(self.block_2(self.block_1(self.embed(tokens))))  # type: ignore[no-any-return]
+
+
+class CppAdam(optim.Optimizer):
+    """torch::optim::Adam: a parameter has its states when its turn comes, and no step tensor."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            beta_1, beta_2 = group["betas"]
+            for p in group["params"]:
+                state = self.state[p]
+                if not state:
+                    state["step"] = 0
+                    state["exp_avg"] = torch.zeros_like(p, memory_format=torch.preserve_format)
+                    state["exp_avg_sq"] = torch.zeros_like(p, memory_format=torch.preserve_format)
+                state["step"] += 1
+                correction_1 = 1 - beta_1 ** state["step"]
+                correction_2 = 1 - beta_2 ** state["step"]
+                state["exp_avg"].mul_(beta_1).add_(p.grad, alpha=1 - beta_1)
+                state["exp_avg_sq"].mul_(beta_2).addcmul_(p.grad, p.grad, value=1 - beta_2)
+                denom = (state["exp_avg_sq"].sqrt() / math.sqrt(correction_2)).add_(group["eps"])
+                p.addcdiv_(state["exp_avg"], denom, value=-group["lr"] / correction_1)
+                del denom  # in C++ its scope ends here
+
+
+def figures(snapshot: Any) -> dict[str, list[int]]:
+    return {str(device): list(sizes.values())[:-1] for device, sizes in snapshot.items()}
+
+
+def train(optimizer_class: Any, **options: Any) -> tuple[MemTracker, list[dict[str, Any]]]:
+    """Runs the training; returns the tracker and a record for each moment."""
+    torch.manual_seed(0)
+    model = Transformer()
+    optimizer = optimizer_class(model.parameters(), **options)
+    tokens = torch.randint(VOCABULARY, (BATCH, LENGTH))
+    tracker = MemTracker()
+    tracker.track_external(model, optimizer, tokens)
+    records: list[dict[str, Any]] = []
+
+    def report(moment: str) -> None:
+        snapshots = {
+            kind: figures(tracker.get_tracker_snapshot(kind)) for kind in ("current", "peak")
+        }
+        records.append({"moment": moment, **snapshots})
+
+    with tracker:
+        for step in ("1", "2"):
+            optimizer.zero_grad()
+            report(f"start {step}")
+            loss = nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
+            report(f"forward {step}")
+            loss.backward()
+            report(f"backward {step}")
+            optimizer.step()
+            report(f"step {step}")
+            del loss
+    for stats in tracker.memory_tracking.values():  # type: ignore[no-untyped-call]
+        records.append(
+            {
+                "mod_fqn": stats.mod_fqn,
+                "sizes": [
+                    stats.parameter_mem, stats.buffer_mem, stats.input_mem, stats.output_mem
+                ],
+                "snapshots": [
+                    [state.value, figures(snapshot)]
+                    for state, calls in stats.snapshots.items()
+                    for snapshot in calls
+                ],
+            }
+        )
+    tracker._model = model  # type: ignore[attr-defined]
+    return tracker, records
+
+
+def main() -> None:
+    tracker, records = train(CppAdam)
+    if "--json" in sys.argv:
+        print("\n".join(map(json.dumps, records)))
+        return
+    print("At the peak")
+    tracker.display_snapshot("peak", "KiB")
+    print("\nThe model in the second step")
+    tracker.display_modulewise_snapshots(2, "KiB")
+
+
+if __name__ == "__main__":
+    main()
