@@ -19,7 +19,7 @@ namespace tidegauge {
 /// none. Not copied, not moved: leaves in the thread that entered.
 class TIDEGAUGE_API ModuleScope {
  public:
-  /// `inputs` are needed for backward hooks only.
+  /// `inputs` are needed for backward hooks, and for the sizes that a MemTracker shows.
   explicit ModuleScope(const torch::nn::Module& module, std::vector<at::Tensor> inputs = {});
   /// Without `finish`, the forward counts as failed.
   ~ModuleScope();
@@ -28,6 +28,9 @@ class TIDEGAUGE_API ModuleScope {
 
   /// The forward is over and made `outputs`.
   void finish(const std::vector<at::Tensor>& outputs);
+
+  /// Whether a tracker is entered; if not, a scope need not be shown any tensors.
+  static bool is_anybody_watching();
 
  private:
   class Impl;
@@ -57,9 +60,11 @@ inline void append_tensors(std::vector<at::Tensor>& all, torch::nn::AnyValue& va
   if (const at::Tensor* tensor = value.try_get<at::Tensor>()) all.push_back(*tensor);
 }
 
+/// The tensors in `args`; none if nobody looks at them.
 template <typename... Args>
 std::vector<at::Tensor> tensors_of(Args&&... args) {
   std::vector<at::Tensor> tensors;
+  if (!ModuleScope::is_anybody_watching()) return tensors;
   (append_tensors(tensors, args), ...);
   return tensors;
 }

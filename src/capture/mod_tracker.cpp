@@ -5,6 +5,7 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <unordered_set>
 #include <utility>
@@ -44,6 +45,9 @@ void check_free(const Hook& slot, const Hook& hook, const char* name) {
   }
 }
 
+/// Apart from the list, as it is looked at in each scope of a program without trackers.
+constinit std::atomic<bool> any_entered{false};
+
 struct EnteredTrackers {
   std::mutex mutex;
   std::shared_ptr<const ModTracker::Impls> trackers = std::make_shared<ModTracker::Impls>();
@@ -58,6 +62,7 @@ struct EnteredTrackers {
     const std::lock_guard lock(mutex);
     auto copy = std::make_shared<ModTracker::Impls>(*trackers);
     change(*copy);
+    any_entered = !copy->empty();
     trackers = std::move(copy);
   }
 };
@@ -68,6 +73,10 @@ std::shared_ptr<const ModTracker::Impls> ModTracker::Impl::entered() {
   EnteredTrackers& all = EnteredTrackers::get();
   const std::lock_guard lock(all.mutex);
   return all.trackers;
+}
+
+bool ModTracker::Impl::is_any_entered() noexcept {
+  return any_entered.load(std::memory_order_relaxed);
 }
 
 ModTracker::Impl::Impl()

@@ -26,6 +26,8 @@ class ModTracker::Impl {
 
   /// The trackers that are entered now.
   static std::shared_ptr<const Impls> entered();
+  /// The same question without the lock.
+  static bool is_any_entered() noexcept;
 
   /// Puts this tracker among those that are entered, and takes it out again.
   void start(std::shared_ptr<Impl> self);

@@ -52,7 +52,10 @@ class ModuleScope::Impl {
   size_t entered_ = 0;
 };
 
+bool ModuleScope::is_anybody_watching() { return ModTracker::Impl::is_any_entered(); }
+
 ModuleScope::ModuleScope(const torch::nn::Module& module, std::vector<at::Tensor> inputs) {
+  if (!is_anybody_watching()) return;
   auto trackers = ModTracker::Impl::entered();
   if (trackers->empty()) return;
   impl_ = std::make_unique<Impl>(module, std::move(inputs), std::move(trackers));

@@ -2,7 +2,8 @@
 """The Python twin of examples/cpp/train_transformer.cpp: the same modules and operators.
 
 `Linear` and `CppAdam` write out what torch's C++ classes of that name do, where Python's do it
-otherwise. Prints what the C++ program prints: `--json`, or the text.
+otherwise. Prints what the C++ program prints: `--json`, or the text. `--torch-adam` takes Python's
+own optimizer.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class CppAdam(optim.Optimizer):
         super().__init__(parameters, {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> Any:
         for group in self.param_groups:
             beta_1, beta_2 = group["betas"]
             for p in group["params"]:
@@ -115,10 +116,11 @@ def figures(snapshot: Any) -> dict[str, list[int]]:
     return {str(device): list(sizes.values())[:-1] for device, sizes in snapshot.items()}
 
 
-def train(optimizer_class: Any, **options: Any) -> tuple[MemTracker, list[dict[str, Any]]]:
-    """Runs the training; returns the tracker and a record for each moment."""
+def train(
+    model: nn.Module, optimizer_class: Any, **options: Any
+) -> tuple[MemTracker, list[dict[str, Any]]]:
+    """Runs the training; returns the tracker, and a record for each moment and each module."""
     torch.manual_seed(0)
-    model = Transformer()
     optimizer = optimizer_class(model.parameters(), **options)
     tokens = torch.randint(VOCABULARY, (BATCH, LENGTH))
     tracker = MemTracker()
@@ -137,7 +139,7 @@ def train(optimizer_class: Any, **options: Any) -> tuple[MemTracker, list[dict[s
             report(f"start {step}")
             loss = nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
             report(f"forward {step}")
-            loss.backward()
+            torch.autograd.backward(loss)
             report(f"backward {step}")
             optimizer.step()
             report(f"step {step}")
@@ -146,9 +148,7 @@ def train(optimizer_class: Any, **options: Any) -> tuple[MemTracker, list[dict[s
         records.append(
             {
                 "mod_fqn": stats.mod_fqn,
-                "sizes": [
-                    stats.parameter_mem, stats.buffer_mem, stats.input_mem, stats.output_mem
-                ],
+                "sizes": [stats.parameter_mem, stats.buffer_mem, stats.input_mem, stats.output_mem],
                 "snapshots": [
                     [state.value, figures(snapshot)]
                     for state, calls in stats.snapshots.items()
@@ -156,12 +156,14 @@ def train(optimizer_class: Any, **options: Any) -> tuple[MemTracker, list[dict[s
                 ],
             }
         )
-    tracker._model = model  # type: ignore[attr-defined]
     return tracker, records
 
 
 def main() -> None:
-    tracker, records = train(CppAdam)
+    uses_torch = "--torch-adam" in sys.argv
+    model = Transformer()
+    adam, options = (optim.Adam, {"foreach": False}) if uses_torch else (CppAdam, {})
+    tracker, records = train(model, adam, **options)
     if "--json" in sys.argv:
         print("\n".join(map(json.dumps, records)))
         return
