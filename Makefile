@@ -34,8 +34,9 @@ test-long: ## the same with the long variants, the wheel, a C++ user and the san
 
 bench: build .venv/.test build/.benchmark ## measure, into benchmarks/results.json
 	@$(CONFIGURE) build/release -DTIDEGAUGE_BUILD_BENCHMARKS=ON >/dev/null
-	@cmake --build build/release --target core_bench
-	@$(PY) benchmarks/run.py --core-bench build/release/core_bench
+	@cmake --build build/release --target core_bench mem_tracker_bench
+	@$(PY) benchmarks/run.py --core-bench build/release/core_bench \
+	  --cpp-bench build/release/mem_tracker_bench
 
 lint: build .venv/.lint build/.gtest ## check format, types and likely bugs
 	@$(CONFIGURE) build/release -DTIDEGAUGE_BUILD_TESTS=ON >/dev/null

@@ -80,6 +80,15 @@ def _allocator_bars(runs: list[dict[str, Any]]) -> list[dict[str, object]]:
     ]
 
 
+def run_cpp(executable: Path) -> list[Ratio]:
+    """What the tracker costs a libtorch program, which measures itself in the same way."""
+    print(f"running {executable.name} ...", file=sys.stderr)
+    output = subprocess.run(
+        [executable, str(ROUNDS)], check=True, capture_output=True, text=True
+    ).stdout
+    return [Ratio(**row) for row in json.loads(output)]
+
+
 def _bar(name: str, value: float, bar: float, *, at_least: bool = False) -> dict[str, object]:
     is_met = value >= bar if at_least else value <= bar
     return {"name": name, "value": value, "bar": bar, "at_least": at_least, "is_met": is_met}
@@ -112,8 +121,10 @@ def _verdict(ratio: Ratio) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--core-bench", type=Path, required=True, help="the core_bench executable")
-    core = run_core(parser.parse_args().core_bench)
-    ratios = run_cases()
+    parser.add_argument("--cpp-bench", type=Path, required=True, help="mem_tracker_bench")
+    arguments = parser.parse_args()
+    core = run_core(arguments.core_bench)
+    ratios = run_cases() + run_cpp(arguments.cpp_bench)
     results = {
         "method": f"thread CPU time, one torch thread, {ROUNDS} interleaved rounds, median ratio",
         "torch": torch.__version__,

@@ -3,12 +3,9 @@
 
 /// Everything that tidegauge offers to a libtorch program.
 #include "tidegauge/errors.h"          // IWYU pragma: export
-#include "tidegauge/errors.h"          // IWYU pragma: export
 #include "tidegauge/mem_snapshot.h"    // IWYU pragma: export
 #include "tidegauge/mem_tracker.h"     // IWYU pragma: export
 #include "tidegauge/mod_tracker.h"     // IWYU pragma: export
-#include "tidegauge/mod_tracker.h"     // IWYU pragma: export
-#include "tidegauge/module_scope.h"    // IWYU pragma: export
 #include "tidegauge/module_scope.h"    // IWYU pragma: export
 #include "tidegauge/optimizer_step.h"  // IWYU pragma: export
 #include "tidegauge/threads.h"         // IWYU pragma: export
