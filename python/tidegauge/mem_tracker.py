@@ -153,6 +153,11 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     When a root module is called again, module statistics begin anew, while the peak goes on; with
     `strict` the second call raises NotImplementedError unless `reset_mod_stats` came between.
 
+    With `allocator` all that torch's CPU allocator makes within the context is counted, in whatever
+    thread, also what no tensor shows: workspace of kernels, buffers of generated code and of
+    collectives. The total is the allocator's then, at every instant. What belongs to no tensor is
+    part of Other; `get_untracked_memory` tells how much.
+
     It is a TorchDispatchMode by name only: operators are seen below the dispatcher's modes, so that
     the run is the same as without the tracker. The mode is pushed for a subclass that overrides
     `__torch_dispatch__`.
@@ -169,7 +174,6 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         stacks: str = "none",
     ) -> None:
         for is_wanted, option in (
-            (allocator, f"allocator={allocator!r}"),
             (record is not None, f"record={record!r}"),
             (stacks != "none", f"stacks={stacks!r}"),
         ):
@@ -180,7 +184,7 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 )
         super().__init__()  # type: ignore[no-untyped-call]
         self._mod_tracker = ModTracker()
-        self._core = _C.MemTracker(self._mod_tracker._core, strict)
+        self._core = _C.MemTracker(self._mod_tracker._core, strict, allocator)
         self._module_stats = ModuleStatsDictionary(self._core, _LiveModMemStats)
         self._depth = 0
         self._fake_mode_on_entry: Any = None
@@ -251,6 +255,15 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         their categories as well.
         """
         return self._core.foreign()
+
+    def get_untracked_memory(self, type: str = "current") -> dict[torch.device, int]:
+        """Bytes by device that the allocator made and no tensor has shown; part of Other.
+
+        Only with `allocator`; `type` is "current" or "peak", the moment of the most bytes in all.
+        """
+        if type not in ("current", "peak"):
+            raise ValueError(f"Invalid type {type}")
+        return self._core.untracked(type == "peak")
 
     def display_snapshot(
         self, type: str = "current", units: str = "B", tabulate: bool = False

@@ -94,15 +94,16 @@ std::vector<std::shared_ptr<MemTracker>>& started_trackers() {
 
 }  // namespace
 
-std::shared_ptr<MemTracker> MemTracker::create(std::shared_ptr<ModTracker> modules, bool strict) {
-  auto tracker = std::shared_ptr<MemTracker>(new MemTracker(std::move(modules), strict));
+std::shared_ptr<MemTracker> MemTracker::create(std::shared_ptr<ModTracker> modules, bool strict,
+                                               bool allocator) {
+  auto tracker = std::shared_ptr<MemTracker>(new MemTracker(std::move(modules), strict, allocator));
   tracker->modules_->set_listener(tracker);
   return tracker;
 }
 
-MemTracker::MemTracker(std::shared_ptr<ModTracker> modules, bool strict)
+MemTracker::MemTracker(std::shared_ptr<ModTracker> modules, bool strict, bool allocator)
     : modules_(std::move(modules)),
-      memory_(MemoryTracker::create(modules_->activity(), &is_parameter)),
+      memory_(MemoryTracker::create(modules_->activity(), &is_parameter, allocator)),
       strict_(strict) {}
 
 MemTracker::~MemTracker() = default;
@@ -365,7 +366,8 @@ void bind_events(py::module_& m) {
 void bind_mem_tracker(py::module_& m) {
   py::class_<MemTracker, std::shared_ptr<MemTracker>>(
       m, "MemTracker", "Bytes by device and category; see tidegauge.MemTracker.")
-      .def(py::init(&MemTracker::create), py::arg("mod_tracker"), py::arg("strict"))
+      .def(py::init(&MemTracker::create), py::arg("mod_tracker"), py::arg("strict"),
+           py::arg("allocator") = false)
       .def("start", &MemTracker::start)
       .def("stop", &MemTracker::stop)
       .def("track_tensor", &MemTracker::track_tensor, py::arg("tensor"), py::arg("role"))
@@ -390,6 +392,19 @@ void bind_mem_tracker(py::module_& m) {
              }
              return result;
            })
+      .def(
+          "untracked",
+          [](MemTracker& self, bool at_peak) {
+            py::dict result;
+            const Snapshot bytes = at_peak ? self.memory().peak() : self.memory().current();
+            for (const DeviceSplit& each : bytes.devices) {
+              if (const int64_t size_bytes = each.split[Category::Untracked]; size_bytes > 0) {
+                result[to_python(each.device)] = py::int_(size_bytes);
+              }
+            }
+            return result;
+          },
+          py::arg("at_peak"))
       .def("modules", &MemTracker::modules)
       .def("module_stats", &MemTracker::module_stats, py::arg("module"))
       .def_property_readonly("version", [](MemTracker& self) { return self.memory().version(); })

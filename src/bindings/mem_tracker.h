@@ -17,7 +17,8 @@ namespace tidegauge::bindings {
 /// The native half of tidegauge.MemTracker. All calls need the GIL.
 class MemTracker : public ModuleListener, public std::enable_shared_from_this<MemTracker> {
  public:
-  static std::shared_ptr<MemTracker> create(std::shared_ptr<ModTracker> modules, bool strict);
+  static std::shared_ptr<MemTracker> create(std::shared_ptr<ModTracker> modules, bool strict,
+                                            bool allocator);
   ~MemTracker() override;
 
   void start();
@@ -49,7 +50,7 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
   void on_death(ModuleId id) override;
 
  private:
-  MemTracker(std::shared_ptr<ModTracker> modules, bool strict);
+  MemTracker(std::shared_ptr<ModTracker> modules, bool strict, bool allocator);
   void label(pybind11::handle object, Role role, Since since);
   void label_own(pybind11::handle module);
   void label_gradients(pybind11::handle module);

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <utility>
 
+#include "capture/allocator_channel.h"
 #include "capture/fake_hook.h"
 #include "capture/moment_facts.h"
 #include "capture/op_hook.h"
@@ -46,13 +47,17 @@ ThreadId this_thread() {
 }  // namespace
 
 std::shared_ptr<MemoryTracker> MemoryTracker::create(std::shared_ptr<ModuleActivity> modules,
-                                                     IsParameter is_parameter) {
+                                                     IsParameter is_parameter,
+                                                     bool has_allocator_channel) {
   return std::shared_ptr<MemoryTracker>(
-      new MemoryTracker(std::move(modules), std::move(is_parameter)));
+      new MemoryTracker(std::move(modules), std::move(is_parameter), has_allocator_channel));
 }
 
-MemoryTracker::MemoryTracker(std::shared_ptr<ModuleActivity> modules, IsParameter is_parameter)
-    : modules_(std::move(modules)), is_parameter_(std::move(is_parameter)) {
+MemoryTracker::MemoryTracker(std::shared_ptr<ModuleActivity> modules, IsParameter is_parameter,
+                             bool has_allocator_channel)
+    : modules_(std::move(modules)),
+      is_parameter_(std::move(is_parameter)),
+      has_allocator_channel_(has_allocator_channel) {
   const auto lock = lock_capture();
   StorageCapture::get().add(this);
   StorageCapture::get().tell_again();
@@ -60,15 +65,19 @@ MemoryTracker::MemoryTracker(std::shared_ptr<ModuleActivity> modules, IsParamete
 }
 
 MemoryTracker::~MemoryTracker() {
-  const auto lock = lock_capture();
-  StorageCapture::get().remove(this);
-  op_hook::tell_again();
+  {
+    const auto lock = lock_capture();
+    StorageCapture::get().remove(this);
+    op_hook::tell_again();
+  }
+  if (wants_allocations()) AllocatorChannel::get().close(start_count_);
 }
 
 void MemoryTracker::start() {
   op_hook::Thread thread = op_hook::start_in_this_thread();
   const void* fake_mode = fake_hook::active_mode();
   if (fake_mode != nullptr) fake_hook::install();
+  if (has_allocator_channel_) AllocatorChannel::get().open();
   const auto lock = lock_capture();
   StorageCapture::get().tell_again();
   starts_.push_back(std::move(thread));
@@ -89,6 +98,7 @@ void MemoryTracker::stop() {
     starts_.pop_back();
     run_outside();
   }
+  if (has_allocator_channel_) AllocatorChannel::get().close();
   op_hook::stop_in(thread);
 }
 
@@ -117,7 +127,8 @@ void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since) {
     } else if (known->category == category_of(role)) {
       return;
     }
-    apply(events::storage_relabelled(origin(), seen.id, role, known ? since : Since::Birth));
+    const bool is_named = known && known->category != Category::Untracked;
+    apply(events::storage_relabelled(origin(), seen.id, role, is_named ? since : Since::Birth));
   });
 }
 
@@ -271,8 +282,34 @@ void MemoryTracker::storage_freed(StorageId id, bool by_backward) {
   apply(events::storage_freed(origin(), id));
 }
 
-void MemoryTracker::storage_resized(StorageId id, int64_t size_bytes) {
-  if (ledger_.find_storage(id)) apply(events::storage_resized(origin(), id, size_bytes));
+void MemoryTracker::memory_allocated(StorageId id, Device device, int64_t size_bytes) {
+  apply(events::storage_born(origin(device), id, size_bytes, kFromAllocator));
+}
+
+void MemoryTracker::storage_resized(StorageId id, int64_t size_bytes, StorageId allocated) {
+  const auto known = ledger_.find_storage(id);
+  const auto memory = allocated ? ledger_.find_storage(allocated) : std::nullopt;
+  if (memory) {
+    // Two became one: bytes that are the allocator's, under the name that the storage has.
+    if (known) rename_since_birth(allocated, known->category);
+    apply(events::storage_freed(origin(), allocated));
+    size_bytes = memory->size_bytes;
+  }
+  if (known) {
+    apply(events::storage_resized(origin(), id, size_bytes));
+  } else if (memory) {
+    memory_allocated(id, memory->device, size_bytes);
+  }
+}
+
+void MemoryTracker::rename_since_birth(StorageId id, Category category) {
+  if (category == Category::StepTemp) {  // a fact of births alone, no role
+    return apply(events::storage_claimed(origin(), id, kInOptimizerStep));
+  }
+  for (uint8_t role = 0; role < kRoleCount; ++role) {
+    if (category_of(static_cast<Role>(role)) != category) continue;
+    return apply(events::storage_relabelled(origin(), id, static_cast<Role>(role), Since::Birth));
+  }
 }
 
 void MemoryTracker::tell_seen(const SeenStorage& seen, bool was_there_before, OpId op,
@@ -290,10 +327,13 @@ void MemoryTracker::tell_made(c10::StorageImpl* storage) {
 }
 
 void MemoryTracker::see(const SeenStorage& seen, bool was_there_before, OpId op) {
-  if (was_there_before && ledger_.find_storage(seen.id)) return;
+  const auto known =
+      was_there_before || has_allocator_channel_ ? ledger_.find_storage(seen.id) : std::nullopt;
+  if (known && known->category != Category::Untracked) return;
   thread_ = this_thread();
-  apply(events::storage_born(origin(seen.device), seen.id, seen.size_bytes, moment::birth_facts(),
-                             op));
+  apply(known ? events::storage_claimed(origin(), seen.id, moment::birth_facts(), op)
+              : events::storage_born(origin(seen.device), seen.id, seen.size_bytes,
+                                     moment::birth_facts(), op));
   // It is older than the tracker: whatever it is, this op did not make it.
   if (was_there_before) {
     apply(events::storage_relabelled(origin(), seen.id, Role::IsExternal, Since::Birth));

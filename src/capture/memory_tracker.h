@@ -44,8 +44,11 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   /// Whether a leaf is a parameter of somebody; asked without the lock, may take the GIL.
   using IsParameter = std::function<bool(const at::Tensor&)>;
 
+  /// `has_allocator_channel`: while it is started, also memory that no tensor shows is counted, as
+  /// Untracked, so that the total is that of the CPU allocator (allocator_channel.h).
   static std::shared_ptr<MemoryTracker> create(std::shared_ptr<ModuleActivity> modules,
-                                               IsParameter is_parameter);
+                                               IsParameter is_parameter,
+                                               bool has_allocator_channel = false);
   ~MemoryTracker();
 
   /// The peak restarts from what is there. NotSupported if something else owns the dispatch key.
@@ -91,9 +94,13 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   bool is_started() const { return !starts_.empty(); }
   /// The FakeTensorMode in which the tracker was started; null: none.
   const void* fake_mode() const { return fake_mode_; }
+  bool has_allocator_channel() const { return has_allocator_channel_; }
+  bool wants_allocations() const { return has_allocator_channel_ && is_started(); }
+  void memory_allocated(StorageId id, Device device, int64_t size_bytes);
   /// `by_backward`: a node that has run let go of it, and nobody else held it.
   void storage_freed(StorageId id, bool by_backward);
-  void storage_resized(StorageId id, int64_t size_bytes);
+  /// `allocated`: its new memory, if the allocator has shown it before.
+  void storage_resized(StorageId id, int64_t size_bytes, StorageId allocated = {});
   /// `op` made the storage, or found it: `was_there_before` it. What is fake is told to those who
   /// were started in its mode.
   static void tell_seen(const SeenStorage& seen, bool was_there_before, OpId op,
@@ -119,7 +126,9 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
     ModuleActivity::BackwardPlace place;
   };
 
-  MemoryTracker(std::shared_ptr<ModuleActivity> modules, IsParameter is_parameter);
+  MemoryTracker(std::shared_ptr<ModuleActivity> modules, IsParameter is_parameter,
+                bool has_allocator_channel);
+  void rename_since_birth(StorageId id, Category category);
   int64_t sum_known(std::span<const at::Tensor> tensors);
   void see(const SeenStorage& seen, bool was_there_before, OpId op);
   void move_to(BackwardScope& scope, const torch::autograd::Node* node);
@@ -131,6 +140,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
 
   const std::shared_ptr<ModuleActivity> modules_;
   const IsParameter is_parameter_;
+  const bool has_allocator_channel_;
   Ledger ledger_;
   std::vector<BackwardScope> scopes_;
   std::unordered_set<ModuleId> dead_;  // whose backward may be to come

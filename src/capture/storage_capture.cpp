@@ -6,6 +6,7 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <pthread.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
@@ -17,15 +18,8 @@
 namespace tidegauge {
 namespace {
 
-Device device_of(c10::Device device) {
+Device to_device(c10::Device device) {
   return {static_cast<int8_t>(device.type()), static_cast<int8_t>(device.index())};
-}
-
-/// The deleter of memory that a CPU allocator made, whose context is the memory itself.
-bool is_cpu_deleter(c10::DeleterFnPtr deleter) {
-  static const c10::DeleterFnPtr usual = c10::GetDefaultCPUAllocator()->raw_deleter();
-  if (deleter == nullptr) return false;
-  return deleter == usual || deleter == c10::GetAllocator(c10::kCPU)->raw_deleter();
 }
 
 /// Given a storage without data: whether it only stands for one. Wrapper subclasses and fake
@@ -84,14 +78,14 @@ bool is_fake_tensor(const c10::TensorImpl& tensor) {
 void claim_fake(const at::Tensor& tensor) {
   if (!tensor.defined() || !is_fake_tensor(*tensor.unsafeGetTensorImpl())) return;
   if (tensor.unsafeGetTensorImpl()->has_storage()) {
-    StorageCapture::get().claim(tensor, tensor);
+    StorageCapture::get().claim_meta(tensor, tensor);
   } else {
-    visit_sparse_parts(tensor,
-                       [&](const at::Tensor& part) { StorageCapture::get().claim(part, tensor); });
+    visit_sparse_parts(
+        tensor, [&](const at::Tensor& part) { StorageCapture::get().claim_meta(part, tensor); });
   }
 }
 
-void StorageCapture::claim(const at::Tensor& tensor, const at::Tensor& whole) {
+void StorageCapture::claim_meta(const at::Tensor& tensor, const at::Tensor& whole) {
   c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   if (storage->device_type() != c10::kMeta || data.get_context() != nullptr) return;
@@ -99,13 +93,18 @@ void StorageCapture::claim(const at::Tensor& tensor, const at::Tensor& whole) {
   const bool is_cpu = whole.key_set().has_backend(c10::BackendComponent::CPUBit);
   const c10::Device device = is_cpu ? c10::Device(c10::kCPU) : whole.device();
   const std::lock_guard lock(mutex_);
-  Known known{StorageId(++last_id_), meta_size_bytes(*storage), device_of(device), storage};
+  Known known{StorageId(++last_id_), meta_size_bytes(*storage), to_device(device), storage};
   known.is_unseen = true;
   adopt_meta(storage, known);
 }
 
 StorageCapture& StorageCapture::get() {
-  static auto* capture = new StorageCapture;
+  static auto* capture = [] {
+    // A child of fork has only the thread that forked: another must not hold the lock for ever.
+    pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); },
+                   [] { get().mutex_.unlock(); });
+    return new StorageCapture;
+  }();
   return *capture;
 }
 
@@ -138,10 +137,19 @@ SeenStorage StorageCapture::see(c10::StorageImpl* storage, bool even_empty) {
   }
   const auto size_bytes = static_cast<int64_t>(storage->nbytes());
   if (const auto it = by_data_.find(data.get()); data.get() != nullptr && it != by_data_.end()) {
-    // Two storages may share memory (copy-on-write, from_blob of a tensor's own): it is there once.
     Known& known = it->second;
-    return {known.id, known.size_bytes,           known.device,
-            false,    known.told_epoch == epoch_, &known.told_epoch};
+    if (is_freed_unseen(data)) {
+      const StorageId id = known.id;
+      by_data_.erase(it);
+      tell_freed(id);
+    } else if (known.storage == nullptr) {
+      return claim(storage, known);
+    } else {
+      // Two storages may share memory (copy-on-write, from_blob of a tensor's own): it is there
+      // once.
+      return {known.id, known.size_bytes,           known.device,
+              false,    known.told_epoch == epoch_, &known.told_epoch};
+    }
   }
   if (const auto it = parked_at_.find(storage); it != parked_at_.end()) {
     const Known known = parked_[it->second].known;
@@ -149,7 +157,7 @@ SeenStorage StorageCapture::see(c10::StorageImpl* storage, bool even_empty) {
     return {known.id, size_bytes, known.device, false};
   }
   if (!even_empty && (size_bytes == 0 || data.get() == nullptr)) return {};
-  const Known known{StorageId(++last_id_), size_bytes, device_of(storage->device()), storage,
+  const Known known{StorageId(++last_id_), size_bytes, to_device(storage->device()), storage,
                     nullptr};
   Known* adopted = adopt(storage, known);
   if (adopted == nullptr) park(storage, known);
@@ -176,12 +184,25 @@ void StorageCapture::give_back(c10::StorageImpl* storage) {
   park(storage, *known);
 }
 
+SeenStorage StorageCapture::claim(c10::StorageImpl* storage, Known& allocated) {
+  const auto size_bytes = static_cast<int64_t>(storage->nbytes());
+  if (const auto it = parked_at_.find(storage); it != parked_at_.end()) {
+    // It had shrunk to nothing, and has grown again.
+    const Known known = parked_[it->second].known;
+    finish_resize(storage, known);
+    return {known.id, size_bytes, known.device, false};
+  }
+  allocated.storage = storage;
+  allocated.size_bytes = size_bytes;
+  return {allocated.id, size_bytes, allocated.device, true, false, &allocated.told_epoch};
+}
+
 SeenStorage StorageCapture::see_meta(c10::StorageImpl* storage) {
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   const int64_t size_bytes = meta_size_bytes(*storage);
   if (!is_claimed(data)) {
     if (size_bytes == 0 || data.get_context() != nullptr) return {};
-    Known known{StorageId(++last_id_), size_bytes, device_of(storage->device()), storage};
+    Known known{StorageId(++last_id_), size_bytes, to_device(storage->device()), storage};
     known.is_unseen = true;
     adopt_meta(storage, known);
   }
@@ -202,9 +223,52 @@ void StorageCapture::free_meta(void* context) {
   self.tell_freed(known->id);
 }
 
+/// The deleter of memory that a CPU allocator made, whose context is the memory itself.
+bool StorageCapture::is_cpu_deleter(c10::DeleterFnPtr deleter) const {
+  static const c10::DeleterFnPtr usual = c10::GetDefaultCPUAllocator()->raw_deleter();
+  if (deleter == nullptr) return false;
+  return deleter == usual || deleter == wrapped_deleter_ ||
+         deleter == c10::GetAllocator(c10::kCPU)->raw_deleter();
+}
+
+/// Given memory that is in the table: an owner of its own, with another deleter than ours, has got
+/// it since. What was there before went past our deleter, as raw_allocate lets it (oneDNN keeps
+/// such memory, and gives it to whichever allocator is current when it is done).
+bool StorageCapture::is_freed_unseen(const c10::DataPtr& data) const {
+  const c10::DeleterFnPtr deleter = data.get_deleter();
+  return deleter != &free_tracked && data.get() == data.get_context() && is_cpu_deleter(deleter);
+}
+
+void StorageCapture::record_allocation(c10::DataPtr& data, int64_t size_bytes) {
+  const c10::DeleterFnPtr deleter = data.get_deleter();
+  // A context of its own is what its deleter gets, and says nothing to ours.
+  if (data.get() == nullptr || data.get() != data.get_context() || deleter == &free_tracked ||
+      !data.compare_exchange_deleter(deleter, &free_tracked)) {
+    return;
+  }
+  const Known known{StorageId(++last_id_), size_bytes, to_device(data.device()), nullptr, deleter};
+  const auto [it, is_new] = by_data_.emplace(data.get(), known);
+  if (!is_new) {
+    tell_freed(it->second.id);  // past our deleter, as above
+    it->second = known;
+  }
+  for (MemoryTracker* tracker : trackers_) {
+    if (tracker->wants_allocations()) {
+      tracker->memory_allocated(known.id, known.device, size_bytes);
+    }
+  }
+}
+
 StorageCapture::Known* StorageCapture::adopt(c10::StorageImpl* storage, Known known) {
   c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   const c10::DeleterFnPtr deleter = data.get_deleter();
+  if (deleter == &free_tracked) {
+    const auto it = by_data_.find(data.get());
+    if (it == by_data_.end() || it->second.storage != nullptr) return nullptr;
+    known.deleter = it->second.deleter;
+    it->second = known;
+    return &it->second;
+  }
   if (data.get() == nullptr || data.get() != data.get_context() || !is_cpu_deleter(deleter) ||
       !data.compare_exchange_deleter(deleter, &StorageCapture::free_tracked)) {
     return nullptr;
@@ -251,19 +315,30 @@ void StorageCapture::free_tracked(void* data) {
   c10::DeleterFnPtr deleter = nullptr;
   {
     const std::lock_guard lock(self.mutex_);
-    const auto it = self.by_data_.find(data);
-    // Every pointer that carries our deleter is in the table until it is freed.
-    TORCH_INTERNAL_ASSERT_DEBUG_ONLY(it != self.by_data_.end());
-    const Known known = it->second;
-    self.by_data_.erase(it);
-    deleter = known.deleter;
-    if (Pending& open = pending(); open.depth > 0 && open.count < open.freed.size()) {
-      open.freed[open.count++] = known;
+    if (const auto it = self.by_data_.find(data); it != self.by_data_.end()) {
+      const Known known = it->second;
+      self.by_data_.erase(it);
+      deleter = known.deleter;
+      self.end_memory(known);
     } else {
-      self.tell_freed(known.id);
+      // Every DataPtr that carries our deleter is in the table. This is raw_deallocate of what was
+      // allocated before the channel was opened.
+      deleter = self.wrapped_deleter_;
     }
   }
-  deleter(data);
+  if (deleter != nullptr) deleter(data);
+}
+
+void StorageCapture::end_memory(const Known& known) {
+  Pending& open = pending();
+  if (known.storage == nullptr || open.depth == 0 || open.count == open.freed.size()) {
+    return tell_freed(known.id);
+  }
+  open.freed[open.count++] = known;
+  // Whether it is freed or resized is told later; the bytes are gone for those who count them now.
+  for (MemoryTracker* tracker : trackers_) {
+    if (tracker->has_allocator_channel()) tracker->storage_resized(known.id, 0);
+  }
 }
 
 void StorageCapture::begin_resize() { begin_op(); }
@@ -305,12 +380,17 @@ void StorageCapture::finish_resize(c10::StorageImpl* storage, Known known) {
   if (const auto it = parked_at_.find(storage); it != parked_at_.end()) unpark(it->second);
   known.storage = storage;
   known.size_bytes = static_cast<int64_t>(storage->nbytes());
+  StorageId allocated;
+  if (const auto it = by_data_.find(storage->_mutable_data_ptr_no_checks().get());
+      it != by_data_.end() && it->second.storage == nullptr) {
+    allocated = it->second.id;
+  }
   if (adopt(storage, known) == nullptr) park(storage, known);
-  tell_resized(known.id, known.size_bytes);
+  tell_resized(known.id, known.size_bytes, allocated);
 }
 
-void StorageCapture::tell_resized(StorageId id, int64_t size_bytes) {
-  for (MemoryTracker* tracker : trackers_) tracker->storage_resized(id, size_bytes);
+void StorageCapture::tell_resized(StorageId id, int64_t size_bytes, StorageId allocated) {
+  for (MemoryTracker* tracker : trackers_) tracker->storage_resized(id, size_bytes, allocated);
 }
 
 void StorageCapture::tell_freed(StorageId id) {

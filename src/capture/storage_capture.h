@@ -44,7 +44,9 @@ struct SeenStorage {
 ///
 ///   memory of the CPU allocator     only the deleter is exchanged, for one that tells us and then
 ///                                   calls the old one; context and data stay, so copy-on-write,
-///                                   sharing and pickling see no difference
+///                                   sharing and pickling see no difference. Done when a storage is
+///                                   come across, or at once where allocator_channel.h shows it:
+///                                   then it belongs to no storage until one is come across
 ///   meta, fake                      has no memory: carries our own context
 ///   foreign memory (numpy, shared,  never altered: a weak reference is looked at now and then
 ///   from_blob, mapped files),       (a few at each op, all of them before an answer is given)
@@ -90,6 +92,12 @@ class StorageCapture {
   }
   size_t storage_count() const { return by_data_.size() + parked_.size(); }
 
+  /// The allocator has just made this memory; its deleter becomes `deleter()`.
+  void record_allocation(c10::DataPtr& data, int64_t size_bytes);
+  /// Frees memory that is none of ours, if somebody gives it to `deleter()`.
+  void set_wrapped_deleter(c10::DeleterFnPtr deleter) { wrapped_deleter_ = deleter; }
+  static c10::DeleterFnPtr deleter() { return &free_tracked; }
+
   // Without the lock.
 
   /// A meta storage is to be as torch made it: from now on a weak reference tells of its end.
@@ -112,7 +120,7 @@ class StorageCapture {
     StorageId id;
     int64_t size_bytes = 0;
     Device device;
-    const c10::StorageImpl* storage = nullptr;  // an address to compare, never followed
+    const c10::StorageImpl* storage = nullptr;  // to compare, never followed; null: only allocated
     c10::DeleterFnPtr deleter = nullptr;        // the one that ours replaced; null: never replaced
     uint64_t told_epoch = 0;                    // when all started trackers were told of it
     bool is_unseen = false;                     // claimed, but no op has shown it yet
@@ -126,24 +134,29 @@ class StorageCapture {
   static Known take_pending(Pending& open, size_t position);
 
   static void free_tracked(void* data);
+  bool is_cpu_deleter(c10::DeleterFnPtr deleter) const;
+  bool is_freed_unseen(const c10::DataPtr& data) const;
+  SeenStorage claim(c10::StorageImpl* storage, Known& allocated);
   /// Its place in the table; null if its memory is not of the CPU allocator.
   Known* adopt(c10::StorageImpl* storage, Known known);
   SeenStorage see_meta(c10::StorageImpl* storage);
   friend void claim_fake(const at::Tensor& tensor);
   /// The storage of `tensor` counts as being where `whole` says that it is.
-  void claim(const at::Tensor& tensor, const at::Tensor& whole);
-  void tell_resized(StorageId id, int64_t size_bytes);
+  void claim_meta(const at::Tensor& tensor, const at::Tensor& whole);
+  void tell_resized(StorageId id, int64_t size_bytes, StorageId allocated = {});
   static void adopt_meta(c10::StorageImpl* storage, const Known& known);
   static void free_meta(void* context);
   void park(c10::StorageImpl* storage, Known known);
   void unpark(size_t position);
   void finish_resize(c10::StorageImpl* storage, Known known);
+  void end_memory(const Known& known);
   void tell_freed(StorageId id);
 
   SpinLock mutex_;
   std::vector<MemoryTracker*> trackers_;
   uint64_t last_id_ = 0;
   uint64_t epoch_ = 1;
+  c10::DeleterFnPtr wrapped_deleter_ = nullptr;  // of the allocator below the channel
   ska::flat_hash_map<const void*, Known> by_data_;
   std::vector<Parked> parked_;
   ska::flat_hash_map<const c10::StorageImpl*, size_t> parked_at_;

@@ -30,6 +30,7 @@ enum class EventKind : uint8_t {
   IterationBegin,   ///< the module lists restart; sizes of modules, bytes and peak stay
   PeakReset,        ///< the peak restarts from the current state (a tracker was entered)
   ModuleGone,       ///< the module was destroyed: its statistics are forgotten
+  StorageClaimed,   ///< a tensor was found for what only the allocator had shown
 };
 
 enum class Phase : uint8_t { Forward, Backward, Recompute };
@@ -82,7 +83,7 @@ struct Event {
   StorageId storage;
   int64_t size_bytes = 0;  ///< StorageBorn, StorageResized, ModuleSize
   ModuleId module;
-  OpId op;  ///< StorageBorn, Collective*
+  OpId op;  ///< StorageBorn, StorageClaimed, Collective*
   StreamId stream;
   ThreadId thread;
   Device device;  ///< counts for StorageBorn; a storage never moves
@@ -92,7 +93,7 @@ struct Event {
   Since since{};            ///< StorageRelabelled
   ModuleState state{};      ///< ModuleMark
   SizeOf size_of{};         ///< ModuleSize
-  uint8_t birth_facts = 0;  ///< StorageBorn: BirthFact bits
+  uint8_t birth_facts = 0;  ///< StorageBorn, StorageClaimed: BirthFact bits
 
   friend bool operator==(const Event&, const Event&) = default;
 };

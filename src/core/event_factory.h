@@ -48,6 +48,15 @@ inline Event storage_relabelled(const Origin& origin, StorageId storage, Role ro
   return event;
 }
 
+inline Event storage_claimed(const Origin& origin, StorageId storage, uint8_t birth_facts,
+                             OpId op = {}) {
+  Event event = make(origin, EventKind::StorageClaimed);
+  event.storage = storage;
+  event.birth_facts = birth_facts;
+  event.op = op;
+  return event;
+}
+
 inline Event storage_freed(const Origin& origin, StorageId storage) {
   Event event = make(origin, EventKind::StorageFreed);
   event.storage = storage;

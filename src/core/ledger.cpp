@@ -72,6 +72,8 @@ void Ledger::apply(const Event& event) {
       return peak_reset();
     case EventKind::ModuleGone:
       return module_log_.forget(event.module);
+    case EventKind::StorageClaimed:
+      return storage_claimed(event);
   }
   reject(Anomaly::UnknownEvent, event);
 }
@@ -130,6 +132,14 @@ void Ledger::storage_relabelled(const Event& event) {
     remember(*record);
     record->category = category;
   }
+  settle_and_trim_if_due();
+}
+
+void Ledger::storage_claimed(const Event& event) {
+  if (event.birth_facts & ~kAllBirthFacts) return reject(Anomaly::UnknownEvent, event);
+  StorageRecord* record = find_live(event, Anomaly::RelabelOfUnknown);
+  if (!record) return;
+  relabel_since_birth(*record, category_at_birth(event.birth_facts));
   settle_and_trim_if_due();
 }
 

@@ -101,6 +101,7 @@ class Ledger {
   void storage_born(const Event& event);
   void storage_resized(const Event& event);
   void storage_relabelled(const Event& event);
+  void storage_claimed(const Event& event);
   void storage_freed(const Event& event);
   void module_enter(const Event& event);
   void module_exit(const Event& event);

@@ -30,7 +30,7 @@ void BruteForce::apply(const Event& event) {
 std::optional<Anomaly> BruteForce::find_fault(const Event& event) const {
   const auto number = [](auto value) { return static_cast<int>(value); };
   const int kind = number(event.kind);
-  if (kind < number(EventKind::StorageBorn) || kind > number(EventKind::ModuleGone)) {
+  if (kind < number(EventKind::StorageBorn) || kind > number(EventKind::StorageClaimed)) {
     return Anomaly::UnknownEvent;
   }
   if (event.kind == EventKind::OptimizerStepEnd && optimizer_steps_ == 0) {
@@ -40,7 +40,9 @@ std::optional<Anomaly> BruteForce::find_fault(const Event& event) const {
     return Anomaly::CollectiveEndWithoutBegin;
   }
 
-  const bool is_storage = kind <= number(EventKind::StorageFreed);
+  const bool is_claim = event.kind == EventKind::StorageClaimed;
+  if (is_claim && event.birth_facts > kAllBirthFacts) return Anomaly::UnknownEvent;
+  const bool is_storage = is_claim || kind <= number(EventKind::StorageFreed);
   const bool is_module =
       kind >= number(EventKind::ModuleEnter) && kind <= number(EventKind::ModuleSize);
   const bool is_relabel = event.kind == EventKind::StorageRelabelled;
@@ -73,6 +75,7 @@ std::optional<Anomaly> BruteForce::find_fault(const Event& event) const {
       }
       break;
     case EventKind::StorageRelabelled:
+    case EventKind::StorageClaimed:
       if (!life) return Anomaly::RelabelOfUnknown;
       break;
     case EventKind::StorageFreed:
@@ -120,6 +123,11 @@ void BruteForce::change(const Event& event) {
       }
       break;
     }
+    case EventKind::StorageClaimed:
+      for (State& state : find_alive(event.storage)->states) {
+        state.category = category_at_birth(event.birth_facts);
+      }
+      break;
     case EventKind::StorageFreed: {
       Life* life = find_alive(event.storage);
       life->states.pop_back();

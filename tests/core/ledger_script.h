@@ -32,6 +32,9 @@ class Script {
   Script& was_always(uint64_t storage, Role role) {
     return apply(events::storage_relabelled(next(), StorageId(storage), role, Since::Birth));
   }
+  Script& claimed(uint64_t storage, uint8_t facts = 0) {
+    return apply(events::storage_claimed(next(), StorageId(storage), facts));
+  }
   Script& freed(uint64_t storage) {
     return apply(events::storage_freed(next(), StorageId(storage)));
   }

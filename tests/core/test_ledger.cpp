@@ -117,6 +117,16 @@ TEST(Ledger, GradientIsGradientFromBirthAtThePeak) {
   EXPECT_EQ((*peak.find(kCpu))[Category::Temp], 60);
 }
 
+TEST(Ledger, ClaimedMemoryHasTheLabelOfItsFactsSinceItsAllocation) {
+  Script s;
+  s.born(1, 40, kFromAllocator).born(2, 60, kFromAllocator).freed(2);  // 2 was workspace
+  EXPECT_EQ((*s.ledger.current().find(kCpu))[Category::Untracked], 40);
+  s.claimed(1, kInBackward);
+  EXPECT_EQ((*s.ledger.current().find(kCpu))[Category::Temp], 40);
+  EXPECT_EQ((*s.ledger.peak().find(kCpu))[Category::Temp], 40);
+  EXPECT_EQ((*s.ledger.peak().find(kCpu))[Category::Untracked], 60);
+}
+
 TEST(Ledger, LabelFromNowLeavesEarlierPeaksAlone) {
   Script s;
   s.born(1, 40).born(2, 60).freed(2).is_now(1, Role::IsParameter);

@@ -53,6 +53,9 @@ class Stream {
       case 3:
         return events::storage_relabelled(origin, storage, draw_role(), Since::Now);
       case 4:
+        if (one_in(3)) {
+          return events::storage_claimed(origin, storage, static_cast<uint8_t>(below(16)));
+        }
         return events::storage_relabelled(origin, storage, draw_role(), Since::Birth);
       case 5:
         return events::storage_freed(origin, storage);
