@@ -263,7 +263,9 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         if type not in ("current", "peak"):
             raise ValueError(f"Invalid type {type}")
-        return self._core.untracked(type == "peak")
+        splits = self._core.splits(type == "peak")
+        held = {device: split.get("Untracked", 0) for device, split in splits.items()}
+        return {device: size for device, size in held.items() if size}
 
     def display_snapshot(
         self, type: str = "current", units: str = "B", tabulate: bool = False

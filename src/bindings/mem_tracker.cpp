@@ -393,14 +393,18 @@ void bind_mem_tracker(py::module_& m) {
              return result;
            })
       .def(
-          "untracked",
+          "splits",
           [](MemTracker& self, bool at_peak) {
             py::dict result;
             const Snapshot bytes = at_peak ? self.memory().peak() : self.memory().current();
             for (const DeviceSplit& each : bytes.devices) {
-              if (const int64_t size_bytes = each.split[Category::Untracked]; size_bytes > 0) {
-                result[to_python(each.device)] = py::int_(size_bytes);
+              py::dict split;
+              for (size_t i = 0; i < kCategoryCount; ++i) {
+                if (each.split.bytes[i] == 0) continue;
+                split[py::str(std::string(to_string(static_cast<Category>(i))))] =
+                    each.split.bytes[i];
               }
+              result[to_python(each.device)] = split;
             }
             return result;
           },

@@ -7,7 +7,7 @@ import ctypes
 import functools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +53,19 @@ class Counts:
     log_lines: int
 
 
+@dataclass(frozen=True)
+class Probed:
+    """What a probe said, compared with the live bytes at every event of the allocator."""
+
+    events: int
+    disagreements: int
+    first_believed_bytes: int = 0
+    first_live_bytes: int = 0
+
+
+Probe = ctypes.CFUNCTYPE(ctypes.c_int64)
+
+
 class CountingAllocator:
     """Only made by `counting()`."""
 
@@ -67,6 +80,21 @@ class CountingAllocator:
     def restart(self) -> None:
         """Peaks restart from the live bytes, the number of allocations and the log from nothing."""
         self._library.counting_restart()
+
+    @contextmanager
+    def probing(self, believed_bytes: Callable[[], int]) -> Iterator[None]:
+        """Asks before each allocation and after each free, in the thread that does it."""
+        probe = Probe(believed_bytes)
+        self._library.counting_set_probe(probe)
+        try:
+            yield
+        finally:
+            self._library.counting_set_probe(Probe())
+
+    def probed(self) -> Probed:
+        numbers = (ctypes.c_int64 * 4)()
+        self._library.counting_read_probe(numbers)
+        return Probed(*numbers)
 
     def op_of_peak(self) -> str:
         """The operator whose kernel ran when `peak_bytes` was reached."""

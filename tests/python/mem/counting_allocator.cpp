@@ -8,6 +8,9 @@
 // the kernels ends: no workspace is alive then, so that peak is one of storages alone. The 8 bytes
 // that a Python number takes while it is an operator's argument (or saved as one for backward) are
 // no storage that anybody made.
+//
+// A probe says how many bytes somebody above believes to be alive. It is asked at each event at
+// which the two must agree: before an allocation, and after a free.
 #include <ATen/core/Tensor.h>
 #include <ATen/record_function.h>
 #include <c10/core/Allocator.h>
@@ -49,6 +52,11 @@ struct Counts {
   int64_t log_start = 0;
   std::vector<LogLine> log;
   std::string op_of_peak;
+  int64_t (*probe)() = nullptr;
+  int64_t probed = 0;
+  int64_t disagreements = 0;
+  int64_t first_believed_bytes = 0;
+  int64_t first_live_bytes = 0;
 };
 
 // Leaked: blocks may outlive everything else.
@@ -70,6 +78,21 @@ const char* running_op() {
     if (!op->is_called_by_a_kernel) return op->name;
   }
   return "";
+}
+
+// Without the lock: the probe may allocate or free, but is not asked about that.
+void ask_probe() {
+  Counts& c = counts();
+  static thread_local bool is_asking = false;
+  if (c.probe == nullptr || is_asking) return;
+  is_asking = true;
+  const int64_t believed_bytes = c.probe();
+  is_asking = false;
+  const std::lock_guard lock(c.mutex);
+  ++c.probed;
+  if (believed_bytes == c.live_bytes || c.disagreements++ > 0) return;
+  c.first_believed_bytes = believed_bytes;
+  c.first_live_bytes = c.live_bytes;
 }
 
 void count_allocation(void* data, int64_t size_bytes) {
@@ -99,12 +122,14 @@ void free_block(void* data) {
       c.blocks.erase(found);
     }
   }
+  ask_probe();
   c10::GetDefaultCPUAllocator()->raw_deallocate(data);
 }
 
 class CountingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t size_bytes) override {
+    ask_probe();
     void* data = c10::GetDefaultCPUAllocator()->raw_allocate(size_bytes);
     if (data != nullptr) count_allocation(data, static_cast<int64_t>(size_bytes));
     return {data, data, &free_block, c10::Device(c10::kCPU)};
@@ -184,6 +209,8 @@ void counting_restart() {
   c.op_of_peak.clear();
   c.log_start = c.allocations;
   c.log.clear();
+  c.probed = 0;
+  c.disagreements = 0;
 }
 
 void counting_set_logging(bool on) {
@@ -211,6 +238,21 @@ void counting_read_log(int64_t* to) {
     *to++ = line.serial;
     *to++ = line.size_bytes;
   }
+}
+
+void counting_set_probe(int64_t (*probe)()) {
+  const std::lock_guard lock(counts().mutex);
+  counts().probe = probe;
+}
+
+/// How often the probe was asked and was wrong; what it said first when it was, and what was live.
+void counting_read_probe(int64_t* to) {
+  Counts& c = counts();
+  const std::lock_guard lock(c.mutex);
+  to[0] = c.probed;
+  to[1] = c.disagreements;
+  to[2] = c.first_believed_bytes;
+  to[3] = c.first_live_bytes;
 }
 
 /// Valid until the next call.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs one scenario under our tracker, under upstream's and under none, on a counting allocator.
-"observed" is without a tracker, too, but with module hooks that ask the allocator.
+"observed" is without a tracker, too, but with module hooks that ask the allocator. "channel" is
+ours with the allocator channel, asked for its total at every event of the allocator.
 
 A scenario builds its model, inputs and optimizer, names them to `run.tracking(...)` and calls
 `run.mark(...)` at the moments that matter; it returns what must live until the statistics are read.
@@ -11,16 +12,16 @@ from __future__ import annotations
 import gc
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
-from counting import CountingAllocator, Counts, counting
+from counting import CountingAllocator, Counts, Probed, counting
 from observer import ModuleObserver
 from torch.distributed._tools.mem_tracker import MemTracker as UpstreamMemTracker
 
-Kind = Literal["ours", "upstream", "untracked", "observed"]
+Kind = Literal["ours", "channel", "upstream", "untracked", "observed"]
 Split = dict[str, int]
 """category -> bytes"""
 States = dict[str, list[int]]
@@ -34,10 +35,10 @@ def make_tracker(kind: Kind) -> Any:
     """Imported late, so that the scenarios can be tried on upstream alone."""
     if kind == "upstream":
         return UpstreamMemTracker()
-    if kind == "ours":
+    if kind in ("ours", "channel"):
         from tidegauge import MemTracker
 
-        return MemTracker()
+        return MemTracker(allocator=kind == "channel")
     return None
 
 
@@ -58,6 +59,9 @@ class Record:
     sizes: dict[str, dict[str, int]] = field(default_factory=dict)
     allocated: dict[str, int] = field(default_factory=dict)
     """mark -> live bytes of the allocator; of blocks that are said to be untracked, none"""
+    live: dict[str, int] = field(default_factory=dict)
+    """mark -> the same with all that the allocator made, also for Python numbers"""
+    probed: Probed | None = None
     observed: list[States] = field(default_factory=list)
     """by the allocator, of the modules in the order of their first calls"""
     allocator: Counts | None = None
@@ -86,6 +90,7 @@ class Run:
         self.record = Record()
         self._allocator = allocator
         self._base_bytes = allocator.read().storage_bytes
+        self._base_live_bytes = allocator.read().live_bytes
         self._observer = ModuleObserver(self) if kind == "observed" else None
 
     def storages(self) -> tuple[int, int]:
@@ -100,6 +105,11 @@ class Run:
         """The allocator made so many bytes that no tracker is told of (or, negative, the other
         way round: a tracker is told of memory that is not the allocator's)."""
         self._base_bytes += size_bytes
+        self._base_live_bytes += size_bytes
+
+    def _believed_bytes(self) -> int:
+        held = self.tracker._core.splits(at_peak=False).get(CPU, {})
+        return self._base_live_bytes + sum(held.values())
 
     @contextmanager
     def tracking(self, *external: Any) -> Iterator[None]:
@@ -107,20 +117,24 @@ class Run:
         if self.tracker is not None:
             self.tracker.track_external(*external)
         self._allocator.restart()
-        with self._observer or self.tracker or nullcontext():
+        with ExitStack() as stack:
+            stack.enter_context(self._observer or self.tracker or nullcontext())
+            if self.kind == "channel":
+                stack.enter_context(self._allocator.probing(self._believed_bytes))
             yield
         self.read_peak()
 
     def read_peak(self) -> None:
         counts = self._allocator.read()
         self.record.allocator = Counts(
-            live_bytes=counts.live_bytes - self._base_bytes,
+            live_bytes=counts.live_bytes - self._base_live_bytes,
             storage_bytes=counts.storage_bytes - self._base_bytes,
-            peak_bytes=counts.peak_bytes - self._base_bytes,
+            peak_bytes=counts.peak_bytes - self._base_live_bytes,
             storage_peak_bytes=counts.storage_peak_bytes - self._base_bytes,
             allocations=counts.allocations,
             log_lines=counts.log_lines,
         )
+        self.record.probed = self._allocator.probed()
         if self.tracker is not None:
             self.record.peak = read_split(self.tracker.get_tracker_snapshot("peak"))
 
@@ -134,6 +148,7 @@ class Run:
         taken = sum(mark.split(" #")[0] == name for mark in self.record.allocated)
         name = f"{name} #{taken + 1}" if taken else name
         self.record.allocated[name] = self.storages()[0]
+        self.record.live[name] = self._allocator.read().live_bytes - self._base_live_bytes
         if self.tracker is not None:
             self.record.marks[name] = read_split(self.tracker.get_tracker_snapshot())
 
@@ -162,7 +177,7 @@ class Run:
             self.record.observed = list(self._observer.calls.values())
         if self.tracker is None:
             return
-        if self.kind == "ours":
+        if self.kind in ("ours", "channel"):
             self.record.anomalies = self.tracker._core.anomalies()
         for stats in self.tracker.memory_tracking.values():
             name = stats.mod_fqn
