@@ -334,7 +334,11 @@ void bind_events(py::module_& m) {
       },
       py::arg("inputs"), py::arg("grads"));
   m.def(
-      "before_resize", [](py::handle) { begin_resize(); }, py::arg("storage"));
+      "before_resize",
+      [](py::handle storage) {
+        begin_resize(torch::createStorage(storage.ptr()).unsafeGetStorageImpl());
+      },
+      py::arg("storage"));
   m.def(
       "after_resize",
       [](py::handle storage) {

@@ -75,29 +75,35 @@ void AllocatorChannel::open() {
   const std::lock_guard lock(mutex_);
   ++open_count_;
   c10::Allocator* below = current();
-  if (counting_ != nullptr) {
-    if (below == counting_) return;
+  if (Layer* counting = counting_) {
+    if (below == counting) return;
     // Somebody is on top of it, and may or may not pass on to it: one above counts for both.
-    counting_->set_counting(false);
+    counting->set_counting(false);
   }
-  if (Layer* top = find_layer(below)) {  // somebody who was on top of it has left
-    counting_ = top;
-    return top->set_counting(true);
+  Layer* layer = find_layer(below);  // there it is if somebody who was on top of it has left
+  if (layer == nullptr) {
+    const auto same = std::find_if(layers_.begin(), layers_.end(),
+                                   [&](const Layer* each) { return each->below() == below; });
+    layer = same != layers_.end() ? *same : layers_.emplace_back(new Layer(below));
+    replace_current(layer);
   }
-  const auto same = std::find_if(layers_.begin(), layers_.end(),
-                                 [&](const Layer* layer) { return layer->below() == below; });
-  counting_ = same != layers_.end() ? *same : layers_.emplace_back(new Layer(below));
-  counting_->set_counting(true);
-  replace_current(counting_);
+  layer->set_counting(true);
+  counting_ = layer;
+  is_open_.store(true, std::memory_order_release);
 }
 
 void AllocatorChannel::close(int count) {
   const std::lock_guard lock(mutex_);
   open_count_ -= count;
   if (open_count_ > 0) return;
-  counting_->set_counting(false);
-  counting_ = nullptr;
+  is_open_ = false;
+  counting_.exchange(nullptr)->set_counting(false);
   while (const Layer* top = find_layer(current())) replace_current(top->below());
+}
+
+void AllocatorChannel::exchange_allocator(c10::StorageImpl* storage) const noexcept {
+  Layer* layer = counting_;
+  if (layer != nullptr && storage->allocator() == layer->below()) storage->set_allocator(layer);
 }
 
 AllocatorChannel::Layer* AllocatorChannel::find_layer(const c10::Allocator* allocator) const {

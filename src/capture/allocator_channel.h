@@ -2,7 +2,9 @@
 #pragma once
 
 #include <c10/core/Allocator.h>
+#include <c10/core/StorageImpl.h>
 
+#include <atomic>
 #include <mutex>
 #include <vector>
 
@@ -27,6 +29,9 @@ namespace tidegauge {
 /// and, once closed, only passes on. Layers are never destroyed: storages keep a pointer to the
 /// allocator that made them.
 ///
+/// A storage resizes itself with the allocator that it was made by. One from before is given ours,
+/// for good, when it is about to be written to or resized: `take_over`.
+///
 /// An allocator whose memory has a context of its own is passed on, and what it makes is not told.
 /// If threads allocate and free at once, the order of their events is ours, not that of the
 /// allocator below: a free is told just before, an allocation just after it happens.
@@ -39,14 +44,20 @@ class AllocatorChannel {
   void open();
   void close(int count = 1);
 
+  static void take_over(c10::StorageImpl* storage) noexcept {
+    if (is_open_.load(std::memory_order_acquire)) get().exchange_allocator(storage);
+  }
+
  private:
   class Layer;
   Layer* find_layer(const c10::Allocator* allocator) const;
+  void exchange_allocator(c10::StorageImpl* storage) const noexcept;
 
+  static inline constinit std::atomic<bool> is_open_{false};
   std::mutex mutex_;
   int open_count_ = 0;
   std::vector<Layer*> layers_;  // in the order of their making
-  Layer* counting_ = nullptr;
+  std::atomic<Layer*> counting_{nullptr};
 };
 
 }  // namespace tidegauge

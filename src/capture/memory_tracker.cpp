@@ -12,6 +12,9 @@
 #include <utility>
 
 #include "capture/allocator_channel.h"
+#ifdef TIDEGAUGE_TORCH_HAS_CUDA
+#include "capture/cuda/cuda_trace.h"
+#endif
 #include "capture/fake_hook.h"
 #include "capture/moment_facts.h"
 #include "capture/op_hook.h"
@@ -74,6 +77,9 @@ MemoryTracker::~MemoryTracker() {
 }
 
 void MemoryTracker::start() {
+#ifdef TIDEGAUGE_TORCH_HAS_CUDA
+  attach_cuda_trace();
+#endif
   op_hook::Thread thread = op_hook::start_in_this_thread();
   const void* fake_mode = fake_hook::active_mode();
   if (fake_mode != nullptr) fake_hook::install();
@@ -401,7 +407,16 @@ void tell_made(const at::Tensor& tensor) {
   visit_storages(tensor, &MemoryTracker::tell_made);
 }
 
-void begin_resize() { StorageCapture::get().begin_resize(); }
+void record_device(const DeviceTraceEntry& entry) {
+  const auto lock = lock_capture();
+  StorageCapture::get().record_device(entry);
+}
+
+void begin_resize(c10::StorageImpl* storage) {
+  AllocatorChannel::take_over(storage);
+  StorageCapture::get().begin_resize();
+}
+
 void end_resize(c10::StorageImpl* storage) { StorageCapture::get().end_resize(storage); }
 
 bool MemoryTracker::knows_parameter(const at::Tensor& tensor) {

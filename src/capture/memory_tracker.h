@@ -27,6 +27,7 @@ struct Node;
 
 namespace tidegauge {
 
+struct DeviceTraceEntry;
 struct SeenStorage;
 
 /// One tracker of memory: a Ledger fed with what StorageCapture and the modules tell.
@@ -159,8 +160,11 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
 /// A tensor was made past the dispatcher, just now.
 TIDEGAUGE_API void tell_made(const at::Tensor& tensor);
 
+/// A device allocator tells what it does.
+TIDEGAUGE_API void record_device(const DeviceTraceEntry& entry);
+
 /// Around a change of a storage's memory that goes past the dispatcher (UntypedStorage.resize_).
-TIDEGAUGE_API void begin_resize();
+TIDEGAUGE_API void begin_resize(c10::StorageImpl* storage);
 TIDEGAUGE_API void end_resize(c10::StorageImpl* storage);
 
 }  // namespace tidegauge

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <vector>
 
+#include "capture/allocator_channel.h"
 #include "capture/memory_tracker.h"
 #include "capture/storage_capture.h"
 
@@ -180,6 +181,7 @@ void OpWatch::tell_node() {
 void OpWatch::add_argument(const at::Tensor& tensor) noexcept {
   try {
     visit_storages(tensor, [&](c10::StorageImpl* storage) {
+      AllocatorChannel::take_over(storage);
       if (facts_.is_lazy_clone) StorageCapture::get().give_back(storage);
       arguments_.emplace_back(storage, memory_of(storage));
     });

@@ -185,16 +185,14 @@ void StorageCapture::give_back(c10::StorageImpl* storage) {
 }
 
 SeenStorage StorageCapture::claim(c10::StorageImpl* storage, Known& allocated) {
-  const auto size_bytes = static_cast<int64_t>(storage->nbytes());
   if (const auto it = parked_at_.find(storage); it != parked_at_.end()) {
     // It had shrunk to nothing, and has grown again.
     const Known known = parked_[it->second].known;
     finish_resize(storage, known);
-    return {known.id, size_bytes, known.device, false};
+    return {known.id, allocated.size_bytes, known.device, false};
   }
   allocated.storage = storage;
-  allocated.size_bytes = size_bytes;
-  return {allocated.id, size_bytes, allocated.device, true, false, &allocated.told_epoch};
+  return {allocated.id, allocated.size_bytes, allocated.device, true, false, &allocated.told_epoch};
 }
 
 SeenStorage StorageCapture::see_meta(c10::StorageImpl* storage) {
@@ -252,19 +250,36 @@ void StorageCapture::record_allocation(c10::DataPtr& data, int64_t size_bytes) {
     tell_freed(it->second.id);  // past our deleter, as above
     it->second = known;
   }
+  tell_allocated(known.id, known.device, size_bytes);
+}
+
+void StorageCapture::record_device(const DeviceTraceEntry& entry) {
+  const auto event = device_trace_.consume(entry, StorageId(last_id_ + 1));
+  if (!event) return;
+  // Devices and host share one address space.
+  const auto* data = reinterpret_cast<const void*>(entry.address);
+  if (event->kind == EventKind::StorageBorn) {
+    ++last_id_;
+    by_data_[data] = {event->storage, event->size_bytes, entry.device};
+    tell_allocated(event->storage, entry.device, event->size_bytes);
+  } else if (const auto it = by_data_.find(data); it != by_data_.end()) {
+    const Known known = it->second;
+    by_data_.erase(it);
+    end_memory(known);
+  }
+}
+
+void StorageCapture::tell_allocated(StorageId id, Device device, int64_t size_bytes) {
   for (MemoryTracker* tracker : trackers_) {
-    if (tracker->wants_allocations()) {
-      tracker->memory_allocated(known.id, known.device, size_bytes);
-    }
+    if (tracker->wants_allocations()) tracker->memory_allocated(id, device, size_bytes);
   }
 }
 
 StorageCapture::Known* StorageCapture::adopt(c10::StorageImpl* storage, Known known) {
   c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   const c10::DeleterFnPtr deleter = data.get_deleter();
-  if (deleter == &free_tracked) {
-    const auto it = by_data_.find(data.get());
-    if (it == by_data_.end() || it->second.storage != nullptr) return nullptr;
+  if (const auto it = by_data_.find(data.get()); it != by_data_.end()) {
+    if (it->second.storage != nullptr) return nullptr;
     known.deleter = it->second.deleter;
     it->second = known;
     return &it->second;
@@ -384,6 +399,7 @@ void StorageCapture::finish_resize(c10::StorageImpl* storage, Known known) {
   if (const auto it = by_data_.find(storage->_mutable_data_ptr_no_checks().get());
       it != by_data_.end() && it->second.storage == nullptr) {
     allocated = it->second.id;
+    known.size_bytes = it->second.size_bytes;  // rounded, on a device
   }
   if (adopt(storage, known) == nullptr) park(storage, known);
   tell_resized(known.id, known.size_bytes, allocated);

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <vector>
 
-#include "core/device.h"
+#include "core/device_trace.h"
 #include "core/ids.h"
 #include "core/spin_lock.h"
 
@@ -92,8 +92,10 @@ class StorageCapture {
   }
   size_t storage_count() const { return by_data_.size() + parked_.size(); }
 
-  /// The allocator has just made this memory; its deleter becomes `deleter()`.
+  /// The CPU allocator has just made this memory; its deleter becomes `deleter()`.
   void record_allocation(c10::DataPtr& data, int64_t size_bytes);
+  /// A device allocator tells, of whose memory the deleter is never exchanged.
+  void record_device(const DeviceTraceEntry& entry);
   /// Frees memory that is none of ours, if somebody gives it to `deleter()`.
   void set_wrapped_deleter(c10::DeleterFnPtr deleter) { wrapped_deleter_ = deleter; }
   static c10::DeleterFnPtr deleter() { return &free_tracked; }
@@ -150,6 +152,7 @@ class StorageCapture {
   void unpark(size_t position);
   void finish_resize(c10::StorageImpl* storage, Known known);
   void end_memory(const Known& known);
+  void tell_allocated(StorageId id, Device device, int64_t size_bytes);
   void tell_freed(StorageId id);
 
   SpinLock mutex_;
@@ -161,6 +164,7 @@ class StorageCapture {
   std::vector<Parked> parked_;
   ska::flat_hash_map<const c10::StorageImpl*, size_t> parked_at_;
   size_t next_poll_ = 0;
+  DeviceTrace device_trace_;
 };
 
 /// What this thread's running op or resize has freed so far. Needs neither construction nor

@@ -31,10 +31,10 @@ def split(**bytes_by_category: int) -> Split:
     return {**held, "Total": sum(held.values())} if held else {}
 
 
-def track(*external: Any) -> Any:
+def track(*external: Any, allocator: bool = False) -> Any:
     from tidegauge import MemTracker
 
-    tracker = MemTracker()
+    tracker = MemTracker(allocator=allocator)
     tracker.track_external(*external)
     return tracker
 
