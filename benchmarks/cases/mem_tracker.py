@@ -123,6 +123,23 @@ def _llama() -> list[Ratio]:
     return _language_model("Hugging Face Llama, 8 layers", model, bar=1.12)
 
 
+def _allocator_channel() -> list[Ratio]:
+    """What the allocator channel costs on top of a tracker, so that one is the plain run."""
+    model = hf_models.llama(8, 128, vocab_size=1000, num_key_value_heads=4)
+    tokens = torch.randint(1000, (2, 32))
+    training = Training(
+        lambda: model(input_ids=tokens, labels=tokens).loss, torch.optim.AdamW(model.parameters())
+    )
+    return measure(
+        "MemTracker with the allocator channel to one without, Hugging Face Llama, 8 layers",
+        training.step,
+        {OURS: (training.within(lambda: MemTracker(allocator=True), model, tokens), 1.10)},
+        plain=training.within(MemTracker, model, tokens),
+        steps=5,
+        warm_up=2,
+    )
+
+
 def _gpt2() -> list[Ratio]:
     model = hf_models.gpt2(12, 128, vocab_size=1000)
     return _language_model("Hugging Face GPT-2, 12 layers", model, bar=1.15)
@@ -183,6 +200,7 @@ def run() -> list[Ratio]:
     return [
         *_tiny_mlp(),
         *_llama(),
+        *_allocator_channel(),
         *_gpt2(),
         *_wide_mlp(),
         *_ops_with_known_modules(),

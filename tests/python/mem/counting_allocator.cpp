@@ -13,6 +13,7 @@
 // which the two must agree: before an allocation, and after a free.
 #include <ATen/core/Tensor.h>
 #include <ATen/record_function.h>
+#include <Python.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/DispatchKey.h>
@@ -86,7 +87,13 @@ void ask_probe() {
   static thread_local bool is_asking = false;
   if (c.probe == nullptr || is_asking) return;
   is_asking = true;
+  // Memory is freed while a Python exception is on its way, too, and the probe is Python.
+  const PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
   const int64_t believed_bytes = c.probe();
+  PyErr_Restore(type, value, traceback);
+  PyGILState_Release(gil);
   is_asking = false;
   const std::lock_guard lock(c.mutex);
   ++c.probed;

@@ -23,7 +23,7 @@ from scenarios_models import MODELS, mlp
 from scenarios_programs import PROGRAMS
 from scenarios_tensors import TENSORS
 from scenarios_training import TRAINING
-from test_mem_allocator_truth import training, totals
+from test_mem_allocator_truth import totals, training
 from test_mem_random_programs import Program, run_programs
 from tidegauge import MemTracker
 from torch import nn
