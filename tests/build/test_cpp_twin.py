@@ -66,6 +66,5 @@ def test_adam_of_python_has_a_step_tensor_more_for_each_parameter(
 
 
 def test_no_python_is_linked(run: Run, program: Path) -> None:
-    assert "python" not in run("readelf", "-d", program).partition("Library rpath")[0].lower()
     loaded = [line.split()[0] for line in run("ldd", program).splitlines()]
     assert not [name for name in loaded if "python" in name]
