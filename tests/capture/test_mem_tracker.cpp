@@ -464,6 +464,16 @@ TEST(MemTracker, ForeignMemoryIsListedApart) {
   EXPECT_EQ(t.now(MemCategory::Other), 1024);
 }
 
+TEST(MemTracker, GradientThatNobodyAccumulatesIsTemp) {
+  Tracked<Net> net;
+  Tracking t;
+  t.enter();
+  const at::Tensor loss = net(torch::ones({8, 16})).sum();
+  const auto grads = torch::autograd::grad({loss}, {net->first->weight});
+  EXPECT_EQ(t.now(MemCategory::Temp), kWeight);
+  EXPECT_EQ(t.now(MemCategory::Gradient), 0);
+}
+
 TEST(MemTracker, SequentialWithSharedModuleCountsItsBytesOnce) {
   torch::nn::Linear shared(16, 16);
   torch::nn::Sequential model(shared, torch::nn::ReLU(), shared);
