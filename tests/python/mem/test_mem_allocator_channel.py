@@ -43,7 +43,8 @@ def check_against_the_allocator(scenario: Scenario) -> tuple[Record, Record]:
     channel, untracked = run_scenario("channel", scenario), run_scenario("untracked", scenario)
     assert (channel.error, untracked.error) == (None, None)
     assert channel.allocator == untracked.allocator  # we are not in the way
-    assert channel.allocator is not None and channel.probed is not None
+    assert channel.allocator is not None
+    assert channel.probed is not None
     assert channel.probed.disagreements == 0, channel.probed
     assert totals(channel) == channel.live
     assert channel.peak.get("Total", 0) == channel.allocator.peak_bytes
@@ -144,7 +145,7 @@ def test_trackers_with_and_without_the_channel() -> None:
             y = model(x)
             with inner:
                 z = y * 2
-                assert now(inner)["Total"] == z.nbytes
+                assert now(inner)["Total"] == z.nbytes + 8  # the number is saved for backward
             assert now(outer)["Total"] == allocator.read().live_bytes - base
             y.sum().backward()
         assert now(outer)["Total"] == allocator.read().live_bytes - base
