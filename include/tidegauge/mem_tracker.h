@@ -25,7 +25,8 @@ struct MemTrackerOptions {
   /// A second call of a root module throws NotSupported unless `reset_mod_stats` came between, as
   /// upstream does; otherwise module statistics begin anew with it.
   bool strict = false;
-  /// Also counts what allocators give out past all tensors. Not supported yet.
+  /// Also counts what the CPU allocator makes and no tensor shows (workspace of kernels); part of
+  /// Other. While entered, torch's CPU allocator has a layer of ours on top.
   bool allocator = false;
 };
 
@@ -41,7 +42,8 @@ struct MemTrackerOptions {
 ///     tracker.display_snapshot("peak", "MiB");
 ///     tracker.display_modulewise_snapshots(3, "MiB");
 ///
-/// Ops are seen in the thread that entered, and in the backwards that it begins. C++ modules and
+/// Ops are seen in the thread that entered, in those that are attached (threads.h), and in the
+/// backwards that they begin. C++ modules and
 /// optimizers have no hooks: forward is seen where it is wrapped (ModuleScope, `call`, `Tracked`),
 /// a step likewise (OptimizerStepScope, `step`); backward needs nothing more. A leaf is a parameter
 /// if a module that was tracked or called has registered it.
@@ -49,11 +51,9 @@ struct MemTrackerOptions {
 /// Tensors and modules are held weakly. A module must be owned by a shared_ptr (as those of
 /// torch::nn are), or outlive the tracker.
 ///
-/// Thread-safe, but `exit` belongs to the thread that entered. Destroying an entered tracker exits
-/// it.
+/// Thread-safe. Destroying an entered tracker exits it.
 class TIDEGAUGE_API MemTracker {
  public:
-  /// NotSupported for an option that this version does not have.
   explicit MemTracker(MemTrackerOptions options = {});
   ~MemTracker();
   MemTracker(const MemTracker&) = delete;
@@ -62,7 +62,7 @@ class TIDEGAUGE_API MemTracker {
   /// The peak restarts from what is there. Entries nest; only the outermost exit ends the tracking.
   /// NotSupported if another library owns torch's dispatch key Fake.
   void enter();
-  /// UsageError if not entered, or entered by another thread.
+  /// From any thread. UsageError if not entered.
   void exit();
 
   /// Tracks what was made outside. What is told twice has the last label.
@@ -75,7 +75,7 @@ class TIDEGAUGE_API MemTracker {
   void track_external(const at::Tensor& tensor);
   /// A holder (torch::nn::Linear), or a pointer to a module.
   template <typename Holder>
-    requires requires(const Holder& holder) { static_cast<const torch::nn::Module&>(*holder); }
+  requires requires(const Holder& holder) { static_cast<const torch::nn::Module&>(*holder); }
   void track_external(const Holder& module) {
     track_external(static_cast<const torch::nn::Module&>(*module));
   }

@@ -7,7 +7,6 @@
 #include <iostream>
 #include <mutex>
 #include <span>
-#include <thread>
 #include <utility>
 
 #include "capture/mem_snapshots.h"
@@ -34,12 +33,13 @@ Phase current_phase() {
 /// after the tracker was destroyed.
 class MemTracker::Impl : public ModTracker::Impl {
  public:
-  explicit Impl(bool strict)
+  explicit Impl(const MemTrackerOptions& options)
       : labels(std::make_shared<NnModuleLabels>()),
         memory(MemoryTracker::create(
             activity,
-            [labels = labels](const at::Tensor& leaf) { return labels->is_parameter(leaf); })),
-        strict_(strict) {}
+            [labels = labels](const at::Tensor& leaf) { return labels->is_parameter(leaf); },
+            options.allocator)),
+        strict_(options.strict) {}
 
   void begin_optimizer_step() noexcept override {
     guarded("an optimizer step", [&] { memory->optimizer_step(/*begins=*/true); });
@@ -69,7 +69,7 @@ class MemTracker::Impl : public ModTracker::Impl {
 
   const std::shared_ptr<NnModuleLabels> labels;
   const std::shared_ptr<MemoryTracker> memory;
-  std::thread::id entered_by;
+  std::mutex entry_mutex;  // guards the count
 
  protected:
   void on_enter(const torch::nn::Module& module, ModuleId id, bool is_root_call,
@@ -117,40 +117,28 @@ class MemTracker::Impl : public ModTracker::Impl {
   std::string first_failure_;
 };
 
-MemTracker::MemTracker(MemTrackerOptions options) {
-  if (options.allocator) {
-    throw NotSupported(
-        "MemTrackerOptions{.allocator = true} is not supported by this version of tidegauge; leave "
-        "it false, then the memory of all tensors is counted");
-  }
-  impl_ = std::make_shared<Impl>(options.strict);
-}
+MemTracker::MemTracker(MemTrackerOptions options) : impl_(std::make_shared<Impl>(options)) {}
 
 MemTracker::~MemTracker() {
   if (impl_->entry_count == 0) return;
   impl_->stop();
-  // Another thread's switch is out of reach; what it goes on to see is nobody's.
-  if (impl_->entered_by == std::this_thread::get_id()) impl_->memory->stop();
+  impl_->memory->stop();
 }
 
 void MemTracker::enter() {
+  const std::lock_guard lock(impl_->entry_mutex);
   if (impl_->entry_count == 0) {
     impl_->memory->start();
-    impl_->entered_by = std::this_thread::get_id();
     impl_->start(impl_);
   }
   ++impl_->entry_count;
 }
 
 void MemTracker::exit() {
+  const std::lock_guard lock(impl_->entry_mutex);
   if (impl_->entry_count == 0) {
     throw UsageError(
         "MemTracker::exit() was called on a tracker that is not entered; call enter() first");
-  }
-  if (impl_->entered_by != std::this_thread::get_id()) {
-    throw UsageError(
-        "MemTracker::exit() was called in another thread than enter(); ops are seen in the thread "
-        "that entered, so call exit() there");
   }
   if (--impl_->entry_count > 0) return;
   impl_->stop();

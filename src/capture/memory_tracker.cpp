@@ -73,7 +73,8 @@ MemoryTracker::~MemoryTracker() {
     StorageCapture::get().remove(this);
     op_hook::tell_again();
   }
-  if (wants_allocations()) AllocatorChannel::get().close(start_count_);
+  if (wants_allocations()) AllocatorChannel::get().close(static_cast<int>(starts_.size()));
+  for (const op_hook::Thread& thread : starts_) op_hook::stop_in(thread);
 }
 
 void MemoryTracker::start() {

@@ -261,9 +261,23 @@ TEST(MemTracker, WrongUseIsAnError) {
   EXPECT_THROW(tracker.exit(), tidegauge::UsageError);
   EXPECT_THROW((void)tracker.get_tracker_snapshot("peek"), tidegauge::UsageError);
   EXPECT_THROW(tracker.display_snapshot("peak", "MB"), tidegauge::UsageError);
-  EXPECT_THROW(MemTracker({.allocator = true}), tidegauge::NotSupported);
+}
+
+TEST(MemTracker, MayBeLeftByAnotherThread) {
+  MemTracker tracker;
   tracker.enter();
-  std::thread([&] { EXPECT_THROW(tracker.exit(), tidegauge::UsageError); }).join();
+  std::thread([&] { tracker.exit(); }).join();
+  const at::Tensor a = torch::ones({256});
+  EXPECT_TRUE(tracker.get_tracker_snapshot().devices.empty());
+}
+
+TEST(MemTracker, AllocatorShowsWhatNoTensorDoes) {
+  MemTracker tracker({.allocator = true});
+  tracker.enter();
+  void* workspace = c10::GetAllocator(c10::kCPU)->raw_allocate(4096);
+  EXPECT_EQ(tracker.get_tracker_snapshot().total_bytes(kCpu), 4096);
+  c10::GetAllocator(c10::kCPU)->raw_deallocate(workspace);
+  EXPECT_EQ(tracker.get_tracker_snapshot().total_bytes(kCpu), 0);
   tracker.exit();
 }
 
