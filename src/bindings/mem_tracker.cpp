@@ -140,8 +140,9 @@ void MemTracker::label_own(py::handle module) {
 void MemTracker::label_gradients(py::handle module) {
   visit_own(module, parameters_name(), [&](py::handle value) {
     if (!THPVariable_Check(value.ptr())) return;
-    const at::Tensor grad = THPVariable_Unpack(value.ptr()).grad();
+    at::Tensor grad = THPVariable_Unpack(value.ptr()).grad();
     if (!grad.defined()) return;
+    if (grad.layout() == c10::kSparse) grad = grad._values();  // its indices may be the inputs
     const auto object = py::reinterpret_steal<py::object>(THPVariable_Wrap(grad));
     label(object, Role::IsGradient, Since::Birth);
   });

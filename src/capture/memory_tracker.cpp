@@ -343,6 +343,7 @@ void MemoryTracker::see(const SeenStorage& seen, bool was_there_before, OpId op)
                                      moment::birth_facts(), op));
   // It is older than the tracker: whatever it is, this op did not make it.
   if (was_there_before) {
+    if (!scopes_.empty()) found_in_backward_.insert(seen.id);
     apply(events::storage_relabelled(origin(), seen.id, Role::IsExternal, Since::Birth));
   }
 }
@@ -396,6 +397,7 @@ void MemoryTracker::close_scopes_of_thread() {
 }
 
 void MemoryTracker::close_task(int task) {
+  found_in_backward_.clear();
   for (size_t i = scopes_.size(); i > 0; --i) {
     if (scopes_[i - 1].task != task) continue;
     move_to(scopes_[i - 1], nullptr);
@@ -429,13 +431,11 @@ bool MemoryTracker::knows_parameter(const at::Tensor& tensor) {
   return is_known;
 }
 
-void MemoryTracker::mark_gradient(StorageId id, bool is_sparse) {
+void MemoryTracker::mark_gradient(StorageId id) {
   const auto known = ledger_.find_storage(id);
-  if (!known) return;
-  // Made in secret, by compiled code, and found; but the indices of a sparse gradient were there
-  // before the backward, and are none.
-  const bool is_found = known->category == Category::Other && !is_sparse;
-  if (is_found || known->category == Category::Temp) {
+  // What was there before the backward (the indices of a sparse gradient) is no gradient; what the
+  // backward has come across was made in it in secret, by compiled code.
+  if (known && (known->category == Category::Temp || found_in_backward_.contains(id))) {
     apply(events::storage_relabelled(origin(), id, Role::IsGradient, Since::Birth));
   }
 }

@@ -114,8 +114,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void run_outside() {
     if (!scopes_.empty()) close_scopes_of_thread();
   }
-  /// AccumulateGrad of a parameter has handled the storage, perhaps as part of a sparse gradient.
-  void mark_gradient(StorageId id, bool is_sparse);
+  /// AccumulateGrad of a parameter has handled the storage.
+  void mark_gradient(StorageId id);
   bool knows_parameter(const at::Tensor& tensor);
   const IsParameter& is_parameter() const { return is_parameter_; }
 
@@ -146,7 +146,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   std::vector<BackwardScope> scopes_;
   std::unordered_set<ModuleId> dead_;  // whose backward may be to come
   std::vector<ModuleMove> moves_;      // scratch of move_to
-  std::vector<StorageId> counted_;     // scratch of sum_known
+  std::unordered_set<StorageId> found_in_backward_;
+  std::vector<StorageId> counted_;  // scratch of sum_known
   uint64_t version_ = 0;
   int64_t open_calls_ = 0;
   bool was_started_ = false;

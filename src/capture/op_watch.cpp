@@ -203,16 +203,14 @@ OpWatch::Results::~Results() {
 
 void OpWatch::Results::tell(const at::Tensor& tensor, size_t position) noexcept {
   try {
-    const bool is_sparse = tensor.defined() && !tensor.unsafeGetTensorImpl()->has_storage();
-    visit_storages(tensor, [&](c10::StorageImpl* storage) {
-      watch_.tell_storage(storage, position, is_sparse);
-    });
+    visit_storages(tensor,
+                   [&](c10::StorageImpl* storage) { watch_.tell_storage(storage, position); });
   } catch (const std::exception& error) {
     fail(error.what());
   }
 }
 
-void OpWatch::tell_storage(c10::StorageImpl* storage, size_t position, bool is_sparse) {
+void OpWatch::tell_storage(c10::StorageImpl* storage, size_t position) {
   StorageCapture& capture = StorageCapture::get();
   if (facts_.written != 0 && ((facts_.written >> position) & 1) != 0) {
     capture.note_written(pending_, storage);
@@ -231,7 +229,7 @@ void OpWatch::tell_storage(c10::StorageImpl* storage, size_t position, bool is_s
   if (gradient_trackers_ == 0) return;
   const auto& trackers = capture.trackers();
   for (size_t i = 0; i < std::min<size_t>(trackers.size(), 64); ++i) {
-    if (((gradient_trackers_ >> i) & 1) != 0) trackers[i]->mark_gradient(seen.id, is_sparse);
+    if (((gradient_trackers_ >> i) & 1) != 0) trackers[i]->mark_gradient(seen.id);
   }
 }
 

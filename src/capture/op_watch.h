@@ -71,7 +71,7 @@ class OpWatch {
   using StorageMemory = std::pair<const c10::StorageImpl*, const void*>;
 
   void tell_node();
-  void tell_storage(c10::StorageImpl* storage, size_t position, bool is_sparse);
+  void tell_storage(c10::StorageImpl* storage, size_t position);
 
   const OpFacts& facts_;
   const void* const fake_mode_;

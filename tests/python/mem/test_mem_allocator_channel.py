@@ -27,7 +27,7 @@ from test_mem_allocator_truth import totals, training
 from test_mem_random_programs import Program, run_programs
 from tidegauge import MemTracker
 from torch import nn
-from tracked import FLOAT, now, peak, split
+from tracked import FLOAT, now, parameter_bytes, peak, split
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 SCENARIOS = MODELS | TRAINING | TENSORS | PROGRAMS
@@ -139,7 +139,7 @@ def test_memory_from_before_and_after_is_left_alone() -> None:
 def test_trackers_with_and_without_the_channel() -> None:
     model, x = mlp(), torch.ones(8, 32)
     with counting() as allocator:
-        base = allocator.read().live_bytes
+        base = allocator.read().live_bytes - parameter_bytes(model)
         without, outer, inner = MemTracker(), MemTracker(allocator=True), MemTracker(allocator=True)
         with outer, without:
             y = model(x)
@@ -162,7 +162,8 @@ def compiled_step(allocator: CountingAllocator, tracker: Any) -> None:
     except Exception as error:
         pytest.skip(f"inductor cannot compile here: {error!r}"[:300])
     model.zero_grad()
-    base = allocator.read().live_bytes
+    tracker.track_external(model)
+    base = allocator.read().live_bytes - parameter_bytes(model)
     allocator.restart()
 
     def believed_bytes() -> int:

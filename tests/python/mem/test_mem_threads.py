@@ -95,31 +95,35 @@ def test_threads_that_train_at_once_are_right_together() -> None:
     inputs = [torch.ones(8, 32) for _ in range(THREADS)]
     barrier = threading.Barrier(THREADS)
 
-    def train(index: int) -> None:
+    def train(index: int, steps: int) -> None:
         optimizer = torch.optim.SGD(models[index].parameters(), lr=0.1)
-        for _ in range(STEPS):
+        for _ in range(steps):
             barrier.wait()
+            optimizer.zero_grad()
             models[index](inputs[index]).sum().backward()
             optimizer.step()
-            optimizer.zero_grad()
-        models[index](inputs[index]).sum().backward()
 
-    tracker = track(*models, *inputs)
-    with counting() as allocator, tracker:
-        base = allocator.read().storage_bytes - now(tracker)["Total"]
-        threads = [threading.Thread(target=train, args=(index,)) for index in range(THREADS)]
+    def run(steps: int) -> None:
+        threads = [threading.Thread(target=train, args=(index, steps)) for index in range(THREADS)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+
+    tracker = track(*models, *inputs)
+    with counting() as allocator, tracker:
+        base = allocator.read().storage_bytes - now(tracker)["Total"]
+        run(STEPS)
         weights = sum(map(parameter_bytes, models))
         inputs_bytes = sum(x.nbytes for x in inputs)
         assert now(tracker) == split(Parameter=weights, Gradient=weights, Other=inputs_bytes)
         assert now(tracker)["Total"] == allocator.read().storage_bytes - base
         assert tracker._core.anomalies() == (0, "")
-        for model in models:
-            last = tracker.memory_tracking[model[0]].snapshots
-            assert {len(calls) for calls in last.values()} == {1}
+        tracker.reset_mod_stats()  # a second call of any of the roots would begin them anew
+        run(1)
+        for module in (module for model in models for module in model.modules()):
+            states = tracker.memory_tracking[module].snapshots
+            assert [len(calls) for calls in states.values()] == [1] * 6
 
 
 def test_what_a_producer_makes_is_counted_until_the_consumer_lets_go() -> None:
