@@ -70,7 +70,7 @@ void append(OpList& list, const DeviceTrace& trace) {
 
 /// Where there are no recorded traces: steps that keep activations until a backward frees them.
 void append_synthetic(OpList& list) {
-  std::mt19937_64 random(1);
+  std::mt19937_64 random(1);  // NOLINT(bugprone-random-generator-seed): the same in every run
   for (int64_t step = 0; step < 4; ++step) {
     for (int64_t layer = 0; layer < 600; ++layer) {
       list.alloc(layer * 2, int64_t{4096} << (random() % 14), 0);
@@ -115,7 +115,8 @@ void search_free_blocks(benchmark::State& state) {
   const int64_t free_blocks = state.range(0);
   CachingAllocator allocator;
   std::vector<Block*> kept;
-  std::mt19937_64 random(1);
+  kept.reserve(static_cast<size_t>(2 * free_blocks));
+  std::mt19937_64 random(1);  // NOLINT(bugprone-random-generator-seed): the same in every run
   const auto any_size = [&] { return static_cast<int64_t>(1 + random() % 2000) * 512; };
   for (int64_t i = 0; i < 2 * free_blocks; ++i) kept.push_back(allocator.malloc(any_size()));
   for (size_t i = 0; i < kept.size(); i += 2) allocator.free(kept[i]);

@@ -90,8 +90,9 @@ double seconds(const std::function<void(int)>& run) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(bugprone-exception-escape): then the benchmark ends with its message
 int main(int argc, char** argv) {
-  const int rounds = argc > 1 ? std::atoi(argv[1]) : 21;
+  const auto rounds = static_cast<int>(argc > 1 ? std::strtol(argv[1], nullptr, 10) : 21);
   at::set_num_threads(1);
   torch::manual_seed(0);
   TinyMlp mlp;

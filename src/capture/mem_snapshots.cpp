@@ -141,7 +141,7 @@ std::string render_modulewise_snapshots(std::vector<ModMemStats> modules, int de
         text += "# " + std::to_string(i + 1) + ":\n" + render(calls[i], unit);
       }
     }
-    text += "\n";
+    text += '\n';
   }
   return text;
 }

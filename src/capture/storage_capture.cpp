@@ -257,6 +257,7 @@ void StorageCapture::record_device(const DeviceTraceEntry& entry) {
   const auto event = device_trace_.consume(entry, StorageId(last_id_ + 1));
   if (!event) return;
   // Devices and host share one address space.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): a key of our table, never followed
   const auto* data = reinterpret_cast<const void*>(entry.address);
   if (event->kind == EventKind::StorageBorn) {
     ++last_id_;

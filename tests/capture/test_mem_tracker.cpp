@@ -23,6 +23,7 @@ using tidegauge::ModMemStats;
 using tidegauge::ModuleState;
 using tidegauge::Tracked;
 
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization): the CPU exists
 const c10::Device kCpu(c10::kCPU);
 
 constexpr int64_t kWeight = 16 * 16 * 4;          // of a Linear(16, 16)

@@ -100,6 +100,7 @@ std::vector<DeviceTraceEntry> read_trace(const std::filesystem::path& path) {
       {'X', DeviceAction::Snapshot},
   };
   std::vector<DeviceTraceEntry> entries;
+  // NOLINTNEXTLINE(bugprone-command-processor): the path is the tester's own.
   FILE* pipe = popen(("gzip -dc '" + path.string() + "'").c_str(), "r");
   char line[256];
   while (pipe != nullptr && std::fgets(line, sizeof line, pipe) != nullptr) {
@@ -108,6 +109,7 @@ std::vector<DeviceTraceEntry> read_trace(const std::filesystem::path& path) {
     unsigned long long address = 0;
     long long size_bytes = 0;
     long long third = 0;  // the stream; of a block that was there, the bytes asked for
+    // NOLINTNEXTLINE(bugprone-unchecked-string-to-number-conversion): recorded by torch
     if (std::sscanf(line + 1, "%llu %lld %lld", &address, &size_bytes, &third) < 2) continue;
     if (line[0] == 'B') {
       entries.push_back({action->second, cuda(0), address, third > 0 ? third : size_bytes, 0});
