@@ -183,7 +183,7 @@ void MemTracker::refresh_labels() {
     const py::object module = ModuleRegistry::get().resolve(id);
     if (module.is_none()) continue;
     label_if_exchanged(module, id);
-    label_gradients(module);
+    if (!memory_->has_backward_elsewhere()) label_gradients(module);
   }
 }
 

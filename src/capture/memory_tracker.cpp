@@ -265,6 +265,13 @@ uint64_t MemoryTracker::version() {
   return open_calls_ > 0 ? (uint64_t{1} << 63) | ledger_.now().sequence : version_;
 }
 
+bool MemoryTracker::has_backward_elsewhere() {
+  const uint64_t own = at::RecordFunction::currentThreadId();
+  const auto lock = lock_capture();
+  return std::any_of(scopes_.begin(), scopes_.end(),
+                     [&](const BackwardScope& scope) { return scope.thread != own; });
+}
+
 int64_t MemoryTracker::anomaly_count() {
   const auto lock = lock_capture();
   return static_cast<int64_t>(ledger_.anomalies().total());

@@ -85,6 +85,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   ModuleStats module_stats(ModuleId module);
   /// Changes whenever the statistics of modules do.
   uint64_t version();
+  /// Whether another thread runs a backward: gradients are not to be touched then.
+  bool has_backward_elsewhere();
   int64_t anomaly_count();
   std::string first_anomaly();
   /// Memory of the ledger and the table of storages, to see that they stay flat.

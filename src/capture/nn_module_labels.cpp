@@ -44,7 +44,9 @@ void NnModuleLabels::label_gradients(MemoryTracker& memory, const torch::nn::Mod
 
 void NnModuleLabels::label_all_below(MemoryTracker& memory, const torch::nn::Module& module) {
   module.apply([&](const torch::nn::Module& each) {
-    label_own(memory, each, known_[NnModuleRegistry::get().intern(each)]);
+    Known& known = known_[NnModuleRegistry::get().intern(each)];
+    known.user = std::this_thread::get_id();
+    label_own(memory, each, known);
     label_gradients(memory, each);
   });
 }
@@ -58,6 +60,7 @@ void NnModuleLabels::look_at_call(MemoryTracker& memory, const torch::nn::Module
                                   ModuleId id) {
   const std::lock_guard lock(mutex_);
   Known& known = known_[id];
+  known.user = std::this_thread::get_id();
   if (!known.has_sizes) {
     known.has_sizes = true;
     label_all_below(memory, module);
@@ -78,8 +81,11 @@ void NnModuleLabels::refresh(MemoryTracker& memory) {
   for (auto& [id, known] : known_) {
     auto module = NnModuleRegistry::get().resolve(id);
     if (!module) continue;
-    label_own(memory, *module, known);
-    label_gradients(memory, *module);
+    // Another thread may be about to drop the gradients of what it trains.
+    if (known.user == std::this_thread::get_id()) {
+      label_own(memory, *module, known);
+      label_gradients(memory, *module);
+    }
     alive.push_back(std::move(module));
   }
 }

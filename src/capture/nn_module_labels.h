@@ -6,6 +6,7 @@
 #include <torch/nn/module.h>
 
 #include <mutex>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -45,6 +46,7 @@ class NnModuleLabels {
   struct Known {
     std::vector<Owned> owned;
     bool has_sizes = false;
+    std::thread::id user;  // the thread that told of it last
   };
   void label_all_below(MemoryTracker& memory, const torch::nn::Module& module);
   static void label_own(MemoryTracker& memory, const torch::nn::Module& module, Known& known);
