@@ -40,9 +40,9 @@ void check(const SegmentState& segment, const SegmentState* below) {
 
 std::string_view to_string(TraceAction action) {
   static constexpr std::string_view kNames[kTraceActionCount] = {
-      "alloc",        "free_requested", "free_completed", "segment_alloc",
-      "segment_free", "segment_map",    "segment_unmap",  "oom",
-      "snapshot"};
+      "alloc",         "free_requested", "free_completed",
+      "segment_alloc", "segment_free",   "segment_map",
+      "segment_unmap", "snapshot",       "oom"};
   const auto index = static_cast<size_t>(action);
   return index < kTraceActionCount ? kNames[index] : "unknown action";
 }

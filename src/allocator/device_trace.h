@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/trace_action.h"
+
 namespace tidegauge {
 
 /// Names a private pool as torch does, by two numbers; (0, 0) is the default pool.
@@ -55,19 +57,6 @@ void check_layout(const Layout& layout);
 /// Gives `segments` (by address) these active blocks, and free ones between them. FormatError for a
 /// block that is outside all segments or overlaps another.
 void place_blocks(Layout& segments, std::vector<BlockState> active);
-
-enum class TraceAction : uint8_t {
-  Alloc,
-  FreeRequested,
-  FreeCompleted,
-  SegmentAlloc,
-  SegmentFree,
-  SegmentMap,
-  SegmentUnmap,
-  OutOfMemory,
-  Snapshot,
-};
-inline constexpr size_t kTraceActionCount = 9;
 
 constexpr bool is_segment_action(TraceAction action) {
   return action >= TraceAction::SegmentAlloc && action <= TraceAction::SegmentUnmap;

@@ -254,7 +254,7 @@ void StorageCapture::record_allocation(c10::DataPtr& data, int64_t size_bytes) {
 }
 
 void StorageCapture::record_device(const DeviceTraceEntry& entry) {
-  const auto event = device_trace_.consume(entry, StorageId(last_id_ + 1));
+  const auto event = device_events_.consume(entry, StorageId(last_id_ + 1));
   if (!event) return;
   // Devices and host share one address space.
   // NOLINTNEXTLINE(performance-no-int-to-ptr): a key of our table, never followed

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <vector>
 
-#include "core/device_trace.h"
+#include "core/device_events.h"
 #include "core/ids.h"
 #include "core/spin_lock.h"
 
@@ -164,7 +164,7 @@ class StorageCapture {
   std::vector<Parked> parked_;
   ska::flat_hash_map<const c10::StorageImpl*, size_t> parked_at_;
   size_t next_poll_ = 0;
-  DeviceTrace device_trace_;
+  DeviceEvents device_events_;
 };
 
 /// What this thread's running op or resize has freed so far. Needs neither construction nor

@@ -47,6 +47,16 @@ std::vector<std::string> recorded_trace_names() {
   return names;
 }
 
+bool must_have_recorded_traces() {
+  const char* ci = std::getenv("CI");
+  return ci != nullptr && std::string(ci) == "true";
+}
+
+std::string no_recorded_traces() {
+  return "no recorded traces in " + recorded_traces_folder() +
+         "; set TIDEGAUGE_RECORDED_TRACES to their folder";
+}
+
 TextTrace read_recorded_trace(const std::string& name) {
   std::istringstream text(decompress(recorded_traces_folder() + "/" + name));
   return read_text_trace(text);

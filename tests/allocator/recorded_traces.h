@@ -15,6 +15,10 @@ std::string recorded_traces_folder();
 /// The names of all `*.txt.gz` there, sorted; empty if there is no such folder.
 std::vector<std::string> recorded_trace_names();
 
+/// Whether a test without them fails instead of being skipped: in CI.
+bool must_have_recorded_traces();
+std::string no_recorded_traces();
+
 TextTrace read_recorded_trace(const std::string& name);
 
 }  // namespace tidegauge

@@ -2,7 +2,6 @@
 // The simulator against allocators that really ran: every address, every segment, every layout.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <numeric>
 #include <string>
 
@@ -22,11 +21,8 @@ class RecordedTraces : public testing::Test {
   void SetUp() override {
     names_ = recorded_trace_names();
     if (!names_.empty()) return;
-    const std::string message = "no recorded traces in " + recorded_traces_folder() +
-                                "; set TIDEGAUGE_RECORDED_TRACES to their folder";
-    const char* ci = std::getenv("CI");
-    ASSERT_FALSE(ci != nullptr && std::string(ci) == "true") << message;
-    GTEST_SKIP() << message;
+    ASSERT_FALSE(must_have_recorded_traces()) << no_recorded_traces();
+    GTEST_SKIP() << no_recorded_traces();
   }
 
   std::vector<std::string> names_;

@@ -12,7 +12,7 @@
 
 #include "capture/memory_tracker.h"
 #include "capture/op_hook.h"
-#include "core/device_trace.h"
+#include "core/device_events.h"
 
 namespace tidegauge {
 namespace {
@@ -271,14 +271,14 @@ TEST(AllocatorChannel, ChildOfForkGoesOn) {
 TEST(AllocatorChannel, DeviceMemoryIsRoundedAndGoesWhenItsFreeIsRequested) {
   Tracking with;
   Tracking without(/*has_channel=*/false);
-  const auto tell = [](DeviceAction action) {
+  const auto tell = [](TraceAction action) {
     record_device({action, cuda(0), 0x7f0000000200, 700, 0});
   };
-  tell(DeviceAction::Alloc);
+  tell(TraceAction::Alloc);
   EXPECT_EQ(with.memory->current().total_bytes(cuda(0)), 1024);
   EXPECT_EQ(without.memory->current().total_bytes(cuda(0)), 0);  // until a tensor shows it
-  tell(DeviceAction::FreeRequested);
-  tell(DeviceAction::FreeCompleted);
+  tell(TraceAction::FreeRequested);
+  tell(TraceAction::FreeCompleted);
   EXPECT_EQ(with.memory->current().total_bytes(cuda(0)), 0);
 }
 

@@ -37,8 +37,8 @@ _ACTIONS = {
             "segment_free",
             "segment_map",
             "segment_unmap",
-            "oom",
             "snapshot",
+            "oom",
         )
     )
 }

@@ -1,48 +1,48 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/device_trace.h"
+#include "core/device_events.h"
 
 #include "core/event_factory.h"
 
 namespace tidegauge {
 
-std::optional<Event> DeviceTrace::consume(const DeviceTraceEntry& entry, StorageId next_id) {
+std::optional<Event> DeviceEvents::consume(const DeviceTraceEntry& entry, StorageId next_id) {
   const events::Origin origin{entry.time_ns, {}, entry.device};
   switch (entry.action) {
-    case DeviceAction::Alloc:
+    case TraceAction::Alloc:
       blocks_[entry.address] = next_id;
       return events::storage_born(origin, next_id, round_device_bytes(entry.size_bytes),
                                   kFromAllocator, {}, stream_id(entry.stream));
-    case DeviceAction::FreeRequested: {
+    case TraceAction::FreeRequested: {
       const auto it = blocks_.find(entry.address);
       if (it == blocks_.end()) return std::nullopt;
       const StorageId id = it->second;
       blocks_.erase(it);
       return events::storage_freed(origin, id);
     }
-    case DeviceAction::SegmentAlloc:
-    case DeviceAction::SegmentMap:
+    case TraceAction::SegmentAlloc:
+    case TraceAction::SegmentMap:
       reserved_[entry.device] += entry.size_bytes;
       return std::nullopt;
-    case DeviceAction::SegmentFree:
-    case DeviceAction::SegmentUnmap:
+    case TraceAction::SegmentFree:
+    case TraceAction::SegmentUnmap:
       reserved_[entry.device] -= entry.size_bytes;
       return std::nullopt;
-    case DeviceAction::OutOfMemory:
+    case TraceAction::OutOfMemory:
       ++out_of_memory_count_;
       return std::nullopt;
-    case DeviceAction::FreeCompleted:
-    case DeviceAction::Snapshot:
+    case TraceAction::FreeCompleted:
+    case TraceAction::Snapshot:
       return std::nullopt;
   }
   return std::nullopt;
 }
 
-int64_t DeviceTrace::reserved_bytes(Device device) const {
+int64_t DeviceEvents::reserved_bytes(Device device) const {
   const auto it = reserved_.find(device);
   return it != reserved_.end() ? it->second : 0;
 }
 
-StreamId DeviceTrace::stream_id(uint64_t stream) {
+StreamId DeviceEvents::stream_id(uint64_t stream) {
   // The default stream is 0 everywhere, which as an id means none.
   if (stream == 0) return {};
   const auto next = static_cast<uint16_t>(streams_.size() + 1);

@@ -7,25 +7,12 @@
 #include <unordered_map>
 
 #include "core/event.h"
+#include "core/trace_action.h"
 
 namespace tidegauge {
 
-/// What the trace of a caching device allocator tells, in the order and with the meaning of torch's
-/// c10::CachingDeviceAllocator::TraceEntry.
-enum class DeviceAction : uint8_t {
-  Alloc,
-  FreeRequested,  ///< the program has let go of it
-  FreeCompleted,  ///< no stream uses it any more
-  SegmentAlloc,
-  SegmentFree,
-  SegmentMap,
-  SegmentUnmap,
-  Snapshot,
-  OutOfMemory,
-};
-
 struct DeviceTraceEntry {
-  DeviceAction action{};
+  TraceAction action{};
   Device device;
   uint64_t address = 0;    ///< for OutOfMemory: free bytes of the device
   int64_t size_bytes = 0;  ///< as asked for; of segments, all
@@ -45,7 +32,7 @@ constexpr int64_t round_device_bytes(int64_t size_bytes) {
 /// (FreeCompleted) and where segments lie concerns the bytes that are reserved, not these.
 ///
 /// O(1) per entry. Not thread-safe.
-class DeviceTrace {
+class DeviceEvents {
  public:
   /// The event that the entry means, if it means any. `next_id` names the memory of an Alloc.
   /// The free of what was allocated before the trace began means none.
