@@ -148,7 +148,7 @@ void MemTracker::label_gradients(py::handle module) {
   });
 }
 
-void MemTracker::label_if_exchanged(py::handle module, ModuleId id) {
+bool MemTracker::note_owned(py::handle module, ModuleId id) {
   owned_now_.clear();
   const auto read = [&](py::handle value) {
     const void* storage = nullptr;
@@ -161,15 +161,15 @@ void MemTracker::label_if_exchanged(py::handle module, ModuleId id) {
   visit_own(module, parameters_name(), read);
   visit_own(module, buffers_name(), read);
   std::vector<Owned>& before = owned_[id];
-  if (before == owned_now_) return;
+  if (before == owned_now_) return false;
   before = owned_now_;
-  label_own(module);
+  return true;
 }
 
 void MemTracker::track_module(py::handle module) {
   std::unordered_set<PyObject*> seen;
   visit_modules(module, seen, [&](py::handle each) {
-    label_if_exchanged(each, ModuleRegistry::get().intern(each.ptr()));
+    note_owned(each, ModuleRegistry::get().intern(each.ptr()));
     label_own(each);
     label_gradients(each);
   });
@@ -182,7 +182,7 @@ void MemTracker::refresh_labels() {
   for (const ModuleId id : known) {
     const py::object module = ModuleRegistry::get().resolve(id);
     if (module.is_none()) continue;
-    label_if_exchanged(module, id);
+    if (note_owned(module, id)) label_own(module);
     if (!memory_->has_backward_elsewhere()) label_gradients(module);
   }
 }
@@ -238,7 +238,7 @@ void MemTracker::on_enter(py::handle module, ModuleId id, bool is_root_call, py:
       throw py::error_already_set();
     }
     if (described_.insert(id).second) describe(module, id);
-    label_if_exchanged(module, id);
+    if (note_owned(module, id)) label_own(module);
     append_all_inner_tensors(args.ptr(), *inputs);
     append_all_inner_tensors(kwargs.ptr(), *inputs);
   }
@@ -253,7 +253,8 @@ void MemTracker::on_leave(ModuleId id, py::handle output) {
 }
 
 void MemTracker::on_compiled(py::handle module, py::handle output) {
-  track_module(module);
+  const ModuleId id = ModuleRegistry::get().intern(module.ptr());
+  if (described_.insert(id).second) track_module(module);
   ScratchTensors outputs;
   append_all_inner_tensors(output.ptr(), *outputs);
   for (const at::Tensor& tensor : *outputs) tell_made(tensor);

@@ -54,7 +54,8 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
   void label(pybind11::handle object, Role role, Since since);
   void label_own(pybind11::handle module);
   void label_gradients(pybind11::handle module);
-  void label_if_exchanged(pybind11::handle module, ModuleId id);
+  /// Whether the module owns other memory than when it was last looked at.
+  bool note_owned(pybind11::handle module, ModuleId id);
   void describe(pybind11::handle module, ModuleId id);
 
   const std::shared_ptr<ModTracker> modules_;

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
 
 namespace tidegauge {
 
@@ -15,6 +17,26 @@ void visit_tensors(const c10::IValue& value, Visit&& visit) {
     for (const at::Tensor& tensor : value.toTensorList().vec()) visit(tensor);
   } else if (value.isList()) {
     for (const c10::IValue& item : value.toListRef()) visit_tensors(item, visit);
+  }
+}
+
+/// Of an op that is about to run: `visit(tensor)`.
+template <typename Visit>
+void visit_arguments(const c10::FunctionSchema& schema, const torch::jit::Stack& stack,
+                     Visit&& visit) {
+  for (size_t i = stack.size() - schema.arguments().size(); i < stack.size(); ++i) {
+    visit_tensors(stack[i], visit);
+  }
+}
+
+/// Of an op that has run: `visit(tensor, position)`.
+template <typename Visit>
+void visit_results(const c10::FunctionSchema& schema, const torch::jit::Stack& stack,
+                   Visit&& visit) {
+  const size_t count = schema.returns().size();
+  for (size_t i = 0; i < count; ++i) {
+    visit_tensors(stack[stack.size() - count + i],
+                  [&](const at::Tensor& tensor) { visit(tensor, i); });
   }
 }
 

@@ -36,13 +36,10 @@ bool is_switched_on() {
 /// A tensor that takes itself apart (DTensor) calls the op again with its parts.
 bool has_wrapper_argument(const OperatorHandle& op, const Stack& stack) {
   bool found = false;
-  for (size_t i = stack.size() - op.schema().arguments().size(); i < stack.size(); ++i) {
-    visit_tensors(stack[i], [&](const at::Tensor& tensor) {
-      found |= tensor.defined() &&
-               tensor.unsafeGetTensorImpl()->key_set().has(DispatchKey::Python) &&
-               !is_fake_tensor(*tensor.unsafeGetTensorImpl());
-    });
-  }
+  visit_arguments(op.schema(), stack, [&](const at::Tensor& tensor) {
+    found |= tensor.defined() && tensor.unsafeGetTensorImpl()->key_set().has(DispatchKey::Python) &&
+             !is_fake_tensor(*tensor.unsafeGetTensorImpl());
+  });
   return found;
 }
 
@@ -172,21 +169,15 @@ class Decorated final : public PyInterpreterVTable {
     const OpFacts facts = OpFacts::read(schema);
     OpWatch watch(facts, mode);
     if (watch.wants_arguments()) {
-      for (size_t i = stack->size() - schema.arguments().size(); i < stack->size(); ++i) {
-        visit_tensors((*stack)[i], [&](const at::Tensor& tensor) { watch.add_argument(tensor); });
-      }
+      visit_arguments(schema, *stack,
+                      [&](const at::Tensor& tensor) { watch.add_argument(tensor); });
     }
     original_.dispatch(op, stack);
-    const size_t count = schema.returns().size();
-    const size_t first = stack->size() - count;
-    for (size_t i = 0; i < count; ++i) {
-      visit_tensors((*stack)[first + i], [](const at::Tensor& tensor) { claim_fake(tensor); });
-    }
+    visit_results(schema, *stack, [](const at::Tensor& tensor, size_t) { claim_fake(tensor); });
     OpWatch::Results results(watch);
-    for (size_t i = 0; i < count; ++i) {
-      visit_tensors((*stack)[first + i],
-                    [&](const at::Tensor& tensor) { results.tell(tensor, i); });
-    }
+    visit_results(schema, *stack, [&](const at::Tensor& tensor, size_t position) {
+      results.tell(tensor, position);
+    });
   }
 
   const PyInterpreterVTable& original_;

@@ -39,17 +39,12 @@ void observe(const OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const OpFacts facts = OpFacts::read(schema);
   OpWatch watch(facts);
   if (watch.wants_arguments()) {
-    for (size_t i = stack->size() - schema.arguments().size(); i < stack->size(); ++i) {
-      visit_tensors((*stack)[i], [&](const at::Tensor& tensor) { watch.add_argument(tensor); });
-    }
+    visit_arguments(schema, *stack, [&](const at::Tensor& tensor) { watch.add_argument(tensor); });
   }
   op.redispatchBoxed(keys & kBelowFake, stack);
   OpWatch::Results results(watch);
-  const size_t count = schema.returns().size();
-  for (size_t i = 0; i < count; ++i) {
-    visit_tensors((*stack)[stack->size() - count + i],
-                  [&](const at::Tensor& tensor) { results.tell(tensor, i); });
-  }
+  visit_results(schema, *stack,
+                [&](const at::Tensor& tensor, size_t position) { results.tell(tensor, position); });
 }
 
 /// Registered at the first use and never taken back: a static initializer would claim the key for
