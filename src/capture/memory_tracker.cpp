@@ -64,14 +64,13 @@ MemoryTracker::MemoryTracker(std::shared_ptr<ModuleActivity> modules, IsParamete
   const auto lock = lock_capture();
   StorageCapture::get().add(this);
   StorageCapture::get().tell_again();
-  op_hook::tell_again();
 }
 
 MemoryTracker::~MemoryTracker() {
   {
     const auto lock = lock_capture();
     StorageCapture::get().remove(this);
-    op_hook::tell_again();
+    StorageCapture::get().tell_again();
   }
   if (wants_allocations()) AllocatorChannel::get().close(static_cast<int>(starts_.size()));
   for (const op_hook::Thread& thread : starts_) op_hook::stop_in(thread);
@@ -104,6 +103,7 @@ void MemoryTracker::stop() {
     thread = std::move(starts_.back());
     starts_.pop_back();
     run_outside();
+    StorageCapture::get().tell_again();
   }
   if (has_allocator_channel_) AllocatorChannel::get().close();
   op_hook::stop_in(thread);
@@ -150,7 +150,7 @@ int64_t MemoryTracker::sum_known(std::span<const at::Tensor> tensors) {
   for (const at::Tensor& tensor : tensors) {
     visit_storages(tensor, [&](c10::StorageImpl* storage) {
       const SeenStorage seen = StorageCapture::get().see(storage);
-      if (!seen.id || !ledger_.find_storage(seen.id)) return;
+      if (!seen.id || !knows(seen)) return;
       if (std::find(counted_.begin(), counted_.end(), seen.id) != counted_.end()) return;
       counted_.push_back(seen.id);
       sum_bytes += seen.size_bytes;
@@ -338,6 +338,12 @@ void MemoryTracker::tell_seen(const SeenStorage& seen, bool was_there_before, Op
 void MemoryTracker::tell_made(c10::StorageImpl* storage) {
   const SeenStorage seen = StorageCapture::get().see(storage);
   if (seen.id) tell_seen(seen, /*was_there_before=*/false, {}, nullptr);
+}
+
+bool MemoryTracker::knows(const SeenStorage& seen) const {
+  // Fake memory is told to those of its mode only.
+  const bool is_told_to_all = seen.is_told && seen.data != nullptr && is_started();
+  return is_told_to_all || ledger_.find_storage(seen.id);
 }
 
 void MemoryTracker::see(const SeenStorage& seen, bool was_there_before, OpId op) {

@@ -134,6 +134,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void rename_since_birth(StorageId id, Category category);
   int64_t sum_known(std::span<const at::Tensor> tensors);
   void see(const SeenStorage& seen, bool was_there_before, OpId op);
+  bool knows(const SeenStorage& seen) const;
   void move_to(BackwardScope& scope, const torch::autograd::Node* node);
   void close_scopes_of_thread();
   void close_task(int task);

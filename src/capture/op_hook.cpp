@@ -92,14 +92,12 @@ Thread start_in_this_thread() {
   ++own->starts;
   ++all_starts;
   assert_in_this_thread();
-  tell_again();
   return own;
 }
 
 void stop_in(const Thread& thread) {
   --all_starts;
   if (--thread->starts == 0 && thread->thread == std::this_thread::get_id()) include(false);
-  tell_again();
 }
 
 void assert_in_this_thread() {
@@ -115,7 +113,6 @@ bool is_over() {
   return true;
 }
 
-void tell_again() { OpWatch::tell_again(); }
 int64_t failure_count() { return OpWatch::failure_count(); }
 std::string first_failure() { return OpWatch::first_failure(); }
 

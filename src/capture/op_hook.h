@@ -34,9 +34,6 @@ TIDEGAUGE_API void resume_in_this_thread();
 /// At an op: whether to hand it on unseen, because nobody started in this thread or tracks at all.
 bool is_over();
 
-/// The list of trackers changed: what threads remember of them holds no longer.
-void tell_again();
-
 /// What went wrong in our own code while an op ran, and was kept from it.
 TIDEGAUGE_API int64_t failure_count();
 TIDEGAUGE_API std::string first_failure();

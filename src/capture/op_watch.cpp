@@ -8,7 +8,6 @@
 #include <torch/csrc/autograd/node.h>
 
 #include <algorithm>
-#include <atomic>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -24,12 +23,9 @@ namespace {
 using torch::autograd::AccumulateGrad;
 using torch::autograd::Node;
 
-/// Changes with every start and stop, so that what a thread has told is told again.
-std::atomic<uint64_t> epoch{1};
-
 /// The node that this thread has told the trackers of last.
 struct Told {
-  uint64_t epoch = 0;
+  uint64_t epoch = 0;  // of StorageCapture
   int task = -1;
   const Node* node = nullptr;
   uint64_t sequence = 0;
@@ -54,9 +50,10 @@ void fail(const char* what) {
 
 /// Ops are numbered in the order of their first birth; a schema lives as long as the process. With
 /// the lock of StorageCapture held.
-OpId op_id(const c10::FunctionSchema& schema) {
+OpId op_id(const OpFacts& facts) {
   static auto* ids = new ska::flat_hash_map<const c10::FunctionSchema*, uint32_t>;
-  return OpId(ids->emplace(&schema, ids->size() + 1).first->second);
+  if (!facts.op) facts.op = OpId(ids->emplace(facts.schema, ids->size() + 1).first->second);
+  return facts.op;
 }
 
 /// `torch.tensor` builds its tensor out of our sight and then lifts it: that is its birth.
@@ -122,6 +119,24 @@ void tell_node_of(uint64_t now, int task, const Node& node) {
   told = {now, task, &node, node.sequence_nr(), gradient_trackers};
 }
 
+/// Tells the trackers what runs in this thread, if that is news. Returns the trackers, by position,
+/// that know the leaf of the running AccumulateGrad.
+uint64_t tell_node() {
+  const int task = torch::autograd::get_current_graph_task_id();
+  const uint64_t now = StorageCapture::get().epoch();
+  if (task == -1) {
+    if (told.task != -1 || told.epoch != now) tell_outside(now);
+    return 0;
+  }
+  const auto node = torch::autograd::get_current_node();
+  if (!node) return 0;
+  if (told.epoch != now || told.task != task || told.node != node.get() ||
+      told.sequence != node->sequence_nr()) {
+    tell_node_of(now, task, *node);
+  }
+  return told.gradient_trackers;
+}
+
 const void* memory_of(c10::StorageImpl* storage) {
   return storage->_mutable_data_ptr_no_checks().get();
 }
@@ -150,7 +165,7 @@ OpFacts OpFacts::read(const c10::FunctionSchema& schema) {
 OpWatch::OpWatch(const OpFacts& facts, const void* fake_mode) noexcept
     : facts_(facts), fake_mode_(fake_mode), pending_(StorageCapture::begin_op()) {
   try {
-    tell_node();
+    gradient_trackers_ = tell_node();
   } catch (const std::exception& error) {
     fail(error.what());
   }
@@ -162,20 +177,16 @@ OpWatch::~OpWatch() {
   StorageCapture::get().end_op(pending_);
 }
 
-void OpWatch::tell_node() {
-  const int task = torch::autograd::get_current_graph_task_id();
-  const uint64_t now = epoch.load(std::memory_order_relaxed);
-  if (task == -1) {
-    if (told.task != -1 || told.epoch != now) tell_outside(now);
-    return;
+bool OpWatch::knows(const at::Tensor& argument) noexcept {
+  try {
+    if (tell_node() != 0 || !argument.defined()) return false;
+    const c10::TensorImpl* tensor = argument.unsafeGetTensorImpl();
+    return tensor->has_storage() &&
+           StorageCapture::get().is_told(tensor->unsafe_storage().unsafeGetStorageImpl());
+  } catch (const std::exception& error) {
+    fail(error.what());
+    return false;
   }
-  const auto node = torch::autograd::get_current_node();
-  if (!node) return;
-  if (told.epoch != now || told.task != task || told.node != node.get() ||
-      told.sequence != node->sequence_nr()) {
-    tell_node_of(now, task, *node);
-  }
-  gradient_trackers_ = told.gradient_trackers;
 }
 
 void OpWatch::add_argument(const at::Tensor& tensor) noexcept {
@@ -222,7 +233,7 @@ void OpWatch::tell_storage(c10::StorageImpl* storage, size_t position) {
         facts_.returns_only_arguments ||
         std::find(arguments_.begin(), arguments_.end(),
                   StorageMemory{storage, memory_of(storage)}) != arguments_.end();
-    MemoryTracker::tell_seen(seen, was_there_before, seen.is_new ? op_id(*facts_.schema) : OpId{},
+    MemoryTracker::tell_seen(seen, was_there_before, seen.is_new ? op_id(facts_) : OpId{},
                              fake_mode_);
     capture.mark_told(seen);
   }
@@ -232,8 +243,6 @@ void OpWatch::tell_storage(c10::StorageImpl* storage, size_t position) {
     if (((gradient_trackers_ >> i) & 1) != 0) trackers[i]->mark_gradient(seen.id);
   }
 }
-
-void OpWatch::tell_again() { ++epoch; }
 
 int64_t OpWatch::failure_count() {
   const std::lock_guard lock(failures().mutex);

@@ -18,6 +18,7 @@ namespace tidegauge {
 /// What the schema of an op says of the storages behind its results.
 struct OpFacts {
   const c10::FunctionSchema* schema = nullptr;
+  mutable OpId op{};  ///< its number, once it has made something; guarded by StorageCapture's lock
   bool returns_arguments = false;       ///< some result is a view of an argument, or one itself
   bool returns_only_arguments = false;  ///< all are, and none is written to: a view
   uint64_t written = 0;                 ///< results, by position, that the op writes to
@@ -42,6 +43,10 @@ class OpWatch {
   OpWatch(const OpWatch&) = delete;
   OpWatch& operator=(const OpWatch&) = delete;
 
+  /// Given an op that only returns this argument, or a view of it: whether the trackers know all
+  /// that they would be told of it.
+  static bool knows(const at::Tensor& argument) noexcept;
+
   bool wants_arguments() const {
     return (facts_.returns_arguments && !facts_.returns_only_arguments) || facts_.is_lazy_clone;
   }
@@ -61,8 +66,6 @@ class OpWatch {
     OpWatch& watch_;
   };
 
-  /// The list of trackers changed: what threads remember of them holds no longer.
-  static void tell_again();
   static int64_t failure_count();
   static std::string first_failure();
 
@@ -70,7 +73,6 @@ class OpWatch {
   /// A storage and its memory, before the op: it may give the storage other memory (copy-on-write).
   using StorageMemory = std::pair<const c10::StorageImpl*, const void*>;
 
-  void tell_node();
   void tell_storage(c10::StorageImpl* storage, size_t position);
 
   const OpFacts& facts_;

@@ -98,15 +98,12 @@ void StorageCapture::claim_meta(const at::Tensor& tensor, const at::Tensor& whol
   adopt_meta(storage, known);
 }
 
-StorageCapture& StorageCapture::get() {
-  static auto* capture = [] {
-    // A child of fork has only the thread that forked: another must not hold the lock for ever.
-    pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); },
-                   [] { get().mutex_.unlock(); });
-    return new StorageCapture;
-  }();
-  return *capture;
-}
+StorageCapture* const StorageCapture::instance_ = [] {
+  // A child of fork has only the thread that forked: another must not hold the lock for ever.
+  pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); },
+                 [] { get().mutex_.unlock(); });
+  return new StorageCapture;
+}();
 
 StorageCapture::Pending& StorageCapture::pending() {
   static thread_local constinit Pending pending{};
@@ -131,24 +128,28 @@ bool StorageCapture::is_fake_mode_tracked(const void* mode) const {
 }
 
 SeenStorage StorageCapture::see(c10::StorageImpl* storage, bool even_empty) {
-  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   if (storage->device_type() == c10::kMeta && parked_at_.count(storage) == 0) {
     return see_meta(storage);
   }
   const auto size_bytes = static_cast<int64_t>(storage->nbytes());
+  if (is_fresh(data) && size_bytes > 0 &&
+      (parked_.empty() || parked_at_.find(storage) == parked_at_.end())) {
+    return see_fresh(storage, data);
+  }
   if (const auto it = by_data_.find(data.get()); data.get() != nullptr && it != by_data_.end()) {
     Known& known = it->second;
-    if (is_freed_unseen(data)) {
-      const StorageId id = known.id;
-      by_data_.erase(it);
-      tell_freed(id);
+    if (is_fresh(data)) {
+      tell_freed(forget(it).id);
     } else if (known.storage == nullptr) {
       return claim(storage, known);
     } else {
       // Two storages may share memory (copy-on-write, from_blob of a tensor's own): it is there
       // once.
-      return {known.id, known.size_bytes,           known.device,
-              false,    known.told_epoch == epoch_, &known.told_epoch};
+      const bool is_told = known.told_epoch == epoch();
+      if (is_told) told_.add(data.get());
+      return {known.id, known.size_bytes,  known.device, false,
+              is_told,  &known.told_epoch, data.get()};
     }
   }
   if (const auto it = parked_at_.find(storage); it != parked_at_.end()) {
@@ -163,6 +164,32 @@ SeenStorage StorageCapture::see(c10::StorageImpl* storage, bool even_empty) {
   if (adopted == nullptr) park(storage, known);
   return {known.id, size_bytes, known.device,
           true,     false,      adopted != nullptr ? &adopted->told_epoch : nullptr};
+}
+
+SeenStorage StorageCapture::see_fresh(const c10::StorageImpl* storage, c10::DataPtr& data) {
+  const c10::DeleterFnPtr deleter = data.get_deleter();
+  if (!data.compare_exchange_deleter(deleter, &free_tracked)) return {};
+  const Known known{StorageId(++last_id_), static_cast<int64_t>(storage->nbytes()),
+                    to_device(storage->device()), storage, deleter};
+  Known& place = enter(data.get(), known);
+  return {known.id, known.size_bytes, known.device, true, false, &place.told_epoch, data.get()};
+}
+
+StorageCapture::Known& StorageCapture::enter(const void* data, const Known& known) {
+  const auto [it, is_new] = by_data_.emplace(data, known);
+  if (!is_new) {
+    tell_freed(it->second.id);
+    it->second = known;
+    told_.remove(data);
+  }
+  return it->second;
+}
+
+StorageCapture::Known StorageCapture::forget(Table::iterator it) {
+  const Known known = it->second;
+  told_.remove(it->first);
+  by_data_.erase(it);
+  return known;
 }
 
 bool StorageCapture::is_claimed(const c10::DataPtr& data) {
@@ -210,7 +237,7 @@ SeenStorage StorageCapture::see_meta(c10::StorageImpl* storage) {
     known.size_bytes = size_bytes;
     if (!is_new) tell_resized(known.id, size_bytes);
   }
-  return {known.id,         size_bytes, known.device, is_new, known.told_epoch == epoch_,
+  return {known.id,         size_bytes, known.device, is_new, known.told_epoch == epoch(),
           &known.told_epoch};
 }
 
@@ -229,10 +256,7 @@ bool StorageCapture::is_cpu_deleter(c10::DeleterFnPtr deleter) const {
          deleter == c10::GetAllocator(c10::kCPU)->raw_deleter();
 }
 
-/// Given memory that is in the table: an owner of its own, with another deleter than ours, has got
-/// it since. What was there before went past our deleter, as raw_allocate lets it (oneDNN keeps
-/// such memory, and gives it to whichever allocator is current when it is done).
-bool StorageCapture::is_freed_unseen(const c10::DataPtr& data) const {
+bool StorageCapture::is_fresh(const c10::DataPtr& data) const {
   const c10::DeleterFnPtr deleter = data.get_deleter();
   return deleter != &free_tracked && data.get() == data.get_context() && is_cpu_deleter(deleter);
 }
@@ -245,11 +269,7 @@ void StorageCapture::record_allocation(c10::DataPtr& data, int64_t size_bytes) {
     return;
   }
   const Known known{StorageId(++last_id_), size_bytes, to_device(data.device()), nullptr, deleter};
-  const auto [it, is_new] = by_data_.emplace(data.get(), known);
-  if (!is_new) {
-    tell_freed(it->second.id);  // past our deleter, as above
-    it->second = known;
-  }
+  enter(data.get(), known);
   tell_allocated(known.id, known.device, size_bytes);
 }
 
@@ -264,9 +284,7 @@ void StorageCapture::record_device(const DeviceTraceEntry& entry) {
     by_data_[data] = {event->storage, event->size_bytes, entry.device};
     tell_allocated(event->storage, entry.device, event->size_bytes);
   } else if (const auto it = by_data_.find(data); it != by_data_.end()) {
-    const Known known = it->second;
-    by_data_.erase(it);
-    end_memory(known);
+    end_memory(forget(it));
   }
 }
 
@@ -285,8 +303,8 @@ StorageCapture::Known* StorageCapture::adopt(c10::StorageImpl* storage, Known kn
     it->second = known;
     return &it->second;
   }
-  if (data.get() == nullptr || data.get() != data.get_context() || !is_cpu_deleter(deleter) ||
-      !data.compare_exchange_deleter(deleter, &StorageCapture::free_tracked)) {
+  if (data.get() == nullptr || !is_fresh(data) ||
+      !data.compare_exchange_deleter(deleter, &free_tracked)) {
     return nullptr;
   }
   known.deleter = deleter;
@@ -313,7 +331,7 @@ void StorageCapture::unpark(size_t position) {
   parked_.pop_back();
 }
 
-void StorageCapture::poll(size_t count) {
+void StorageCapture::poll_parked(size_t count) {
   for (count = std::min(count, parked_.size()); count > 0 && !parked_.empty(); --count) {
     if (next_poll_ >= parked_.size()) next_poll_ = 0;
     if (!parked_[next_poll_].reference.expired()) {
@@ -332,8 +350,7 @@ void StorageCapture::free_tracked(void* data) {
   {
     const std::lock_guard lock(self.mutex_);
     if (const auto it = self.by_data_.find(data); it != self.by_data_.end()) {
-      const Known known = it->second;
-      self.by_data_.erase(it);
+      const Known known = self.forget(it);
       deleter = known.deleter;
       self.end_memory(known);
     } else {

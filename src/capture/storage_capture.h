@@ -7,10 +7,12 @@
 #include <c10/util/flat_hash_map.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <vector>
 
+#include "capture/told_memory.h"
 #include "core/device_events.h"
 #include "core/ids.h"
 #include "core/spin_lock.h"
@@ -38,6 +40,7 @@ struct SeenStorage {
   bool is_new = false;
   bool is_told = false;            ///< all started trackers know it
   uint64_t* told_epoch = nullptr;  ///< to remember that they do, until the next change
+  const void* data = nullptr;      ///< likewise; null for memory that may change unseen
 };
 
 /// Knows the storages of this process that some tracker has come across, and notices their ends.
@@ -57,7 +60,7 @@ struct SeenStorage {
 /// all ledgers are guarded by one lock, under which no tensor dies and the GIL is never awaited.
 class StorageCapture {
  public:
-  static StorageCapture& get();
+  static StorageCapture& get() { return *instance_; }
   SpinLock& mutex() { return mutex_; }
 
   // With the lock held.
@@ -73,13 +76,19 @@ class StorageCapture {
   /// `even_empty`: also a storage of no bytes gets an id, for it has a label to keep.
   SeenStorage see(c10::StorageImpl* storage, bool even_empty = false);
   /// All started trackers know the storage now.
-  void mark_told(const SeenStorage& seen) const {
-    if (seen.told_epoch != nullptr) *seen.told_epoch = epoch_;
+  void mark_told(const SeenStorage& seen) {
+    if (seen.told_epoch != nullptr) *seen.told_epoch = epoch();
+    if (seen.data != nullptr) told_.add(seen.data);
   }
-  /// Trackers were started, stopped or made: what was told to all no longer was.
-  void tell_again() { ++epoch_; }
+  /// Trackers were started, stopped, made or destroyed: what was told to all no longer was.
+  void tell_again() {
+    ++epoch_;
+    told_.clear();
+  }
   /// Looks at up to `count` weak references.
-  void poll(size_t count);
+  void poll(size_t count) {
+    if (!parked_.empty()) poll_parked(count);
+  }
   void poll_all() { poll(parked_.size()); }
   /// Calls `visit(id, device, bytes)` for each storage of foreign memory.
   template <typename Visit>
@@ -102,6 +111,13 @@ class StorageCapture {
 
   // Without the lock.
 
+  /// Changes with `tell_again`.
+  uint64_t epoch() const { return epoch_.load(std::memory_order_relaxed); }
+  /// Whether the storage has memory of the CPU allocator, its own, that all started trackers know.
+  bool is_told(c10::StorageImpl* storage) const {
+    const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+    return data.get_deleter() == &free_tracked && told_.contains(data.get());
+  }
   /// A meta storage is to be as torch made it: from now on a weak reference tells of its end.
   void give_back(c10::StorageImpl* storage);
   /// Around a change of the storage's memory that goes past the dispatcher.
@@ -127,6 +143,7 @@ class StorageCapture {
     uint64_t told_epoch = 0;                    // when all started trackers were told of it
     bool is_unseen = false;                     // claimed, but no op has shown it yet
   };
+  using Table = ska::flat_hash_map<const void*, Known>;
   struct Parked {
     c10::weak_intrusive_ptr<c10::StorageImpl> reference;
     Known known;
@@ -137,8 +154,14 @@ class StorageCapture {
 
   static void free_tracked(void* data);
   bool is_cpu_deleter(c10::DeleterFnPtr deleter) const;
-  bool is_freed_unseen(const c10::DataPtr& data) const;
+  /// Whether the memory is as the CPU allocator has made it, and its context is itself.
+  bool is_fresh(const c10::DataPtr& data) const;
   SeenStorage claim(c10::StorageImpl* storage, Known& allocated);
+  SeenStorage see_fresh(const c10::StorageImpl* storage, c10::DataPtr& data);
+  /// What was there before went past our deleter, as raw_allocate lets it (oneDNN keeps such
+  /// memory, and gives it to whichever allocator is current when it is done).
+  Known& enter(const void* data, const Known& known);
+  Known forget(Table::iterator it);
   /// Its place in the table; null if its memory is not of the CPU allocator.
   Known* adopt(c10::StorageImpl* storage, Known known);
   SeenStorage see_meta(c10::StorageImpl* storage);
@@ -148,6 +171,7 @@ class StorageCapture {
   void tell_resized(StorageId id, int64_t size_bytes, StorageId allocated = {});
   static void adopt_meta(c10::StorageImpl* storage, const Known& known);
   static void free_meta(void* context);
+  void poll_parked(size_t count);
   void park(c10::StorageImpl* storage, Known known);
   void unpark(size_t position);
   void finish_resize(c10::StorageImpl* storage, Known known);
@@ -155,12 +179,15 @@ class StorageCapture {
   void tell_allocated(StorageId id, Device device, int64_t size_bytes);
   void tell_freed(StorageId id);
 
+  static StorageCapture* const instance_;
+
   SpinLock mutex_;
   std::vector<MemoryTracker*> trackers_;
   uint64_t last_id_ = 0;
-  uint64_t epoch_ = 1;
+  std::atomic<uint64_t> epoch_{1};
+  ToldMemory told_;
   c10::DeleterFnPtr wrapped_deleter_ = nullptr;  // of the allocator below the channel
-  ska::flat_hash_map<const void*, Known> by_data_;
+  Table by_data_;
   std::vector<Parked> parked_;
   ska::flat_hash_map<const c10::StorageImpl*, size_t> parked_at_;
   size_t next_poll_ = 0;

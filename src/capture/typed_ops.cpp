@@ -27,6 +27,22 @@ void add_argument(OpWatch& watch, const Argument& argument) {
   }
 }
 
+template <typename First, typename... Rest>
+bool knows_first(const First& argument, const Rest&...) {
+  if constexpr (std::is_same_v<First, at::Tensor>) return OpWatch::knows(argument);
+  return false;
+}
+
+/// An op in place, or a view of one tensor. None of the ops below gives its argument other memory.
+bool is_of_first_argument(const c10::FunctionSchema& schema) {
+  if (schema.returns().size() != 1 || schema.arguments().empty()) return false;
+  const c10::AliasInfo* result = schema.returns()[0].alias_info();
+  const c10::AliasInfo* argument = schema.arguments()[0].alias_info();
+  return result != nullptr && argument != nullptr &&
+         result->beforeSets() == argument->beforeSets() &&
+         schema.returns()[0].type()->kind() == c10::TypeKind::TensorType;
+}
+
 void tell(OpWatch::Results& results, const at::Tensor& result) { results.tell(result, 0); }
 
 template <typename... Tensors>
@@ -45,10 +61,14 @@ struct Handler;
 template <typename Op, typename Result, typename... Arguments>
 struct Handler<Op, Result(Arguments...)> {
   static OpFacts facts;
+  static bool returns_first_argument;
 
   static Result call(c10::DispatchKeySet keys, Arguments... arguments) {
     if (is_over()) return Op::redispatch(keys & kBelowFake, std::forward<Arguments>(arguments)...);
     const c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::Fake);
+    if (returns_first_argument && knows_first(arguments...)) {
+      return Op::redispatch(keys & kBelowFake, std::forward<Arguments>(arguments)...);
+    }
     OpWatch watch(facts);
     if (watch.wants_arguments()) (add_argument(watch, arguments), ...);
     Result result = Op::redispatch(keys & kBelowFake, std::forward<Arguments>(arguments)...);
@@ -61,12 +81,17 @@ struct Handler<Op, Result(Arguments...)> {
 template <typename Op, typename Result, typename... Arguments>
 OpFacts Handler<Op, Result(Arguments...)>::facts;
 
+template <typename Op, typename Result, typename... Arguments>
+bool Handler<Op, Result(Arguments...)>::returns_first_argument = false;
+
 template <typename Op>
 c10::RegistrationHandleRAII register_op() {
   using H = Handler<Op, typename Op::schema>;
   auto& dispatcher = c10::Dispatcher::singleton();
   const c10::OperatorName name(Op::name, Op::overload_name);
-  H::facts = OpFacts::read(dispatcher.findSchemaOrThrow(Op::name, Op::overload_name).schema());
+  const auto& schema = dispatcher.findSchemaOrThrow(Op::name, Op::overload_name).schema();
+  H::facts = OpFacts::read(schema);
+  H::returns_first_argument = is_of_first_argument(schema);
   return dispatcher.registerImpl(
       name, c10::DispatchKey::Fake, c10::KernelFunction::makeFromUnboxedRuntimeFunction(&H::call),
       c10::impl::CppSignature::make<decltype(&H::call)>(), nullptr, "tidegauge");

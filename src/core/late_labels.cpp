@@ -20,9 +20,11 @@ struct Edge {
 }  // namespace
 
 void LateLabels::settle(std::vector<StoredSplit>& splits) {
+  uint64_t newest = 0;
+  for (const StoredSplit& stored : splits) newest = std::max(newest, stored.sequence);
   std::vector<Edge> edges;
-  edges.reserve(corrections_.size() * 2);
   for (const Correction& c : corrections_) {
+    if (c.from_sequence > newest) continue;
     edges.push_back({c.from_sequence, c.size_bytes, c.device_slot, c.from, c.to});
     edges.push_back({c.to_sequence, c.size_bytes, c.device_slot, c.to, c.from});
   }

@@ -48,10 +48,12 @@ class LateLabels {
   /// Splits from before this one need no correction.
   uint64_t first_sequence() const { return first_sequence_; }
 
-  /// Corrects `splits`, which may be in any order and are sorted here; empties the log.
+  /// Corrects `splits`, which may be in any order and are sorted here; empties the log. Corrections
+  /// that are younger than all of them cost next to nothing.
   void settle(std::vector<StoredSplit>& splits);
 
   bool empty() const { return corrections_.empty(); }
+  size_t size() const { return corrections_.size(); }
   size_t footprint_bytes() const { return corrections_.capacity() * sizeof(Correction); }
 
  private:

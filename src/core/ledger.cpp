@@ -65,9 +65,9 @@ void Ledger::apply(const Event& event) {
       return step_marker();
     case EventKind::StatisticsReset:
       module_log_.forget_sizes();
-      return module_log_.restart_lists();
+      return restart_lists();
     case EventKind::IterationBegin:
-      return module_log_.restart_lists();
+      return restart_lists();
     case EventKind::PeakReset:
       return peak_reset();
     case EventKind::ModuleGone:
@@ -146,7 +146,6 @@ void Ledger::storage_claimed(const Event& event) {
 void Ledger::relabel_since_birth(StorageRecord& record, Category category) {
   const auto owe = [&](uint64_t from, uint64_t to, int64_t size_bytes, Category old) {
     late_labels_.add({from, to, size_bytes, record.device_slot, old, category});
-    ++late_since_trim_;
   };
   history_.relabel(record, category, [&](const StorageHistory::Piece& piece) {
     owe(piece.from_sequence, piece.to_sequence, piece.size_bytes, piece.category);
@@ -181,7 +180,7 @@ void Ledger::remember(StorageRecord& record) {
   if (record.size_bytes > 0 &&
       record.since_sequence <= newest_stored_sequence(record.device_slot)) {
     history_.remember(record, now_.sequence);
-    ++late_since_trim_;
+    ++remembered_since_trim_;
   }
   record.since_sequence = now_.sequence;
 }
@@ -286,6 +285,11 @@ void Ledger::take_snapshot(ModuleId module, ModuleState state, uint64_t call) {
     moment.split = stack.split();
   }
   newest_snapshot_sequence_ = now_.sequence;
+}
+
+void Ledger::restart_lists() {
+  module_log_.restart_lists();
+  settle();  // now, as only few splits are left to correct
 }
 
 void Ledger::nest(uint64_t& depth, bool begins, Anomaly if_none, const Event& event) {

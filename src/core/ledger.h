@@ -108,6 +108,7 @@ class Ledger {
   void module_mark(const Event& event);
   void module_size(const Event& event);
   void nest(uint64_t& depth, bool begins, Anomaly if_none, const Event& event);
+  void restart_lists();
   void step_marker();
   void peak_reset();
 
@@ -142,7 +143,7 @@ class Ledger {
   std::deque<ClosedStep> closed_steps_;
   StorageHistory history_;
   LateLabels late_labels_;
-  size_t late_since_trim_ = 0;  // corrections and pieces of history logged
+  size_t remembered_since_trim_ = 0;  // pieces of history
   size_t kept_by_trim_ = 0;
   uint64_t newest_snapshot_sequence_ = 0;
   uint64_t optimizer_depth_ = 0;

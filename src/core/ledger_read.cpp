@@ -103,7 +103,8 @@ void Ledger::settle() {
 void Ledger::settle_and_trim_if_due() {
   const size_t stored =
       module_log_.moment_count() + stacks_.size() * (frames_.size() + closed_steps_.size());
-  if (late_since_trim_ <= options_.settle_after + stored + kept_by_trim_) return;
+  const size_t due = options_.settle_after + stored + kept_by_trim_;
+  if (late_labels_.size() + remembered_since_trim_ <= due) return;
   std::vector<StoredSplit> splits = stored_splits(0);
   std::vector<uint64_t> sequences;
   sequences.reserve(splits.size());
@@ -111,7 +112,7 @@ void Ledger::settle_and_trim_if_due() {
   std::sort(sequences.begin(), sequences.end());
   late_labels_.settle(splits);
   history_.trim(sequences, storages_);
-  late_since_trim_ = 0;
+  remembered_since_trim_ = 0;
   kept_by_trim_ = history_.size();
 }
 
