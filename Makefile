@@ -15,7 +15,7 @@ CPP_FILES = $$(git ls-files -co --exclude-standard '*.cpp' '*.h')
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
 
-build: .venv/.build ## build the library, and the Python package into .venv
+build: .venv/.build build/.sqlite ## build the library, and the Python package into .venv
 	@$(CONFIGURE) build/release >/dev/null
 	@cmake --build build/release
 	@cmake --install build/release --prefix python/tidegauge >/dev/null
@@ -57,7 +57,7 @@ asan: OPTIONS := -DTIDEGAUGE_SANITIZE=address,undefined -DTIDEGAUGE_WITH_PYTHON=
 tsan: OPTIONS := -DTIDEGAUGE_SANITIZE=thread -DTIDEGAUGE_WITH_PYTHON=OFF
 asan: .venv/.test ## run C++ and Python tests under the address and undefined-behaviour sanitizers
 tsan: ## run the C++ tests under the thread sanitizer
-asan tsan: .venv/.build build/.gtest
+asan tsan: .venv/.build build/.gtest build/.sqlite
 	@$(CONFIGURE) build/$@ -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O1 \
 	  -DTIDEGAUGE_BUILD_TESTS=ON $(OPTIONS) >/dev/null
 	@cmake --build build/$@ --target all tests
@@ -78,6 +78,9 @@ clean: ## remove all that was built; .venv stays
 .venv/.lint: requirements/lint.txt .venv/.test
 	@tools/setup_venv.sh lint
 	@touch $@
+build/.sqlite:
+	@tools/setup_debian.sh sqlite3.h libsqlite3-dev
+	@mkdir -p build && touch $@
 build/.gtest:
 	@tools/setup_debian.sh gtest/gtest.h libgtest-dev
 	@mkdir -p build && touch $@

@@ -20,8 +20,15 @@ class TIDEGAUGE_API UsageError : public Error {
   using Error::Error;
 };
 
-/// A file holds what cannot be, is cut short or newer than this version reads (Python: ValueError).
+/// A file is foreign, holds what cannot be, is cut short or newer than this version reads (Python:
+/// ValueError).
 class TIDEGAUGE_API FormatError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A file cannot be read or written (Python: OSError).
+class TIDEGAUGE_API IoError : public Error {
  public:
   using Error::Error;
 };

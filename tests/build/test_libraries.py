@@ -36,8 +36,8 @@ def test_library_does_not_know_python(run: Run, library: Path) -> None:
     assert not [name for name in undefined if name.startswith(("Py", "_Py", "pybind11"))]
 
 
-def test_library_needs_torch_and_the_c_runtime_only(run: Run, library: Path) -> None:
-    allowed = r"lib(torch|torch_cpu|c10|stdc\+\+|gcc_s|c|m)\.so[.\d]*|ld-linux.*"
+def test_library_needs_torch_sqlite_and_the_c_runtime_only(run: Run, library: Path) -> None:
+    allowed = r"lib(torch|torch_cpu|c10|sqlite3|stdc\+\+|gcc_s|c|m)\.so[.\d]*|ld-linux.*"
     assert not [name for name in needed(run, library) if not re.fullmatch(allowed, name)]
 
 

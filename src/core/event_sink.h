@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "core/event.h"
+
+namespace tidegauge {
+
+/// The first tensor that was seen on a storage.
+struct TensorFacts {
+  std::string_view dtype;  ///< as torch spells it, "float32"
+  std::span<const int64_t> shape;
+};
+
+/// Somebody who gets the same events as a Ledger, in the same order, and the names behind the ids.
+///
+/// Called in the middle of training with a spin lock held: an implementation takes little time,
+/// waits for nobody and never throws.
+class EventSink {
+ public:
+  virtual ~EventSink() = default;
+
+  /// `first_tensor` may come with a StorageBorn or StorageClaimed; null if none is known.
+  virtual void record(const Event& event, const TensorFacts* first_tensor) noexcept = 0;
+
+  /// Before the first event with the id. The last name holds; an empty class keeps the one known.
+  virtual void name_module(ModuleId module, std::string_view name,
+                           std::string_view class_name) noexcept = 0;
+  virtual void name_op(OpId op, std::string_view name) noexcept = 0;
+};
+
+}  // namespace tidegauge

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <sqlite3.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tidegauge::trace {
+
+/// An SQLite error with its code, to be turned into a FormatError or IoError by those who know the
+/// file. Never leaves src/trace.
+struct SqlError {
+  int code = 0;  ///< the primary result code
+  std::string message;
+};
+
+/// One prepared statement. Parameters and columns are counted from 0.
+class Statement {
+ public:
+  Statement(sqlite3* database, const char* sql);
+
+  Statement& bind(int parameter, int64_t value);
+  Statement& bind(int parameter, std::string_view text);
+  Statement& bind(int parameter, std::span<const uint8_t> bytes);
+  Statement& bind_null(int parameter);
+  /// Whether there is a row. SqlError if it failed.
+  bool step();
+  /// Runs it to its end and makes it ready for other parameters, also if it failed.
+  void run();
+  void reset();
+
+  int64_t integer(int column) const { return sqlite3_column_int64(handle_.get(), column); }
+  bool is_null(int column) const {
+    return sqlite3_column_type(handle_.get(), column) == SQLITE_NULL;
+  }
+  std::string text(int column) const;
+  /// Valid until the next step.
+  std::span<const uint8_t> blob(int column) const;
+
+ private:
+  void check(int code);
+
+  struct Finalize {
+    void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+  };
+  std::unique_ptr<sqlite3_stmt, Finalize> handle_;
+};
+
+/// A connection. Used by one thread at a time.
+class Database {
+ public:
+  /// `flags` are those of sqlite3_open_v2.
+  Database(const std::string& path, int flags);
+
+  void execute(const char* sql);
+  Statement prepare(const char* sql) { return {handle_.get(), sql}; }
+  /// The value of the first column and row.
+  int64_t query_integer(const char* sql);
+  sqlite3* handle() { return handle_.get(); }
+  /// Gives it up without a word to the file: for a forked child, which owns nothing of it.
+  void abandon() { static_cast<void>(handle_.release()); }
+
+ private:
+  struct Close {
+    void operator()(sqlite3* database) const { sqlite3_close_v2(database); }
+  };
+  std::unique_ptr<sqlite3, Close> handle_;
+};
+
+}  // namespace tidegauge::trace

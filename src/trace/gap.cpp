@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "trace/gap.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tidegauge::trace {
+
+bool begins_step(const Event& event) {
+  return event.kind == EventKind::StepMarker || event.kind == EventKind::IterationBegin ||
+         event.kind == EventKind::OptimizerStepEnd;
+}
+
+void Gap::add(const Gap& later) {
+  const uint64_t events = lost_events_ + later.lost_events_;
+  const uint64_t steps = lost_steps_ + later.lost_steps_;
+  if (is_empty()) begin_ns_ = later.begin_ns_;
+  for (const TraceEvent& traced : later.net()) {
+    lost_events_ = 1;  // any but 0, which would begin the gap here
+    add(traced);
+  }
+  lost_events_ = events;
+  lost_steps_ = steps;
+  end_ns_ = later.end_ns_;
+}
+
+void Gap::add(const TraceEvent& traced) {
+  const Event& event = traced.event;
+  if (lost_events_++ == 0) begin_ns_ = event.time_ns;
+  end_ns_ = event.time_ns;
+  switch (event.kind) {
+    case EventKind::StorageBorn:
+    case EventKind::StorageResized:
+    case EventKind::StorageRelabelled:
+    case EventKind::StorageClaimed:
+    case EventKind::StorageFreed:
+      return add_storage(traced);
+    case EventKind::ModuleEnter:
+      calls_.begins.push_back(traced);
+      return;
+    case EventKind::ModuleExit:
+      return add_exit(traced);
+    case EventKind::ModuleMark:
+      return;
+    case EventKind::ModuleSize:
+      sizes_[{event.module, event.size_of}] = traced;
+      return;
+    case EventKind::OptimizerStepBegin:
+    case EventKind::OptimizerStepEnd:
+      return nest(optimizer_steps_, traced, event.kind == EventKind::OptimizerStepBegin);
+    case EventKind::CollectiveBegin:
+    case EventKind::CollectiveEnd:
+      return nest(collectives_, traced, event.kind == EventKind::CollectiveBegin);
+    case EventKind::StepMarker:
+      ++lost_steps_;
+      ++steps_to_tell_;
+      step_ = traced;
+      return;
+    case EventKind::StatisticsReset:
+      sizes_.clear();
+      statistics_reset_ = traced;
+      return;
+    case EventKind::IterationBegin:
+      iteration_ = traced;
+      return;
+    case EventKind::PeakReset:
+      peak_reset_ = traced;
+      return;
+    case EventKind::ModuleGone:
+      sizes_.erase(sizes_.lower_bound({event.module, SizeOf{}}),
+                   sizes_.lower_bound({ModuleId(event.module.value + 1), SizeOf{}}));
+      gone_[event.module] = traced;
+      return;
+  }
+}
+
+void Gap::add_storage(const TraceEvent& traced) {
+  const auto [it, is_new] = storages_.try_emplace(traced.event.storage);
+  Change& change = it->second;
+  if (is_new) change.order = next_order_++;
+  switch (traced.event.kind) {
+    case EventKind::StorageBorn:
+      change.born = traced;
+      return;
+    case EventKind::StorageResized:
+      if (change.born) {
+        change.born->event.size_bytes = traced.event.size_bytes;
+      } else {
+        change.resized = traced;
+      }
+      return;
+    case EventKind::StorageRelabelled:
+      if (traced.event.since == Since::Birth) {
+        change.since_birth = traced;
+        change.from_now.reset();
+      } else {
+        change.from_now = traced;
+      }
+      return;
+    case EventKind::StorageClaimed:
+      change.claimed = traced;
+      change.since_birth = change.from_now = std::nullopt;
+      return;
+    default:
+      break;
+  }
+  std::vector<TraceEvent> ended = std::move(change.ended);
+  if (!change.born) {
+    if (change.claimed) ended.push_back(*change.claimed);
+    if (change.since_birth) ended.push_back(*change.since_birth);
+    ended.push_back(traced);
+  }
+  if (ended.empty()) {
+    storages_.erase(it);
+  } else {
+    const uint64_t order = change.order;
+    change = {};
+    change.order = order;
+    change.ended = std::move(ended);
+  }
+}
+
+void Gap::add_exit(const TraceEvent& exit) {
+  for (size_t i = calls_.begins.size(); i-- > 0;) {
+    const Event& enter = calls_.begins[i].event;
+    if (enter.module != exit.event.module || enter.phase != exit.event.phase) continue;
+    if (enter.thread != exit.event.thread && enter.phase != Phase::Backward) continue;
+    calls_.begins.erase(calls_.begins.begin() + static_cast<std::ptrdiff_t>(i));
+    return;
+  }
+  calls_.ends.push_back(exit);
+}
+
+void Gap::nest(Nesting& nesting, const TraceEvent& traced, bool begins) {
+  if (begins) {
+    nesting.begins.push_back(traced);
+  } else if (!nesting.begins.empty()) {
+    nesting.begins.pop_back();
+  } else {
+    nesting.ends.push_back(traced);
+  }
+}
+
+std::vector<TraceEvent> Gap::net() const {
+  std::vector<TraceEvent> events;
+  const auto append = [&](const std::optional<TraceEvent>& one) {
+    if (one) events.push_back(*one);
+  };
+  const auto append_all = [&](const std::vector<TraceEvent>& all) {
+    events.insert(events.end(), all.begin(), all.end());
+  };
+  append(statistics_reset_);
+  append(iteration_);
+  append_all(calls_.ends);
+  append_all(optimizer_steps_.ends);
+  append_all(collectives_.ends);
+  for (const auto& [module, traced] : gone_) events.push_back(traced);
+
+  std::vector<const Change*> changes;
+  changes.reserve(storages_.size());
+  for (const auto& [id, change] : storages_) changes.push_back(&change);
+  std::sort(changes.begin(), changes.end(),
+            [](const Change* a, const Change* b) { return a->order < b->order; });
+  for (const Change* change : changes) append_all(change->ended);
+  for (const Change* change : changes) {
+    append(change->born);
+    append(change->resized);
+    append(change->claimed);
+    append(change->since_birth);
+    append(change->from_now);
+  }
+
+  for (const auto& [key, traced] : sizes_) events.push_back(traced);
+  for (uint64_t i = 0; i < steps_to_tell_; ++i) append(step_);
+  append_all(optimizer_steps_.begins);
+  append_all(collectives_.begins);
+  append_all(calls_.begins);
+  append(peak_reset_);
+  return events;
+}
+
+}  // namespace tidegauge::trace

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "trace/event_codec.h"
+
+namespace tidegauge::trace {
+
+/// Whether recording may go on here after a gap: a step, or an iteration, begins, or the optimizer
+/// has ended one.
+bool begins_step(const Event& event);
+
+/// Events that could not be written, folded into what they come to in the end.
+///
+///   lost     a born | b born | a freed | b is a gradient | old c freed
+///   net()             b born            b is a gradient   c freed
+///
+/// So after a gap the replayed bytes, labels and open calls are right again, and so are the labels
+/// of the time before it; only what was in between (peaks, snapshots of modules) is missing.
+/// Memory: O(live storages), however long it is.
+class Gap {
+ public:
+  void add(const TraceEvent& traced);
+  /// A later gap, which could not be written either.
+  void add(const Gap& later);
+
+  bool is_empty() const { return lost_events_ == 0; }
+  uint64_t lost_events() const { return lost_events_; }
+  uint64_t lost_steps() const { return lost_steps_; }
+  int64_t begin_ns() const { return begin_ns_; }
+  int64_t end_ns() const { return end_ns_; }
+
+  std::vector<TraceEvent> net() const;
+
+ private:
+  struct Change {
+    uint64_t order = 0;
+    std::vector<TraceEvent> ended;  ///< of the life before: its last labels since birth, its free
+    std::optional<TraceEvent> born;
+    std::optional<TraceEvent> resized;
+    std::optional<TraceEvent> claimed;
+    std::optional<TraceEvent> since_birth;  ///< the last label that corrects the past ...
+    std::optional<TraceEvent> from_now;     ///< ... and one after it
+  };
+  /// Brackets: ends without a begin, then begins without an end.
+  struct Nesting {
+    std::vector<TraceEvent> ends;
+    std::vector<TraceEvent> begins;
+  };
+  void add_storage(const TraceEvent& traced);
+  void add_exit(const TraceEvent& exit);
+  static void nest(Nesting& nesting, const TraceEvent& traced, bool begins);
+
+  uint64_t lost_events_ = 0;
+  uint64_t lost_steps_ = 0;
+  int64_t begin_ns_ = 0;
+  int64_t end_ns_ = 0;
+  std::unordered_map<StorageId, Change> storages_;
+  uint64_t next_order_ = 0;
+  Nesting calls_, optimizer_steps_, collectives_;
+  std::map<std::pair<ModuleId, SizeOf>, TraceEvent> sizes_;
+  std::map<ModuleId, TraceEvent> gone_;
+  std::optional<TraceEvent> step_, statistics_reset_, iteration_, peak_reset_;
+  uint64_t steps_to_tell_ = 0;
+};
+
+}  // namespace tidegauge::trace

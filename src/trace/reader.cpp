@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "trace/reader.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "tidegauge/errors.h"
+#include "trace/database.h"
+#include "trace/event_codec.h"
+#include "trace/schema.h"
+
+namespace tidegauge {
+
+using trace::Database;
+using trace::SqlError;
+using trace::Statement;
+using trace::TraceEvent;
+
+class Reader::Impl {
+ public:
+  explicit Impl(std::string path) : path_(std::move(path)) {
+    if (::access(path_.c_str(), R_OK) != 0) {
+      throw IoError("cannot read " + path_ + ": " + std::strerror(errno) + "; check the path");
+    }
+    read([&] {
+      // A run that was killed within a batch left a journal, which undoes it: that is a write.
+      const bool is_writable = ::access(path_.c_str(), W_OK) == 0;
+      database_.emplace(path_, is_writable ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY);
+      sqlite3_busy_timeout(database_->handle(), 10'000);
+      database_->execute("PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON");
+      trace::check_schema(*database_, path_);
+      database_->execute("PRAGMA query_only=ON");
+    });
+  }
+
+  /// Runs it, with errors of SQLite told as those of the file.
+  template <typename Body>
+  void read(Body body) {
+    try {
+      body();
+    } catch (const SqlError& error) {
+      trace::throw_read_error(error, path_);
+    }
+  }
+
+  template <typename Visit>
+  void query(const char* sql, Visit visit) {
+    read([&] {
+      Statement statement = database_->prepare(sql);
+      while (statement.step()) visit(statement);
+    });
+  }
+
+  void visit(uint64_t first, uint64_t last,
+             const std::function<void(const Event&, uint64_t)>& visit) {
+    const uint64_t largest = std::numeric_limits<int64_t>::max();
+    first = std::clamp<uint64_t>(first, 1, largest);
+    last = std::min(last, largest);
+    read([&] {
+      Statement batches = database_->prepare(
+          "SELECT first_sequence, event_count, checksum, events FROM batches WHERE first_sequence "
+          ">="
+          " (SELECT coalesce(max(first_sequence), 1) FROM batches WHERE first_sequence <= ?)"
+          " AND first_sequence <= ? ORDER BY first_sequence");
+      batches.bind(0, static_cast<int64_t>(first)).bind(1, static_cast<int64_t>(last));
+      uint64_t expected = 0;
+      while (batches.step()) {
+        uint64_t sequence = decode(batches, expected);
+        for (const TraceEvent& traced : events_) {
+          if (sequence >= first && sequence <= last) visit(traced.event, sequence);
+          ++sequence;
+        }
+        expected = sequence;
+      }
+    });
+  }
+
+  Database& database() { return *database_; }
+
+ private:
+  /// Fills events_ and returns the sequence number of the first one.
+  uint64_t decode(const Statement& batch, uint64_t expected) {
+    const auto sequence = static_cast<uint64_t>(batch.integer(0));
+    const std::span<const uint8_t> bytes = batch.blob(3);
+    events_.clear();
+    if (batch.integer(2) != trace::checksum(bytes) ||
+        !trace::decode_batch(bytes, static_cast<uint64_t>(batch.integer(1)), events_)) {
+      throw_damaged(sequence);
+    }
+    if (expected != 0 && sequence != expected) throw_damaged(expected);
+    return sequence;
+  }
+
+  [[noreturn]] void throw_damaged(uint64_t sequence) const {
+    throw FormatError(path_ + " is damaged: the batch of event " + std::to_string(sequence) +
+                      " in its table batches cannot be read; copy the file again from where it was"
+                      " recorded, or record again");
+  }
+
+  const std::string path_;
+  std::optional<Database> database_;
+  std::vector<TraceEvent> events_;  // of one batch
+};
+
+Reader::Reader(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}
+
+Reader::~Reader() = default;
+
+std::map<std::string, std::string> Reader::run_facts() {
+  std::map<std::string, std::string> facts;
+  impl_->query("SELECT key, value FROM run",
+               [&](const Statement& row) { facts[row.text(0)] = row.text(1); });
+  return facts;
+}
+
+bool Reader::is_complete() { return run_facts().contains("ended"); }
+
+uint64_t Reader::event_count() {
+  int64_t count = 0;
+  impl_->query(
+      "SELECT first_sequence, event_count FROM batches ORDER BY first_sequence DESC LIMIT 1",
+      [&](const Statement& row) { count = row.integer(0) + row.integer(1) - 1; });
+  return static_cast<uint64_t>(std::max<int64_t>(count, 0));
+}
+
+std::vector<TraceGap> Reader::gaps() {
+  std::vector<TraceGap> gaps;
+  impl_->query(
+      "SELECT sequence, lost_events, lost_steps, begin_ns, end_ns, reason FROM gaps ORDER BY 1",
+      [&](const Statement& row) {
+        gaps.push_back(
+            {static_cast<uint64_t>(row.integer(0)), static_cast<uint64_t>(row.integer(1)),
+             static_cast<uint64_t>(row.integer(2)), row.integer(3), row.integer(4), row.text(5)});
+      });
+  return gaps;
+}
+
+std::vector<TraceModule> Reader::modules() {
+  std::vector<TraceModule> modules;
+  impl_->query("SELECT id, name, class FROM modules ORDER BY id", [&](const Statement& row) {
+    modules.push_back({ModuleId(static_cast<uint32_t>(row.integer(0))), row.text(1), row.text(2)});
+  });
+  return modules;
+}
+
+std::map<OpId, std::string> Reader::ops() {
+  std::map<OpId, std::string> ops;
+  impl_->query("SELECT id, name FROM ops", [&](const Statement& row) {
+    ops[OpId(static_cast<uint32_t>(row.integer(0)))] = row.text(1);
+  });
+  return ops;
+}
+
+void Reader::visit_events(uint64_t first, uint64_t last,
+                          const std::function<void(const Event&, uint64_t)>& visit) {
+  impl_->visit(first, last, visit);
+}
+
+void Reader::replay(Ledger& ledger, uint64_t last) {
+  impl_->visit(1, last, [&](const Event& event, uint64_t) { ledger.apply(event); });
+}
+
+std::vector<TraceStorage> Reader::storages_alive_at(uint64_t sequence, size_t limit) {
+  const auto to_sql = [](uint64_t value) {
+    return static_cast<int64_t>(std::min<uint64_t>(value, std::numeric_limits<int64_t>::max()));
+  };
+  std::vector<TraceStorage> storages;
+  impl_->read([&] {
+    Statement row = impl_->database().prepare(
+        "SELECT s.born, s.freed, s.born_ns, s.freed_ns, s.id, s.size_bytes, s.device, s.category,"
+        " s.step, s.module, o.name, t.dtype, t.shape FROM storages s"
+        " LEFT JOIN ops o ON o.id = s.op LEFT JOIN tensors t ON t.id = s.tensor"
+        " WHERE s.born <= ? AND (s.freed IS NULL OR s.freed > ?)"
+        " ORDER BY s.size_bytes DESC, s.born LIMIT ?");
+    row.bind(0, to_sql(sequence)).bind(1, to_sql(sequence)).bind(2, to_sql(limit));
+    while (row.step()) {
+      const int64_t category = row.integer(7);
+      storages.push_back({.born = static_cast<uint64_t>(row.integer(0)),
+                          .freed = static_cast<uint64_t>(row.integer(1)),
+                          .born_ns = row.integer(2),
+                          .freed_ns = row.integer(3),
+                          .id = StorageId(static_cast<uint64_t>(row.integer(4))),
+                          .size_bytes = row.integer(5),
+                          .device = row.text(6),
+                          .category = category >= 0 && category < int64_t{kCategoryCount}
+                                          ? static_cast<Category>(category)
+                                          : Category::Other,
+                          .step = static_cast<uint32_t>(row.integer(8)),
+                          .module = ModuleId(static_cast<uint32_t>(row.integer(9))),
+                          .op = row.text(10),
+                          .dtype = row.text(11),
+                          .shape = row.text(12)});
+    }
+  });
+  return storages;
+}
+
+}  // namespace tidegauge

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "trace/recorder.h"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <semaphore>
+#include <span>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/spin_lock.h"
+#include "trace/gap.h"
+#include "trace/run_facts.h"
+#include "trace/writer.h"
+
+namespace tidegauge {
+namespace {
+
+using trace::Gap;
+using trace::Names;
+using trace::SqlError;
+using trace::TraceEvent;
+using trace::TraceWriter;
+
+std::atomic<uint64_t> fork_generation{1};
+
+uint64_t current_generation() {
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { ++fork_generation; });
+  static_cast<void>(registered);
+  return fork_generation.load(std::memory_order_relaxed);
+}
+
+/// What training has handed over.
+struct Waiting {
+  std::optional<Gap> gap_before;
+  std::vector<TraceEvent> events;
+  Names names;
+  bool is_closing = false;
+  uint64_t flush_ticket = 0;  // the last flush that was asked for
+};
+
+/// Gives each (dtype, shape) its number. A thousand differ in most runs; beyond a million, none.
+class Tensors {
+ public:
+  uint32_t intern(const TensorFacts& facts, Names& names) {
+    key_.assign(facts.dtype);
+    key_.append(reinterpret_cast<const char*>(facts.shape.data()), facts.shape.size_bytes());
+    const auto found = ids_.find(key_);
+    if (found != ids_.end()) return found->second;
+    if (ids_.size() == kMaxTensors) return 0;
+    const auto id = static_cast<uint32_t>(ids_.size() + 1);
+    std::string shape = "[";
+    for (const int64_t size : facts.shape) {
+      if (shape.size() > 1) shape += ", ";
+      shape += std::to_string(size);
+    }
+    names.tensors.push_back({id, std::string(facts.dtype), shape + "]"});
+    ids_.emplace(key_, id);
+    return id;
+  }
+
+ private:
+  static constexpr size_t kMaxTensors = 1'000'000;
+  std::unordered_map<std::string, uint32_t> ids_;
+  std::string key_;  // scratch
+};
+
+constexpr size_t kWakeEvents = 16 * 1024;
+
+}  // namespace
+
+class Recorder::Impl {
+ public:
+  Impl(const std::string& path, const RecorderOptions& options)
+      : options_(options),
+        writer_(path, options.overwrites, options.max_file_bytes, trace::read_run_facts(options)) {
+    waiting_.events.reserve(2 * kWakeEvents);
+    taken_.events.reserve(2 * kWakeEvents);
+    thread_ = std::thread([this] { run(); });
+  }
+
+  void record(const Event& event, const TensorFacts* first_tensor) {
+    bool is_due = false;
+    {
+      const std::lock_guard lock(lock_);
+      if (waiting_.is_closing) return;
+      TraceEvent traced{event};
+      if (first_tensor != nullptr) traced.tensor = tensors_.intern(*first_tensor, waiting_.names);
+      const size_t count = waiting_.events.size();
+      if (!gap_.is_empty()) {
+        if (!trace::begins_step(event) || count != 0 || waiting_.gap_before) {
+          gap_.add(traced);
+          ++lost_events_;
+          return;
+        }
+        waiting_.gap_before = std::exchange(gap_, Gap());
+      } else if (count >= options_.max_waiting_events) {
+        gap_.add(traced);
+        ++lost_events_;
+        return;
+      }
+      waiting_.events.push_back(traced);
+      is_due = waiting_.events.size() % kWakeEvents == 0;
+    }
+    if (is_due) wake_.release();
+  }
+
+  void count_lost() { ++lost_events_; }
+
+  template <typename Change>
+  void name(Change change) {
+    const std::lock_guard lock(lock_);
+    if (!waiting_.is_closing) change(waiting_.names);
+  }
+
+  void flush() {
+    uint64_t ticket = 0;
+    {
+      const std::lock_guard lock(lock_);
+      if (waiting_.is_closing) return;
+      ticket = ++waiting_.flush_ticket;
+    }
+    wake_.release();
+    std::unique_lock lock(done_mutex_);
+    done_.wait(lock, [&] { return done_ticket_ >= ticket || is_ended_; });
+  }
+
+  void close() {
+    const std::lock_guard once(close_mutex_);
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard lock(lock_);
+      waiting_.is_closing = true;
+    }
+    wake_.release();
+    thread_.join();
+  }
+
+  RecorderHealth health() {
+    const std::lock_guard lock(done_mutex_);
+    RecorderHealth health{written_events_, lost_events_.load(), first_error_};
+    if (health.lost_events > 0 && health.first_error.empty()) health.first_error = kTooSlow;
+    return health;
+  }
+
+  std::atomic<bool> is_claimed{false};
+
+ private:
+  static constexpr const char* kTooSlow = "events came faster than the disk takes them";
+
+  // ---- on our own thread ----
+
+  void run() {
+    bool is_closing = false;
+    uint64_t ticket = 0;
+    while (!is_closing) {
+      static_cast<void>(wake_.try_acquire_for(std::chrono::nanoseconds(options_.max_delay_ns)));
+      bool is_awaited = false;
+      do {
+        take();
+        is_awaited = taken_.is_closing || taken_.flush_ticket > ticket;
+        write_taken(is_awaited);
+      } while (is_awaited && hand_over_gap());
+      is_closing = taken_.is_closing;
+      ticket = taken_.flush_ticket;
+      if (is_closing) end();
+      const std::lock_guard lock(done_mutex_);
+      written_events_ = writer_.event_count();
+      done_ticket_ = ticket;
+      is_ended_ = is_closing;
+      done_.notify_all();
+    }
+  }
+
+  void take() {
+    taken_.events.clear();
+    taken_.gap_before.reset();
+    Names names;
+    {
+      const std::lock_guard lock(lock_);
+      std::swap(taken_.events, waiting_.events);
+      std::swap(taken_.gap_before, waiting_.gap_before);
+      std::swap(names, waiting_.names);
+      taken_.is_closing = waiting_.is_closing;
+      taken_.flush_ticket = waiting_.flush_ticket;
+    }
+    names_.merge(std::move(names));
+  }
+
+  /// What training is losing at this moment, though no step begins. False if nothing.
+  bool hand_over_gap() {
+    const std::lock_guard lock(lock_);
+    if (gap_.is_empty()) return false;
+    if (!waiting_.gap_before && waiting_.events.empty()) {
+      waiting_.gap_before = std::exchange(gap_, Gap());
+    }
+    return true;
+  }
+
+  /// `is_awaited`: what was lost is to be told now, even though no step begins.
+  void write_taken(bool is_awaited) {
+    std::vector<TraceEvent>& events = taken_.events;
+    if (taken_.gap_before) {
+      unwritten_.add(*taken_.gap_before);
+      taken_.gap_before.reset();
+      if (reason_.empty()) reason_ = kTooSlow;
+      write_after_gap(events);
+    } else if (unwritten_.is_empty()) {
+      if (events.empty() && names_.is_empty()) return;
+      if (!try_write(events, nullptr)) lose(events);
+    } else {
+      size_t lost = 0;
+      while (lost < events.size() && !trace::begins_step(events[lost].event)) ++lost;
+      lose({events.data(), lost});
+      if (lost < events.size() || is_awaited) {
+        write_after_gap({events.data() + lost, events.size() - lost});
+      }
+    }
+    events.clear();
+  }
+
+  void write_after_gap(std::span<const TraceEvent> events) {
+    std::vector<TraceEvent> all = unwritten_.net();
+    all.insert(all.end(), events.begin(), events.end());
+    if (try_write(all, &unwritten_)) {
+      unwritten_ = Gap();
+      reason_.clear();
+    } else {
+      lose(events);
+    }
+  }
+
+  void lose(std::span<const TraceEvent> events) {
+    for (const TraceEvent& traced : events) unwritten_.add(traced);
+    lost_events_ += events.size();
+  }
+
+  bool try_write(std::span<const TraceEvent> events, const Gap* gap) {
+    try {
+      writer_.write(events, names_, gap, reason_);
+      names_ = {};
+      return true;
+    } catch (const SqlError& error) {
+      fail(error.message);
+    } catch (const std::exception& error) {
+      fail(error.what());
+    }
+    return false;
+  }
+
+  void fail(const std::string& message) {
+    if (reason_.empty()) reason_ = message;
+    const std::lock_guard lock(done_mutex_);
+    if (first_error_.empty()) first_error_ = message;
+  }
+
+  void end() {
+    try {
+      writer_.write_summary(
+          {{"ended", trace::wall_clock()}, {"lost_events", std::to_string(lost_events_.load())}});
+    } catch (const SqlError& error) {
+      fail(error.message);
+    } catch (const std::exception& error) {
+      fail(error.what());
+    }
+  }
+
+  const RecorderOptions options_;
+
+  SpinLock lock_;  // waiting_, gap_, tensors_
+  Waiting waiting_;
+  Gap gap_;  // not empty: events are lost at this moment
+  Tensors tensors_;
+  std::atomic<uint64_t> lost_events_{0};
+  std::counting_semaphore<> wake_{0};
+
+  // Of the thread alone.
+  TraceWriter writer_;
+  Waiting taken_;
+  Names names_;    // not written yet
+  Gap unwritten_;  // what the file lacks
+  std::string reason_;
+
+  std::mutex done_mutex_;
+  std::condition_variable done_;
+  uint64_t done_ticket_ = 0;
+  uint64_t written_events_ = 0;
+  std::string first_error_;
+  bool is_ended_ = false;
+
+  std::mutex close_mutex_;
+  std::thread thread_;
+};
+
+Recorder::Recorder(const std::string& path, RecorderOptions options)
+    : path_(path),
+      generation_(current_generation()),
+      impl_(std::make_unique<Impl>(path, std::move(options))) {}
+
+Recorder::~Recorder() {
+  if (is_in_child()) {
+    // Neither the thread nor the file is ours: not even closing is.
+    static_cast<void>(impl_.release());
+  } else {
+    close();
+  }
+}
+
+bool Recorder::is_in_child() const {
+  return fork_generation.load(std::memory_order_relaxed) != generation_;
+}
+
+void Recorder::record(const Event& event, const TensorFacts* first_tensor) noexcept {
+  if (is_in_child()) return;
+  try {
+    impl_->record(event, first_tensor);
+  } catch (...) {
+    impl_->count_lost();  // no memory
+  }
+}
+
+void Recorder::name_module(ModuleId module, std::string_view name,
+                           std::string_view class_name) noexcept {
+  if (is_in_child()) return;
+  try {
+    impl_->name([&](Names& names) {
+      Names::Module& row = names.modules[module];
+      row.name = name;
+      if (!class_name.empty()) row.class_name = class_name;
+    });
+  } catch (...) {
+    impl_->count_lost();
+  }
+}
+
+void Recorder::name_op(OpId op, std::string_view name) noexcept {
+  if (is_in_child()) return;
+  try {
+    impl_->name([&](Names& names) { names.ops[op] = name; });
+  } catch (...) {
+    impl_->count_lost();
+  }
+}
+
+void Recorder::flush() {
+  if (!is_in_child()) impl_->flush();
+}
+
+void Recorder::close() {
+  if (!is_in_child()) impl_->close();
+}
+
+RecorderHealth Recorder::health() const {
+  return is_in_child() ? RecorderHealth{} : impl_->health();
+}
+
+bool Recorder::claim() { return !is_in_child() && !impl_->is_claimed.exchange(true); }
+
+}  // namespace tidegauge

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "trace/schema.h"
+
+#include "core/category.h"
+#include "tidegauge/errors.h"
+
+namespace tidegauge::trace {
+namespace {
+
+constexpr const char* kTables = R"sql(
+CREATE TABLE run (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE batches (
+  first_sequence INTEGER PRIMARY KEY,
+  event_count INTEGER NOT NULL,
+  first_ns INTEGER NOT NULL,
+  last_ns INTEGER NOT NULL,
+  checksum INTEGER NOT NULL,
+  events BLOB NOT NULL
+);
+CREATE TABLE modules (id INTEGER PRIMARY KEY, name TEXT NOT NULL, class TEXT NOT NULL);
+CREATE TABLE ops (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
+CREATE TABLE tensors (id INTEGER PRIMARY KEY, dtype TEXT NOT NULL, shape TEXT NOT NULL);
+CREATE TABLE stacks (id INTEGER PRIMARY KEY, frames TEXT NOT NULL);
+CREATE TABLE categories (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
+CREATE TABLE storages (
+  born INTEGER PRIMARY KEY,
+  id INTEGER NOT NULL,
+  born_ns INTEGER NOT NULL,
+  freed INTEGER,
+  freed_ns INTEGER,
+  size_bytes INTEGER NOT NULL,
+  device TEXT NOT NULL,
+  category INTEGER NOT NULL,
+  step INTEGER NOT NULL,
+  module INTEGER,
+  op INTEGER,
+  tensor INTEGER,
+  stack INTEGER
+);
+CREATE TABLE steps (step INTEGER PRIMARY KEY, sequence INTEGER NOT NULL, begin_ns INTEGER NOT NULL);
+CREATE TABLE optimizer_steps (
+  begin INTEGER PRIMARY KEY,
+  begin_ns INTEGER NOT NULL,
+  end INTEGER,
+  end_ns INTEGER
+);
+CREATE TABLE peaks (
+  step INTEGER NOT NULL,
+  device TEXT NOT NULL,
+  category INTEGER NOT NULL,
+  size_bytes INTEGER NOT NULL,
+  sequence INTEGER NOT NULL,
+  time_ns INTEGER NOT NULL,
+  PRIMARY KEY (step, device, category)
+) WITHOUT ROWID;
+CREATE TABLE gaps (
+  sequence INTEGER PRIMARY KEY,
+  lost_events INTEGER NOT NULL,
+  lost_steps INTEGER NOT NULL,
+  begin_ns INTEGER NOT NULL,
+  end_ns INTEGER NOT NULL,
+  reason TEXT NOT NULL
+);
+CREATE VIEW allocations AS
+  SELECT s.born, s.freed, s.born_ns, s.freed_ns, s.size_bytes, s.device, c.name AS category,
+         s.step, m.name AS module, o.name AS op, t.dtype, t.shape, k.frames AS stack, s.id
+  FROM storages s
+  JOIN categories c ON c.id = s.category
+  LEFT JOIN modules m ON m.id = s.module
+  LEFT JOIN ops o ON o.id = s.op
+  LEFT JOIN tensors t ON t.id = s.tensor
+  LEFT JOIN stacks k ON k.id = s.stack;
+)sql";
+
+}  // namespace
+
+void create_schema(Database& database) {
+  database.execute(kTables);
+  Statement insert = database.prepare("INSERT INTO categories VALUES (?, ?)");
+  for (size_t i = 0; i < kCategoryCount; ++i) {
+    insert.bind(0, static_cast<int64_t>(i)).bind(1, to_string(static_cast<Category>(i))).run();
+  }
+  const std::string numbers =
+      "PRAGMA application_id=" + std::to_string(kApplicationId) +
+      "; PRAGMA user_version=" + std::to_string(1000 * kMajorVersion + kMinorVersion);
+  database.execute(numbers.c_str());
+}
+
+void check_schema(Database& database, const std::string& path) {
+  if (database.query_integer("PRAGMA application_id") != kApplicationId) {
+    throw FormatError(path +
+                      " is an SQLite database, but not a tidegauge trace; give a file that"
+                      " MemTracker(record=...) has written");
+  }
+  const int64_t major = database.query_integer("PRAGMA user_version") / 1000;
+  if (major < 1 || major > kMajorVersion) {
+    throw FormatError(path + " is a trace of format " + std::to_string(major) +
+                      "; this version of tidegauge reads up to " + std::to_string(kMajorVersion) +
+                      ". Install a newer tidegauge, or record again");
+  }
+}
+
+void throw_read_error(const SqlError& error, const std::string& path) {
+  switch (error.code) {
+    case SQLITE_NOTADB:
+      throw FormatError(path +
+                        " is not a tidegauge trace, or its beginning is damaged; give a file"
+                        " that MemTracker(record=...) has written");
+    case SQLITE_CANTOPEN:
+    case SQLITE_PERM:
+    case SQLITE_AUTH:
+    case SQLITE_READONLY:
+      throw IoError("cannot open " + path + " (" + error.message +
+                    "); check its permissions, and if the run was killed, copy it together with " +
+                    path + "-journal to a folder that you may write to");
+    case SQLITE_IOERR:
+    case SQLITE_NOMEM:
+      throw IoError("cannot read " + path + " (" + error.message +
+                    "); check the disk, or copy the file again");
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      throw IoError(path + " is being written at this moment (" + error.message + "); try again");
+    default:
+      throw FormatError(path + " is damaged or cut off (" + error.message +
+                        "); copy it again from where it was recorded, or record again");
+  }
+}
+
+}  // namespace tidegauge::trace

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/category.h"
+#include "trace/event_codec.h"
+
+namespace tidegauge::trace {
+
+/// Where in the run an event is.
+struct Position {
+  struct OpenCall {
+    ModuleId module;
+    ThreadId thread;
+    Phase phase{};
+  };
+  int64_t sequence = 0;
+  int64_t step = 0;
+  int64_t optimizer_depth = 0;
+  int64_t optimizer_begin = 0;
+  std::vector<OpenCall> open;
+
+  /// The next event. Must be told of every one, as they come.
+  void advance(const Event& event);
+  /// The innermost module that runs in the thread.
+  ModuleId module_of(ThreadId thread) const;
+};
+
+/// One life of a storage: a row of the table `storages`.
+struct StorageRow {
+  int64_t born = 0;  ///< sequence number of the birth
+  StorageId id;
+  int64_t born_ns = 0;
+  int64_t freed = 0;  ///< 0: alive
+  int64_t freed_ns = 0;
+  int64_t size_bytes = 0;  ///< the most that it had
+  Device device;
+  Category category{};  ///< the last one
+  int64_t step = 0;
+  ModuleId module;
+  OpId op;
+  uint32_t tensor = 0;
+  uint32_t stack = 0;
+};
+
+/// Makes rows out of the events of one batch. What they change counts only after `commit`, so that
+/// a batch that could not be written leaves no trace here.
+class StorageRows {
+ public:
+  void apply(const TraceEvent& traced, const Position& position);
+
+  const std::vector<StorageRow>& born() const { return born_; }
+  /// Of earlier batches; freed, size and category may have changed. Op, tensor and stack are those
+  /// of a claim in this batch, 0 if there was none.
+  const std::vector<StorageRow>& changed() const { return changed_; }
+
+  void commit();
+  void roll_back();
+
+ private:
+  struct Live {
+    int64_t born = 0;
+    int64_t size_bytes = 0;
+    Category category{};
+  };
+  struct Touched {
+    bool is_alive = true;
+    bool is_of_batch = false;
+    size_t index = 0;
+  };
+  StorageRow* find(StorageId id);
+
+  std::unordered_map<StorageId, Live> live_;
+  std::vector<StorageRow> born_;
+  std::vector<StorageRow> changed_;
+  std::unordered_map<StorageId, Touched> touched_;
+};
+
+}  // namespace tidegauge::trace

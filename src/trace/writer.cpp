@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "trace/writer.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/event_factory.h"
+#include "tidegauge/errors.h"
+#include "trace/gap.h"
+#include "trace/schema.h"
+
+namespace tidegauge::trace {
+namespace {
+
+constexpr size_t kBatchEvents = 8192;  // what a partial read decodes at least
+
+/// Makes an empty file, so that what is wrong with the path is said in the system's words.
+std::string reserve_path(const std::string& path, bool overwrites) {
+  if (overwrites) {
+    ::unlink((path + "-journal").c_str());
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
+      throw IoError("cannot replace the trace " + path + ": " + std::strerror(errno));
+    }
+  }
+  const int file = ::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
+  if (file >= 0) {
+    ::close(file);
+    return path;
+  }
+  switch (errno) {
+    case EEXIST:
+      throw IoError("the trace " + path +
+                    " exists; give another name, remove it, or ask to overwrite it");
+    case ENOENT:
+    case ENOTDIR:
+      throw IoError("cannot record to " + path + ": its folder does not exist; make it first");
+    default:
+      throw IoError("cannot record to " + path + ": " + std::strerror(errno) +
+                    "; give a path in a folder that you may write to");
+  }
+}
+
+void bind_optional(Statement& statement, int parameter, int64_t value) {
+  if (value != 0) {
+    statement.bind(parameter, value);
+  } else {
+    statement.bind_null(parameter);
+  }
+}
+
+}  // namespace
+
+void Names::merge(Names&& later) {
+  for (auto& [id, module] : later.modules) {
+    Module& mine = modules[id];
+    mine.name = std::move(module.name);
+    if (!module.class_name.empty()) mine.class_name = std::move(module.class_name);
+  }
+  ops.merge(later.ops);
+  tensors.insert(tensors.end(), std::make_move_iterator(later.tensors.begin()),
+                 std::make_move_iterator(later.tensors.end()));
+}
+
+TraceWriter::TraceWriter(const std::string& path, bool overwrites, int64_t max_file_bytes,
+                         const RunFacts& facts) try
+    : database_(reserve_path(path, overwrites), SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX) {
+  sqlite3_busy_timeout(database_.handle(), 2000);
+  database_.execute("PRAGMA journal_mode=TRUNCATE; PRAGMA locking_mode=NORMAL");
+  if (max_file_bytes > 0) {
+    const int64_t pages = max_file_bytes / database_.query_integer("PRAGMA page_size");
+    const std::string limit =
+        "PRAGMA max_page_count=" + std::to_string(std::max<int64_t>(1, pages));
+    database_.execute(limit.c_str());
+  }
+  transact([&] {
+    create_schema(database_);
+    write_facts(facts);
+  });
+  const auto prepare = [&](std::optional<Statement>& statement, const char* sql) {
+    statement.emplace(database_.prepare(sql));
+  };
+  prepare(insert_batch_, "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)");
+  prepare(insert_storage_, "INSERT INTO storages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  prepare(update_storage_,
+          "UPDATE storages SET freed=?, freed_ns=?, size_bytes=?, category=?, op=coalesce(?, op),"
+          " tensor=coalesce(?, tensor), stack=coalesce(?, stack) WHERE born=?");
+  prepare(insert_step_, "INSERT INTO steps VALUES (?, ?, ?)");
+  prepare(begin_optimizer_step_, "INSERT INTO optimizer_steps VALUES (?, ?, NULL, NULL)");
+  prepare(end_optimizer_step_, "UPDATE optimizer_steps SET end=?, end_ns=? WHERE begin=?");
+  prepare(insert_peak_, "INSERT OR REPLACE INTO peaks VALUES (?, ?, ?, ?, ?, ?)");
+} catch (const SqlError& error) {
+  ::unlink(path.c_str());
+  throw IoError("cannot record to " + path + ": " + error.message +
+                "; make room on the disk, or give a path elsewhere");
+}
+
+template <typename Body>
+void TraceWriter::transact(Body body) {
+  database_.execute("BEGIN IMMEDIATE");
+  try {
+    body();
+    database_.execute("COMMIT");
+  } catch (...) {
+    // Some errors have undone it already, and then this one fails.
+    sqlite3_exec(database_.handle(), "ROLLBACK", nullptr, nullptr, nullptr);
+    throw;
+  }
+}
+
+void TraceWriter::write(std::span<const TraceEvent> events, const Names& names, const Gap* gap,
+                        const std::string& reason) {
+  Position position = position_;
+  const uint32_t final_step = final_step_;
+  try {
+    transact([&] {
+      write_names(names);
+      if (gap != nullptr) {
+        database_.prepare("INSERT OR REPLACE INTO gaps VALUES (?, ?, ?, ?, ?, ?)")
+            .bind(0, position.sequence + 1)
+            .bind(1, static_cast<int64_t>(gap->lost_events()))
+            .bind(2, static_cast<int64_t>(gap->lost_steps()))
+            .bind(3, gap->begin_ns())
+            .bind(4, gap->end_ns())
+            .bind(5, reason)
+            .run();
+      }
+      for (size_t first = 0; first < events.size(); first += kBatchEvents) {
+        write_batch(events.subspan(first, std::min(kBatchEvents, events.size() - first)), position);
+      }
+      write_storages();
+      write_peaks();
+    });
+  } catch (...) {
+    storages_.roll_back();
+    final_step_ = final_step;
+    throw;
+  }
+  storages_.commit();
+  position_ = std::move(position);
+  for (const TraceEvent& traced : events) {
+    // Peaks of the run and of steps need no modules; what takes their place keeps the count.
+    const EventKind kind = traced.event.kind;
+    const bool is_of_module = kind == EventKind::ModuleEnter || kind == EventKind::ModuleExit ||
+                              kind == EventKind::ModuleMark || kind == EventKind::ModuleSize ||
+                              kind == EventKind::ModuleGone;
+    ledger_.apply(is_of_module ? events::iteration_begin({traced.event.time_ns, {}, {}})
+                               : traced.event);
+  }
+}
+
+void TraceWriter::write_names(const Names& names) {
+  if (names.is_empty()) return;
+  Statement module = database_.prepare(
+      "INSERT INTO modules VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET name=excluded.name,"
+      " class=CASE excluded.class WHEN '' THEN class ELSE excluded.class END");
+  for (const auto& [id, row] : names.modules) {
+    module.bind(0, int64_t{id.value}).bind(1, row.name).bind(2, row.class_name).run();
+  }
+  Statement op = database_.prepare("INSERT OR REPLACE INTO ops VALUES (?, ?)");
+  for (const auto& [id, name] : names.ops) op.bind(0, int64_t{id.value}).bind(1, name).run();
+  Statement tensor = database_.prepare("INSERT OR REPLACE INTO tensors VALUES (?, ?, ?)");
+  for (const auto& [id, dtype, shape] : names.tensors) {
+    tensor.bind(0, int64_t{id}).bind(1, dtype).bind(2, shape).run();
+  }
+}
+
+void TraceWriter::write_batch(std::span<const TraceEvent> events, Position& position) {
+  const std::vector<uint8_t> bytes = encode_batch(events);
+  insert_batch_->bind(0, position.sequence + 1)
+      .bind(1, static_cast<int64_t>(events.size()))
+      .bind(2, events.front().event.time_ns)
+      .bind(3, events.back().event.time_ns)
+      .bind(4, checksum(bytes))
+      .bind(5, std::span<const uint8_t>(bytes))
+      .run();
+  for (const TraceEvent& traced : events) {
+    const Event& event = traced.event;
+    const bool was_in_optimizer = position.optimizer_depth > 0;
+    position.advance(event);
+    storages_.apply(traced, position);
+    if (event.kind == EventKind::StepMarker) {
+      insert_step_->bind(0, position.step).bind(1, position.sequence).bind(2, event.time_ns).run();
+    }
+    const bool is_in_optimizer = position.optimizer_depth > 0;
+    if (is_in_optimizer && !was_in_optimizer) {
+      begin_optimizer_step_->bind(0, position.sequence).bind(1, event.time_ns).run();
+    } else if (was_in_optimizer && !is_in_optimizer) {
+      end_optimizer_step_->bind(0, position.sequence)
+          .bind(1, event.time_ns)
+          .bind(2, position.optimizer_begin)
+          .run();
+    }
+  }
+}
+
+void TraceWriter::write_storages() {
+  for (const StorageRow& row : storages_.born()) {
+    Statement& insert = *insert_storage_;
+    insert.bind(0, row.born).bind(1, static_cast<int64_t>(row.id.value)).bind(2, row.born_ns);
+    bind_optional(insert, 3, row.freed);
+    if (row.freed != 0) {
+      insert.bind(4, row.freed_ns);
+    } else {
+      insert.bind_null(4);
+    }
+    insert.bind(5, row.size_bytes).bind(6, to_string(row.device));
+    insert.bind(7, static_cast<int64_t>(row.category)).bind(8, row.step);
+    bind_optional(insert, 9, row.module.value);
+    bind_optional(insert, 10, row.op.value);
+    bind_optional(insert, 11, row.tensor);
+    bind_optional(insert, 12, row.stack);
+    insert.run();
+  }
+  for (const StorageRow& row : storages_.changed()) {
+    Statement& update = *update_storage_;
+    bind_optional(update, 0, row.freed);
+    if (row.freed != 0) {
+      update.bind(1, row.freed_ns);
+    } else {
+      update.bind_null(1);
+    }
+    update.bind(2, row.size_bytes).bind(3, static_cast<int64_t>(row.category));
+    bind_optional(update, 4, row.op.value);
+    bind_optional(update, 5, row.tensor);
+    bind_optional(update, 6, row.stack);
+    update.bind(7, row.born).run();
+  }
+}
+
+void TraceWriter::write_peaks() {
+  database_.execute("DELETE FROM peaks WHERE step = 0");
+  write_peak(0, ledger_.peak());
+  for (const StepPeak& peak : ledger_.step_peaks()) {
+    if (peak.step <= final_step_) continue;
+    database_.prepare("DELETE FROM peaks WHERE step = ?").bind(0, int64_t{peak.step}).run();
+    write_peak(peak.step, peak.bytes);
+  }
+  // Late labels still change the split of a step that has just ended, so the last ones stay open.
+  if (ledger_.now().step > 2) final_step_ = ledger_.now().step - 2;
+}
+
+void TraceWriter::write_peak(int64_t step, const Snapshot& snapshot) {
+  for (const DeviceSplit& device : snapshot.devices) {
+    for (size_t i = 0; i < kCategoryCount; ++i) {
+      if (device.split.bytes[i] == 0) continue;
+      insert_peak_->bind(0, step)
+          .bind(1, to_string(device.device))
+          .bind(2, static_cast<int64_t>(i))
+          .bind(3, device.split.bytes[i])
+          .bind(4, static_cast<int64_t>(device.at.sequence))
+          .bind(5, device.at.time_ns)
+          .run();
+    }
+  }
+}
+
+void TraceWriter::write_facts(const RunFacts& facts) {
+  Statement insert = database_.prepare("INSERT OR REPLACE INTO run VALUES (?, ?)");
+  for (const auto& [key, value] : facts) insert.bind(0, key).bind(1, value).run();
+}
+
+void TraceWriter::write_summary(const RunFacts& facts) {
+  transact([&] {
+    write_peaks();
+    write_facts(facts);
+  });
+}
+
+}  // namespace tidegauge::trace

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/ledger.h"
+#include "trace/database.h"
+#include "trace/event_codec.h"
+#include "trace/storage_rows.h"
+
+namespace tidegauge::trace {
+
+class Gap;
+
+/// Names that are to be written with the next events.
+struct Names {
+  struct Module {
+    std::string name;
+    std::string class_name;
+  };
+  std::map<ModuleId, Module> modules;
+  std::map<OpId, std::string> ops;
+  struct Tensor {
+    uint32_t id;
+    std::string dtype;
+    std::string shape;
+  };
+  std::vector<Tensor> tensors;
+
+  bool is_empty() const { return modules.empty() && ops.empty() && tensors.empty(); }
+  /// Adds later ones.
+  void merge(Names&& later);
+};
+
+using RunFacts = std::map<std::string, std::string>;
+
+/// Writes a trace file, one transaction a call; used by the Recorder's thread.
+///
+/// Note [Killed at any moment]
+/// The journal is SQLite's rollback journal, not a write-ahead log. Between two batches, where a
+/// run nearly always is when it is killed, the one file holds all; a log would hold the newest
+/// batches in a second file, which gets lost when somebody copies the first. Killed within a batch,
+/// the journal beside the file undoes that batch when the file is next opened. The price, that
+/// readers and the writer wait for each other, does not matter for one writer and few readers.
+class TraceWriter {
+ public:
+  /// IoError if the file exists and is not to be overwritten, or cannot be made.
+  /// `max_file_bytes` 0: as large as the disk lets it become.
+  TraceWriter(const std::string& path, bool overwrites, int64_t max_file_bytes,
+              const RunFacts& facts);
+
+  /// All of it or, with an SqlError, nothing. `gap` is what was lost before; its net events are the
+  /// first of `events`.
+  void write(std::span<const TraceEvent> events, const Names& names, const Gap* gap,
+             const std::string& reason);
+  /// Peaks up to the last batch, and facts of the run.
+  void write_summary(const RunFacts& facts);
+
+  uint64_t event_count() const { return static_cast<uint64_t>(position_.sequence); }
+  Database& database() { return database_; }
+
+ private:
+  template <typename Body>
+  void transact(Body body);
+  void write_names(const Names& names);
+  void write_batch(std::span<const TraceEvent> events, Position& position);
+  void write_storages();
+  void write_peaks();
+  void write_peak(int64_t step, const Snapshot& snapshot);
+  void write_facts(const RunFacts& facts);
+
+  Database database_;
+  Position position_;
+  StorageRows storages_;
+  Ledger ledger_;  // of what is in the file; without modules
+  uint32_t final_step_ = 0;
+  // Prepared once there are tables.
+  std::optional<Statement> insert_batch_, insert_storage_, update_storage_, insert_step_,
+      begin_optimizer_step_, end_optimizer_step_, insert_peak_;
+};
+
+}  // namespace tidegauge::trace

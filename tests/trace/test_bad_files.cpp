@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Whatever is in a file: it is read, or there is one clean error.
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+
+#include <random>
+
+#include "trace_files.h"
+
+namespace tidegauge {
+namespace {
+
+void execute(const std::string& path, const char* sql) {
+  sqlite3* database = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &database), SQLITE_OK);
+  EXPECT_EQ(sqlite3_exec(database, sql, nullptr, nullptr, nullptr), SQLITE_OK);
+  sqlite3_close(database);
+}
+
+std::string complaint(const std::string& path) {
+  return error_of<FormatError>([&] {
+    Reader reader(path);
+    read_events(reader);
+  });
+}
+
+/// Reads all there is. Any error but ours fails the test.
+void read_all(const std::string& path) {
+  try {
+    Reader reader(path);
+    Ledger ledger;
+    reader.replay(ledger);
+    reader.run_facts();
+    reader.event_count();
+    reader.gaps();
+    reader.modules();
+    reader.ops();
+    reader.storages_alive_at(100, 1000);
+  } catch (const FormatError& error) {
+    EXPECT_TRUE(contains(error.what(), path)) << error.what();
+  } catch (const IoError& error) {
+    EXPECT_TRUE(contains(error.what(), path)) << error.what();
+  }
+}
+
+TEST(BadFiles, MissingAndForeignOnesAreNamed) {
+  const Folder folder;
+  const std::string path = folder.file("run.tide");
+  EXPECT_TRUE(contains(error_of<IoError>([&] { Reader reader(path); }), "No such file"));
+  write_file(path, "");
+  EXPECT_TRUE(contains(complaint(path), "not a tidegauge trace"));
+  write_file(path, std::string(5000, 'x'));
+  EXPECT_TRUE(contains(complaint(path), "not a tidegauge trace"));
+  std::filesystem::remove(path);
+  execute(path, "CREATE TABLE run (key)");
+  EXPECT_TRUE(contains(complaint(path), "not a tidegauge trace"));
+}
+
+TEST(BadFiles, NewerMajorVersionIsRefusedAndNewerMinorIsRead) {
+  const Folder folder;
+  const std::string path = folder.file("run.tide");
+  const std::vector<Event> events = random_events(1, 100);
+  record(path, events);
+  execute(path, "PRAGMA user_version=1999");
+  Reader reader(path);
+  EXPECT_EQ(read_events(reader), events);
+  execute(path, "PRAGMA user_version=2000");
+  EXPECT_TRUE(contains(complaint(path),
+                       "is a trace of format 2; this version of tidegauge reads"
+                       " up to 1"));
+}
+
+TEST(BadFiles, DamagedBatchIsNamed) {
+  const Folder folder;
+  const std::string path = folder.file("run.tide");
+  record(path, random_events(1, 20'000));
+  execute(path, "UPDATE batches SET checksum = checksum + 1 WHERE first_sequence = 8193");
+  EXPECT_TRUE(contains(complaint(path), "the batch of event 8193"));
+  Reader reader(path);
+  EXPECT_EQ(read_events(reader, 1, 8192).size(), 8192);
+  execute(path, "DELETE FROM batches WHERE first_sequence = 8193");
+  EXPECT_TRUE(contains(complaint(path), "the batch of event 8193"));
+}
+
+TEST(BadFiles, MutatedAndCutOffOnesGiveCleanErrorsOnly) {
+  const Folder folder;
+  const std::string path = folder.file("run.tide");
+  record(path, random_events(1, 3000));
+  const std::string whole = read_file(path);
+  const std::string bad = folder.file("bad.tide");
+  std::mt19937 random(1);
+  const auto below = [&](size_t bound) { return random() % bound; };
+  const int rounds = std::getenv("TIDEGAUGE_LONG") ? 20'000 : 400;
+  for (int round = 0; round < rounds; ++round) {
+    std::string bytes = whole;
+    if (round % 4 == 0) bytes.resize(below(bytes.size()));
+    for (size_t i = below(20); i-- > 0 && !bytes.empty();) {
+      // The heads of pages are where mistakes are worth most.
+      const size_t at =
+          below(2) ? below(bytes.size()) : below(bytes.size() / 4096 + 1) * 4096 + below(120);
+      if (at < bytes.size()) bytes[at] = static_cast<char>(random());
+    }
+    write_file(bad, bytes);
+    read_all(bad);
+    ASSERT_FALSE(HasFailure()) << "round " << round;
+  }
+}
+
+}  // namespace
+}  // namespace tidegauge

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "core/labeller.h"
+#include "trace_files.h"
+
+namespace tidegauge {
+namespace {
+
+TEST(RoundTrip, ReplayedLedgerEqualsLiveOneOnEveryStream) {
+  const Folder folder;
+  const uint64_t streams = std::getenv("TIDEGAUGE_LONG") ? 2000 : 60;
+  for (uint64_t seed = 1; seed <= streams; ++seed) {
+    const std::vector<Event> events = random_events(seed, 300);
+    record(folder.file("run.tide"), events, {.overwrites = true});
+    Reader reader(folder.file("run.tide"));
+    EXPECT_EQ(reader.event_count(), events.size());
+    EXPECT_TRUE(reader.is_complete());
+    EXPECT_TRUE(reader.gaps().empty());
+    EXPECT_EQ(read_events(reader), events);
+    Ledger replayed;
+    reader.replay(replayed);
+    Ledger live = apply_all(events);
+    expect_equal_answers(replayed, live);
+    EXPECT_EQ(replayed.anomalies(), live.anomalies());
+    EXPECT_EQ(replayed.now(), live.now());
+    ASSERT_FALSE(HasFailure()) << "seed " << seed;
+  }
+}
+
+TEST(RoundTrip, ManyBatchesAndPartialReads) {
+  const Folder folder;
+  const std::vector<Event> events = random_events(1, 50'000);
+  record(folder.file("run.tide"), events);
+  Reader reader(folder.file("run.tide"));
+  EXPECT_EQ(read_events(reader), events);
+  EXPECT_EQ(read_events(reader, 20'001, 30'000),
+            std::vector<Event>(events.begin() + 20'000, events.begin() + 30'000));
+  EXPECT_EQ(read_events(reader, 50'000), std::vector<Event>{events.back()});
+  EXPECT_TRUE(read_events(reader, 50'001).empty());
+  Ledger half;
+  reader.replay(half, 25'000);
+  Ledger live = apply_all({events.begin(), events.begin() + 25'000});
+  expect_equal_answers(half, live);
+}
+
+TEST(RoundTrip, StoragesHaveNamesShapesAndLives) {
+  const Folder folder;
+  const events::Origin origin{5, ThreadId(1), kCpu};
+  const std::array<int64_t, 2> shape = {2, 3};
+  const TensorFacts tensor{"float32", shape};
+  {
+    Recorder recorder(folder.file("run.tide"), {.facts = {{"torch_version", "2.13.0"}}});
+    recorder.name_module(ModuleId(4), "Net", "my.Net");
+    recorder.name_module(ModuleId(4), "Outer.net", "");
+    recorder.name_op(OpId(7), "aten::mm");
+    recorder.record(events::step_marker(origin), nullptr);
+    recorder.record(events::module_enter(origin, ModuleId(4), Phase::Forward), nullptr);
+    recorder.record(events::storage_born(origin, StorageId(9), 24, 0, OpId(7)), &tensor);
+    recorder.record(events::storage_born(origin, StorageId(10), 100), nullptr);
+    recorder.flush();  // the rest changes rows of an earlier batch
+    recorder.record(
+        events::storage_relabelled(origin, StorageId(9), Role::IsGradient, Since::Birth), nullptr);
+    recorder.record(events::storage_freed(origin, StorageId(10)), nullptr);
+  }
+  Reader reader(folder.file("run.tide"));
+  EXPECT_EQ(reader.run_facts().at("torch_version"), "2.13.0");
+  EXPECT_EQ(reader.run_facts().at("pid"), std::to_string(::getpid()));
+  ASSERT_EQ(reader.modules().size(), 1);
+  EXPECT_EQ(reader.modules()[0].name, "Outer.net");
+  EXPECT_EQ(reader.modules()[0].class_name, "my.Net");
+  EXPECT_EQ(reader.ops().at(OpId(7)), "aten::mm");
+  const auto alive = reader.storages_alive_at(4, 10);
+  ASSERT_EQ(alive.size(), 2);
+  EXPECT_EQ(alive[0].size_bytes, 100);
+  EXPECT_EQ(alive[0].freed, 6);
+  EXPECT_EQ(alive[1].op, "aten::mm");
+  EXPECT_EQ(alive[1].dtype, "float32");
+  EXPECT_EQ(alive[1].shape, "[2, 3]");
+  EXPECT_EQ(alive[1].module, ModuleId(4));
+  EXPECT_EQ(alive[1].category, Category::Gradient);
+  EXPECT_EQ(alive[1].step, 1);
+  EXPECT_EQ(reader.storages_alive_at(6, 10).size(), 1);
+}
+
+TEST(RoundTrip, ClaimSaysWhatTheAllocatorDidNotKnow) {
+  const Folder folder;
+  const events::Origin origin{5, ThreadId(1), kCpu};
+  const std::array<int64_t, 1> shape = {6};
+  const TensorFacts tensor{"float64", shape};
+  Recorder recorder(folder.file("run.tide"));
+  recorder.name_op(OpId(7), "aten::mm");
+  for (const uint64_t id : {1, 2, 3}) {
+    recorder.record(events::storage_born(origin, StorageId(id), 100, kFromAllocator), nullptr);
+    if (id == 1) recorder.flush();  // one row is of an earlier batch, one of this one
+  }
+  for (const uint64_t id : {1, 2}) {
+    recorder.record(events::storage_claimed(origin, StorageId(id), kInBackward, OpId(7)), &tensor);
+  }
+  recorder.close();
+  Reader reader(folder.file("run.tide"));
+  const auto alive = reader.storages_alive_at(5, 10);
+  ASSERT_EQ(alive.size(), 3);
+  for (const TraceStorage& storage : {alive[0], alive[1]}) {
+    EXPECT_EQ(storage.op, "aten::mm");
+    EXPECT_EQ(storage.dtype, "float64");
+    EXPECT_EQ(storage.shape, "[6]");
+    EXPECT_EQ(storage.category, category_at_birth(kInBackward));
+  }
+  EXPECT_EQ(alive[2].op, "");
+  EXPECT_EQ(alive[2].category, Category::Untracked);
+}
+
+TEST(RoundTrip, FileCanBeReadWhileItIsWritten) {
+  const Folder folder;
+  const std::vector<Event> events = random_events(1, 1000);
+  Recorder recorder(folder.file("run.tide"));
+  for (const Event& event : events) recorder.record(event, nullptr);
+  recorder.flush();
+  Reader reader(folder.file("run.tide"));
+  EXPECT_EQ(read_events(reader), events);
+  EXPECT_FALSE(reader.is_complete());
+}
+
+}  // namespace
+}  // namespace tidegauge
