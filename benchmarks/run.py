@@ -50,11 +50,15 @@ def run_core(executable: Path) -> list[dict[str, object]]:
     events = {int(r["known_modules"]): r["events_per_second"] for r in runs if "known_modules" in r}
     memory = [r["bytes_per_storage"] for r in runs if "bytes_per_storage" in r]
     few, many = min(events), max(events)
+    (trace,) = [r for r in runs if "load_seconds" in r]
     return [
         _bar(f"events per second, {few} known modules", events[few], 10e6, at_least=True),
         _bar(f"cost of an event, {many} known modules to {few}", events[few] / events[many], 1.2),
         _bar("bytes of memory per live storage, worst case", max(memory), 160),
         *_allocator_bars(runs),
+        _bar("bytes of a trace file per event", trace["bytes_per_event"], 40),
+        _bar("seconds to load 10 million events", trace["load_seconds"], 20),
+        _bar("bytes of memory to load 10 million events", trace["load_peak_bytes"], 2**30),
     ]
 
 

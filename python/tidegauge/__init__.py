@@ -6,13 +6,17 @@ from tidegauge._torch_version import check_torch_version
 
 check_torch_version()
 
-from tidegauge._C import attach_thread, detach_thread  # noqa: E402
+from tidegauge._C import FormatError, IoError, attach_thread, detach_thread  # noqa: E402
 from tidegauge.mem_tracker import MemTracker  # noqa: E402
 from tidegauge.mod_tracker import ModTracker  # noqa: E402
+from tidegauge.recorder import Recorder  # noqa: E402
 
 __all__ = [
+    "FormatError",
+    "IoError",
     "MemTracker",
     "ModTracker",
+    "Recorder",
     "__version__",
     "attach_thread",
     "cmake_prefix_path",

@@ -23,6 +23,7 @@ from tidegauge._module_stats import LiveStats, ModuleStatsDictionary, make_snaps
 from tidegauge._printing import Snapshot
 from tidegauge.common_utils import get_untyped_storages as get_untyped_storages
 from tidegauge.mod_tracker import ModTracker
+from tidegauge.recorder import Recorder
 
 __all__ = ["MemTracker"]
 
@@ -158,6 +159,9 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     collectives. The total is the allocator's then, at every instant. What belongs to no tensor is
     part of Other; `get_untracked_memory` tells how much.
 
+    With `record="run.tide"` all of it goes to a trace file as well, which is written when the
+    context is left, and ended when the tracker or the process is; a `Recorder` has more options.
+
     It is a TorchDispatchMode by name only: operators are seen below the dispatcher's modes, so that
     the run is the same as without the tracker. The mode is pushed for a subclass that overrides
     `__torch_dispatch__`.
@@ -170,21 +174,21 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         *,
         strict: bool = False,
         allocator: bool = False,
-        record: str | os.PathLike[str] | None = None,
+        record: str | os.PathLike[str] | Recorder | None = None,
         stacks: str = "none",
     ) -> None:
-        for is_wanted, option in (
-            (record is not None, f"record={record!r}"),
-            (stacks != "none", f"stacks={stacks!r}"),
-        ):
-            if is_wanted:
-                raise NotImplementedError(
-                    f"MemTracker({option}) is not supported by this version of tidegauge. "
-                    "Leave the argument out"
-                )
+        if stacks != "none":
+            raise NotImplementedError(
+                f"MemTracker(stacks={stacks!r}) is not supported by this version of tidegauge. "
+                "Leave the argument out"
+            )
         super().__init__()  # type: ignore[no-untyped-call]
         self._mod_tracker = ModTracker()
         self._core = _C.MemTracker(self._mod_tracker._core, strict, allocator)
+        self._recorder: Recorder | None = None
+        if record is not None:
+            self._recorder = record if isinstance(record, Recorder) else Recorder(record)
+            self._core.record_to(self._recorder._core)
         self._module_stats = ModuleStatsDictionary(self._core, _LiveModMemStats)
         self._depth = 0
         self._fake_mode_on_entry: Any = None
@@ -320,6 +324,8 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self._depth == 0:
             self._entry.close()
             self._fake_mode_on_entry = None
+            if self._recorder is not None:
+                self._recorder.flush()
 
     def _is_mode(self) -> bool:
         return type(self).__torch_dispatch__ is not MemTracker.__torch_dispatch__

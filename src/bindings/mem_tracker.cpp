@@ -108,6 +108,14 @@ MemTracker::MemTracker(std::shared_ptr<ModTracker> modules, bool strict, bool al
 
 MemTracker::~MemTracker() = default;
 
+void MemTracker::record_to(const std::shared_ptr<Recorder>& recorder) {
+  if (!recorder->claim()) {
+    throw UsageError("the recorder of " + recorder->path() +
+                     " has a tracker already; give each tracker its own");
+  }
+  memory_->record_to(recorder);
+}
+
 void MemTracker::start() {
   memory_->start();
   if (++start_count_ == 1) started_trackers().push_back(shared_from_this());
@@ -212,6 +220,11 @@ void MemTracker::reset_module_stats() {
 }
 
 void MemTracker::describe(py::handle module, ModuleId id) {
+  if (memory_->is_recording()) {
+    const py::handle type(reinterpret_cast<PyObject*>(Py_TYPE(module.ptr())));
+    memory_->name_class(id, py::cast<std::string>(type.attr("__module__")) + "." +
+                                py::cast<std::string>(type.attr("__qualname__")));
+  }
   track_module(module);
   std::vector<at::Tensor> parameters;
   std::vector<at::Tensor> buffers;
@@ -374,6 +387,7 @@ void bind_mem_tracker(py::module_& m) {
       m, "MemTracker", "Bytes by device and category; see tidegauge.MemTracker.")
       .def(py::init(&MemTracker::create), py::arg("mod_tracker"), py::arg("strict"),
            py::arg("allocator") = false)
+      .def("record_to", &MemTracker::record_to, py::arg("recorder"))
       .def("start", &MemTracker::start)
       .def("stop", &MemTracker::stop)
       .def("track_tensor", &MemTracker::track_tensor, py::arg("tensor"), py::arg("role"))

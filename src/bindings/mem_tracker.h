@@ -11,6 +11,7 @@
 
 #include "bindings/mod_tracker.h"
 #include "capture/memory_tracker.h"
+#include "trace/recorder.h"
 
 namespace tidegauge::bindings {
 
@@ -21,6 +22,8 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
                                             bool allocator);
   ~MemTracker() override;
 
+  /// UsageError if another tracker records to it, or something was tracked already.
+  void record_to(const std::shared_ptr<Recorder>& recorder);
   void start();
   void stop();
 

@@ -5,6 +5,7 @@
 #include "bindings/mem_tracker.h"
 #include "bindings/mod_tracker.h"
 #include "bindings/module_calls.h"
+#include "bindings/trace.h"
 #include "tidegauge/errors.h"
 
 namespace {
@@ -13,8 +14,6 @@ void translate(std::exception_ptr pointer) {
   try {
     std::rethrow_exception(std::move(pointer));
   } catch (const tidegauge::UsageError& error) {
-    PyErr_SetString(PyExc_ValueError, error.what());
-  } catch (const tidegauge::FormatError& error) {
     PyErr_SetString(PyExc_ValueError, error.what());
   } catch (const tidegauge::NotSupported& error) {
     PyErr_SetString(PyExc_NotImplementedError, error.what());
@@ -25,9 +24,12 @@ void translate(std::exception_ptr pointer) {
 
 PYBIND11_MODULE(_C, m) {
   pybind11::register_exception_translator(&translate);
+  pybind11::register_exception<tidegauge::FormatError>(m, "FormatError", PyExc_ValueError);
+  pybind11::register_exception<tidegauge::IoError>(m, "IoError", PyExc_OSError);
   m.doc() = "The native part of tidegauge. Private: use the tidegauge package.";
   tidegauge::bindings::bind_mod_tracker(m);
   tidegauge::bindings::bind_module_calls(m);
+  tidegauge::bindings::bind_trace(m);
   tidegauge::bindings::bind_mem_tracker(m);
   tidegauge::bindings::bind_allocator(m);
 }

@@ -104,6 +104,7 @@ void MemoryTracker::stop() {
     starts_.pop_back();
     run_outside();
     StorageCapture::get().tell_again();
+    tell_names();
   }
   if (has_allocator_channel_) AllocatorChannel::get().close();
   op_hook::stop_in(thread);
@@ -116,10 +117,11 @@ void MemoryTracker::look_at_clock() {
 
 events::Origin MemoryTracker::origin(Device device) const { return {time_ns_, thread_, device}; }
 
-void MemoryTracker::apply(const Event& event) {
+void MemoryTracker::apply(const Event& event, const c10::TensorImpl* tensor) {
   if (event.kind == EventKind::ModuleEnter) ++open_calls_;
   if (event.kind == EventKind::ModuleExit) --open_calls_;
   ledger_.apply(event);
+  if (sink_) tell_sink(event, tensor);
 }
 
 void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since) {
@@ -130,9 +132,12 @@ void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since) {
     if (!seen.id) return;
     const auto known = ledger_.find_storage(seen.id);
     if (!known) {
-      apply(events::storage_born(origin(seen.device), seen.id, seen.size_bytes));
+      apply(events::storage_born(origin(seen.device), seen.id, seen.size_bytes),
+            tensor.unsafeGetTensorImpl());
     } else if (known->category == category_of(role)) {
       return;
+    } else if (known->category == Category::Untracked) {
+      apply(events::storage_claimed(origin(), seen.id, 0), tensor.unsafeGetTensorImpl());
     }
     const bool is_named = known && known->category != Category::Untracked;
     apply(events::storage_relabelled(origin(), seen.id, role, is_named ? since : Since::Birth));
@@ -211,6 +216,7 @@ void MemoryTracker::begin_root_call(ModuleId module, bool strict) {
   if (!ledger_.has_statistics(module)) return;
   if (strict) throw NotSupported(kIterationError);
   ++version_;
+  tell_names();
   apply(events::iteration_begin(origin()));
 }
 
@@ -335,8 +341,9 @@ void MemoryTracker::tell_seen(const SeenStorage& seen, bool was_there_before, Op
   }
 }
 
-void MemoryTracker::tell_made(c10::StorageImpl* storage) {
-  const SeenStorage seen = StorageCapture::get().see(storage);
+void MemoryTracker::tell_made(c10::StorageImpl* storage, const c10::TensorImpl* tensor) {
+  SeenStorage seen = StorageCapture::get().see(storage);
+  seen.tensor = tensor;
   if (seen.id) tell_seen(seen, /*was_there_before=*/false, {}, nullptr);
 }
 
@@ -353,7 +360,8 @@ void MemoryTracker::see(const SeenStorage& seen, bool was_there_before, OpId op)
   thread_ = this_thread();
   apply(known ? events::storage_claimed(origin(), seen.id, moment::birth_facts(), op)
               : events::storage_born(origin(seen.device), seen.id, seen.size_bytes,
-                                     moment::birth_facts(), op));
+                                     moment::birth_facts(), op),
+        seen.tensor);
   // It is older than the tracker: whatever it is, this op did not make it.
   if (was_there_before) {
     if (!scopes_.empty()) found_in_backward_.insert(seen.id);
@@ -420,7 +428,9 @@ void MemoryTracker::close_task(int task) {
 
 void tell_made(const at::Tensor& tensor) {
   const auto lock = lock_capture();
-  visit_storages(tensor, &MemoryTracker::tell_made);
+  visit_storages(tensor, [&](c10::StorageImpl* storage) {
+    MemoryTracker::tell_made(storage, tensor.unsafeGetTensorImpl());
+  });
 }
 
 void record_device(const DeviceTraceEntry& entry) {

@@ -9,18 +9,21 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 #include <vector>
 
 #include "capture/module_activity.h"
 #include "capture/op_hook.h"
 #include "core/event_factory.h"
+#include "core/event_sink.h"
 #include "core/ledger.h"
 #include "tidegauge/export.h"
 
 namespace c10 {
 struct StorageImpl;
-}
+struct TensorImpl;
+}  // namespace c10
 namespace torch::autograd {
 struct Node;
 }
@@ -51,6 +54,12 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
                                                IsParameter is_parameter,
                                                bool has_allocator_channel = false);
   ~MemoryTracker();
+
+  /// Every event goes to `sink`, too. UsageError unless it comes before the first event.
+  void record_to(std::shared_ptr<EventSink> sink);
+  /// The class of a module, for the sink.
+  void name_class(ModuleId module, std::string_view class_name);
+  bool is_recording() const { return sink_ != nullptr; }
 
   /// The peak restarts from what is there. NotSupported if something else owns the dispatch key.
   void start();
@@ -108,8 +117,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   /// were started in its mode.
   static void tell_seen(const SeenStorage& seen, bool was_there_before, OpId op,
                         const void* fake_mode);
-  /// The storage got its memory past the dispatcher, just now.
-  static void tell_made(c10::StorageImpl* storage);
+  /// The storage got its memory past the dispatcher, just now. `tensor`: its first, if known.
+  static void tell_made(c10::StorageImpl* storage, const c10::TensorImpl* tensor = nullptr);
   /// A node of this thread is about to run an op.
   void run_node(int task, const torch::autograd::Node& node);
   /// An op of this thread is about to run outside of all backwards.
@@ -140,12 +149,17 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void close_task(int task);
   void look_at_clock();
   events::Origin origin(Device device = {}) const;
-  void apply(const Event& event);
+  void apply(const Event& event, const c10::TensorImpl* tensor = nullptr);
+  void tell_sink(const Event& event, const c10::TensorImpl* tensor);
+  void tell_names();
 
   const std::shared_ptr<ModuleActivity> modules_;
   const IsParameter is_parameter_;
   const bool has_allocator_channel_;
   Ledger ledger_;
+  std::shared_ptr<EventSink> sink_;             // may be null
+  std::unordered_set<ModuleId> named_modules_;  // that the sink has names of
+  uint32_t named_ops_ = 0;
   std::vector<BackwardScope> scopes_;
   std::unordered_set<ModuleId> dead_;  // whose backward may be to come
   std::vector<ModuleMove> moves_;      // scratch of move_to

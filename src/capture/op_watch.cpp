@@ -50,10 +50,25 @@ void fail(const char* what) {
 
 /// Ops are numbered in the order of their first birth; a schema lives as long as the process. With
 /// the lock of StorageCapture held.
+struct Ops {
+  ska::flat_hash_map<const c10::FunctionSchema*, uint32_t> ids;
+  std::vector<std::string> names;  // by id - 1; kept, for a library that was unloaded has no schema
+};
+Ops& ops() {
+  static auto* all = new Ops;
+  return *all;
+}
+
 OpId op_id(const OpFacts& facts) {
-  static auto* ids = new ska::flat_hash_map<const c10::FunctionSchema*, uint32_t>;
-  if (!facts.op) facts.op = OpId(ids->emplace(facts.schema, ids->size() + 1).first->second);
-  return facts.op;
+  if (facts.op) return facts.op;
+  Ops& all = ops();
+  const auto [entry, is_new] = all.ids.emplace(facts.schema, all.names.size() + 1);
+  if (is_new) {
+    all.names.push_back(facts.schema->name());
+    const std::string& overload = facts.schema->overload_name();
+    if (!overload.empty()) all.names.back() += "." + overload;
+  }
+  return facts.op = OpId(entry->second);
 }
 
 /// `torch.tensor` builds its tensor out of our sight and then lifts it: that is its birth.
@@ -143,6 +158,10 @@ const void* memory_of(c10::StorageImpl* storage) {
 
 }  // namespace
 
+std::string op_name(OpId op) {
+  return op.value - 1 < ops().names.size() ? ops().names[op.value - 1] : std::string();
+}
+
 OpFacts OpFacts::read(const c10::FunctionSchema& schema) {
   OpFacts facts{.schema = &schema, .returns_only_arguments = !schema.returns().empty()};
   for (size_t i = 0; i < schema.returns().size(); ++i) {
@@ -214,21 +233,22 @@ OpWatch::Results::~Results() {
 
 void OpWatch::Results::tell(const at::Tensor& tensor, size_t position) noexcept {
   try {
-    visit_storages(tensor,
-                   [&](c10::StorageImpl* storage) { watch_.tell_storage(storage, position); });
+    visit_storages(
+        tensor, [&](c10::StorageImpl* storage) { watch_.tell_storage(storage, tensor, position); });
   } catch (const std::exception& error) {
     fail(error.what());
   }
 }
 
-void OpWatch::tell_storage(c10::StorageImpl* storage, size_t position) {
+void OpWatch::tell_storage(c10::StorageImpl* storage, const at::Tensor& tensor, size_t position) {
   StorageCapture& capture = StorageCapture::get();
   if (facts_.written != 0 && ((facts_.written >> position) & 1) != 0) {
     capture.note_written(pending_, storage);
   }
-  const SeenStorage seen = capture.see(storage);
+  SeenStorage seen = capture.see(storage);
   if (!seen.id) return;
   if (!seen.is_told) {
+    seen.tensor = tensor.unsafeGetTensorImpl();
     const bool was_there_before =
         facts_.returns_only_arguments ||
         std::find(arguments_.begin(), arguments_.end(),

@@ -27,6 +27,9 @@ struct OpFacts {
   static OpFacts read(const c10::FunctionSchema& schema);
 };
 
+/// Of an op that made a storage, "aten::mm", "aten::add.out". With the lock of StorageCapture held.
+std::string op_name(OpId op);
+
 /// Watches one op of this thread, from before it runs to after it, and tells the trackers which
 /// storages it made, found and freed. Never throws: what goes wrong in here is counted.
 ///
@@ -73,7 +76,7 @@ class OpWatch {
   /// A storage and its memory, before the op: it may give the storage other memory (copy-on-write).
   using StorageMemory = std::pair<const c10::StorageImpl*, const void*>;
 
-  void tell_storage(c10::StorageImpl* storage, size_t position);
+  void tell_storage(c10::StorageImpl* storage, const at::Tensor& tensor, size_t position);
 
   const OpFacts& facts_;
   const void* const fake_mode_;

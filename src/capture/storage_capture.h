@@ -38,9 +38,10 @@ struct SeenStorage {
   int64_t size_bytes = 0;
   Device device;
   bool is_new = false;
-  bool is_told = false;            ///< all started trackers know it
-  uint64_t* told_epoch = nullptr;  ///< to remember that they do, until the next change
-  const void* data = nullptr;      ///< likewise; null for memory that may change unseen
+  bool is_told = false;                     ///< all started trackers know it
+  uint64_t* told_epoch = nullptr;           ///< to remember that they do, until the next change
+  const void* data = nullptr;               ///< likewise; null for memory that may change unseen
+  const c10::TensorImpl* tensor = nullptr;  ///< that it was come across by; may be unknown
 };
 
 /// Knows the storages of this process that some tracker has come across, and notices their ends.

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bindings/trace.h"
+
+#include <pybind11/stl.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "bindings/snapshots.h"
+#include "core/category.h"
+#include "core/ledger.h"
+#include "trace/reader.h"
+#include "trace/recorder.h"
+
+namespace py = pybind11;
+
+namespace tidegauge::bindings {
+namespace {
+
+using Facts = std::map<std::string, std::string>;
+
+std::shared_ptr<Recorder> make_recorder(const std::string& path, bool overwrite,
+                                        size_t max_waiting_events, int64_t max_file_bytes,
+                                        Facts facts) {
+  RecorderOptions options;
+  options.overwrites = overwrite;
+  options.max_waiting_events = max_waiting_events;
+  options.max_file_bytes = max_file_bytes;
+  options.facts = std::move(facts);
+  return std::make_shared<Recorder>(path, std::move(options));
+}
+
+py::dict storage_row(const TraceStorage& storage) {
+  using py::literals::operator""_a;
+  return py::dict("born"_a = storage.born, "freed"_a = storage.freed, "born_ns"_a = storage.born_ns,
+                  "freed_ns"_a = storage.freed_ns, "id"_a = storage.id.value,
+                  "size_bytes"_a = storage.size_bytes, "device"_a = storage.device,
+                  "category"_a = std::string(to_string(storage.category)), "step"_a = storage.step,
+                  "module"_a = storage.module.value, "op"_a = storage.op, "dtype"_a = storage.dtype,
+                  "shape"_a = storage.shape);
+}
+
+py::dict fine_split(const CategorySplit& split) {
+  py::dict result;
+  for (size_t i = 0; i < kCategoryCount; ++i) {
+    if (split.bytes[i] != 0) {
+      result[py::str(std::string(to_string(static_cast<Category>(i))))] = split.bytes[i];
+    }
+  }
+  return result;
+}
+
+/// [(device, sequence, time_ns, step, {category: bytes}), ...] in all categories there are.
+py::list fine_snapshot(const Snapshot& snapshot) {
+  py::list result;
+  for (const DeviceSplit& entry : snapshot.devices) {
+    result.append(py::make_tuple(to_string(entry.device), entry.at.sequence, entry.at.time_ns,
+                                 entry.at.step, fine_split(entry.split)));
+  }
+  return result;
+}
+
+void bind_ledger(py::module_& m) {
+  py::class_<Ledger>(m, "Ledger", "The state that a trace was replayed to.")
+      .def("current", [](Ledger& self) { return to_python(self.current()); })
+      .def("peak", [](Ledger& self) { return to_python(self.peak()); })
+      .def("fine_current", [](Ledger& self) { return fine_snapshot(self.current()); })
+      .def("fine_peak", [](Ledger& self) { return fine_snapshot(self.peak()); })
+      .def("step_peaks",
+           [](Ledger& self) {
+             py::list result;
+             for (const StepPeak& peak : self.step_peaks()) {
+               result.append(py::make_tuple(peak.step, fine_snapshot(peak.bytes)));
+             }
+             return result;
+           })
+      .def("modules",
+           [](Ledger& self) {
+             py::list result;
+             for (const ModuleId id : self.modules()) result.append(id.value);
+             return result;
+           })
+      .def(
+          "module_stats",
+          [](Ledger& self, uint32_t module) {
+            return to_python(self.module_stats(ModuleId(module)));
+          },
+          py::arg("module"))
+      .def("anomalies", [](Ledger& self) {
+        return std::make_pair(self.anomalies().total(), self.anomalies().first());
+      });
+}
+
+void bind_reader(py::module_& m) {
+  py::class_<Reader>(m, "Reader", "Reads a trace file; see docs/trace-format.md.")
+      .def(py::init<const std::string&>(), py::arg("path"))
+      .def("run_facts", &Reader::run_facts)
+      .def("is_complete", &Reader::is_complete)
+      .def("event_count", &Reader::event_count)
+      .def(
+          "gaps",
+          [](Reader& self) {
+            using py::literals::operator""_a;
+            py::list result;
+            for (const TraceGap& gap : self.gaps()) {
+              result.append(py::dict("sequence"_a = gap.sequence, "lost_events"_a = gap.lost_events,
+                                     "lost_steps"_a = gap.lost_steps, "begin_ns"_a = gap.begin_ns,
+                                     "end_ns"_a = gap.end_ns, "reason"_a = gap.reason));
+            }
+            return result;
+          })
+      .def("modules",
+           [](Reader& self) {
+             py::list result;
+             for (const TraceModule& module : self.modules()) {
+               result.append(py::make_tuple(module.id.value, module.name, module.class_name));
+             }
+             return result;
+           })
+      .def(
+          "replay",
+          [](Reader& self, uint64_t last) {
+            const py::gil_scoped_release release;
+            auto ledger = std::make_unique<Ledger>();
+            self.replay(*ledger, last);
+            return ledger;
+          },
+          py::arg("last") = UINT64_MAX)
+      .def(
+          "storages_alive_at",
+          [](Reader& self, uint64_t sequence, size_t limit) {
+            py::list result;
+            for (const TraceStorage& storage : self.storages_alive_at(sequence, limit)) {
+              result.append(storage_row(storage));
+            }
+            return result;
+          },
+          py::arg("sequence"), py::arg("limit"));
+}
+
+}  // namespace
+
+void bind_trace(py::module_& m) {
+  py::class_<Recorder, std::shared_ptr<Recorder>>(m, "Recorder",
+                                                  "Writes a trace file; see tidegauge.Recorder.")
+      .def(py::init(&make_recorder), py::arg("path"), py::arg("overwrite"),
+           py::arg("max_waiting_events"), py::arg("max_file_bytes"), py::arg("facts"))
+      .def("flush", &Recorder::flush, py::call_guard<py::gil_scoped_release>())
+      .def("close", &Recorder::close, py::call_guard<py::gil_scoped_release>())
+      .def("health", [](Recorder& self) {
+        const RecorderHealth health = self.health();
+        return py::make_tuple(health.written_events, health.lost_events, health.first_error);
+      });
+  bind_ledger(m);
+  bind_reader(m);
+}
+
+}  // namespace tidegauge::bindings

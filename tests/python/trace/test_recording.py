@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What can go wrong with a file is said before the training, or counted during it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from tidegauge import _C, FormatError, IoError, MemTracker, Recorder
+
+TRAINING = """
+import sys, torch
+from tidegauge import MemTracker
+model = torch.nn.Sequential(*(torch.nn.Linear(16, 16) for _ in range(8)))
+optimizer = torch.optim.Adam(model.parameters())
+tracker = MemTracker(record=sys.argv[1])
+tracker.track_external(model, optimizer)
+torch.set_num_threads(1)
+with tracker:
+    for step in range(int(sys.argv[2])):
+        optimizer.zero_grad()
+        model(torch.ones(4, 16)).sum().backward()
+        optimizer.step()
+        if step == 3:
+            print("trains", flush=True)
+"""
+
+
+def step_under(tracker: MemTracker, steps: int = 1) -> None:
+    with tracker:
+        for _ in range(steps):
+            torch.nn.Linear(4, 4)(torch.zeros(2, 4)).sum().backward()
+
+
+def test_file_that_exists_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "run.tide"
+    path.write_text("precious")
+    with pytest.raises(IoError, match="exists; give another name"):
+        MemTracker(record=path)
+    assert path.read_text() == "precious"
+    step_under(MemTracker(record=Recorder(path, overwrite=True)))
+    assert _C.Reader(str(path)).event_count() > 0
+
+
+def test_missing_folder_is_named_before_the_training(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="folder does not exist"):
+        MemTracker(record=tmp_path / "no" / "run.tide")
+
+
+def test_recorder_serves_one_tracker(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "run.tide")
+    MemTracker(record=recorder)
+    with pytest.raises(ValueError, match="has a tracker already"):
+        MemTracker(record=recorder)
+
+
+def test_full_disk_costs_events_and_the_training_goes_on(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "run.tide", max_file_bytes=96 * 1024)
+    tracker = MemTracker(record=recorder)
+    with pytest.warns(UserWarning, match=r"lacks .* events \(database or disk is full\)"):
+        for _ in range(20):
+            step_under(tracker, steps=50)
+    assert tracker.get_tracker_snapshot("peak")
+    assert recorder.lost_events > 0
+    recorder.close()
+    assert _C.Reader(recorder.path).event_count() == recorder.written_events
+
+
+def test_forked_child_records_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "run.tide"
+    tracker = MemTracker(record=path)
+    with tracker:
+        torch.zeros(8)
+        child = os.fork()
+        if child == 0:
+            torch.zeros(1 << 20)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        torch.zeros(16)
+    live = tracker._core.peak()
+    assert _C.Reader(str(path)).replay().peak() == live
+
+
+def run_training(path: Path, steps: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", TRAINING, str(path), str(steps)], stdout=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(3), *(pytest.param(i, marks=pytest.mark.long) for i in range(3, 50))]
+)
+def test_killed_run_leaves_a_file_that_is_right(seed: int, tmp_path: Path) -> None:
+    path = tmp_path / "run.tide"
+    process = run_training(path, 1_000_000)
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(0.6 + random.Random(seed).random())
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    reader = _C.Reader(str(path))
+    ledger = reader.replay()
+    assert reader.event_count() > 1000
+    assert not reader.is_complete()
+    assert reader.gaps() == []
+    assert ledger.anomalies() == (0, "")
+    ((device, sizes),) = ledger.peak()
+    parameter_bytes = 8 * (16 * 16 + 16) * 4
+    assert device == torch.device("cpu")
+    assert sizes[0] == parameter_bytes
+
+
+def test_process_that_ends_closes_its_file(tmp_path: Path) -> None:
+    process = run_training(tmp_path / "run.tide", 5)
+    process.communicate()
+    assert process.returncode == 0
+    assert _C.Reader(str(tmp_path / "run.tide")).is_complete()
+
+
+def test_bad_files_give_one_clean_error(tmp_path: Path) -> None:
+    path = tmp_path / "run.tide"
+    with pytest.raises(IoError, match="No such file"):
+        _C.Reader(str(path))
+    path.write_bytes(b"no trace" * 1000)
+    with pytest.raises(FormatError, match="is not a tidegauge trace"):
+        _C.Reader(str(path))
+    with pytest.raises(ValueError, match="is not a tidegauge trace"):
+        _C.Reader(str(path))
