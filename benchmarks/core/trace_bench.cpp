@@ -61,7 +61,7 @@ void load_trace(benchmark::State& state) {
       static_cast<double>(std::filesystem::file_size(trace.path())) /
       static_cast<double>(trace.event_count());
 }
-BENCHMARK(load_trace)->Unit(benchmark::kMillisecond);
+BENCHMARK(load_trace)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 /// What training itself pays for one event.
 void record_event(benchmark::State& state) {

@@ -65,8 +65,7 @@ def test_full_disk_costs_events_and_the_training_goes_on(tmp_path: Path) -> None
     recorder = Recorder(tmp_path / "run.tide", max_file_bytes=96 * 1024)
     tracker = MemTracker(record=recorder)
     with pytest.warns(UserWarning, match=r"lacks .* events \(database or disk is full\)"):
-        for _ in range(20):
-            step_under(tracker, steps=50)
+        step_under(tracker, steps=1000)
     assert tracker.get_tracker_snapshot("peak")
     assert recorder.lost_events > 0
     recorder.close()
