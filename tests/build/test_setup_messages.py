@@ -101,3 +101,16 @@ def test_no_debian_mirror(repo: Path, bin_dir: Path) -> None:
     add_tool(bin_dir, "sudo", "exit 1")
     line = complaint(repo, bin_dir, "setup_debian.sh", "no/such_header.h", "libgtest-dev")
     assert "sudo apt-get install libgtest-dev" in line
+
+
+def test_no_sqlite(repo: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["cmake", "-S", repo, "-B", tmp_path, "-DTIDEGAUGE_WITH_TORCH=OFF"]
+        + ["-DCMAKE_DISABLE_FIND_PACKAGE_SQLite3=ON"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    message = " ".join(done.stderr.split())
+    assert "found no SQLite 3.37 or newer" in message
+    assert "apt-get install libsqlite3-dev" in message
