@@ -29,7 +29,7 @@ std::shared_ptr<Recorder> make_recorder(const std::string& path, bool overwrite,
   options.max_waiting_events = max_waiting_events;
   options.max_file_bytes = max_file_bytes;
   options.facts = std::move(facts);
-  return std::make_shared<Recorder>(path, std::move(options));
+  return std::make_shared<Recorder>(path, options);
 }
 
 py::dict storage_row(const TraceStorage& storage) {

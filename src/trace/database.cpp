@@ -6,7 +6,7 @@ namespace {
 
 [[noreturn]] void fail(sqlite3* database, int code) {
   const char* text = database != nullptr ? sqlite3_errmsg(database) : sqlite3_errstr(code);
-  throw SqlError{code & 0xff, text};
+  throw SqlError(code & 0xff, text);
 }
 
 }  // namespace

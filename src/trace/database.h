@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -13,9 +14,11 @@ namespace tidegauge::trace {
 
 /// An SQLite error with its code, to be turned into a FormatError or IoError by those who know the
 /// file. Never leaves src/trace.
-struct SqlError {
-  int code = 0;  ///< the primary result code
-  std::string message;
+class SqlError : public std::runtime_error {
+ public:
+  SqlError(int primary_code, const char* message)
+      : std::runtime_error(message), code(primary_code) {}
+  int code;
 };
 
 /// One prepared statement. Parameters and columns are counted from 0.
@@ -61,8 +64,6 @@ class Database {
   /// The value of the first column and row.
   int64_t query_integer(const char* sql);
   sqlite3* handle() { return handle_.get(); }
-  /// Gives it up without a word to the file: for a forked child, which owns nothing of it.
-  void abandon() { static_cast<void>(handle_.release()); }
 
  private:
   struct Close {

@@ -25,7 +25,6 @@ namespace {
 
 using trace::Gap;
 using trace::Names;
-using trace::SqlError;
 using trace::TraceEvent;
 using trace::TraceWriter;
 
@@ -247,8 +246,6 @@ class Recorder::Impl {
       writer_.write(events, names_, gap, reason_);
       names_ = {};
       return true;
-    } catch (const SqlError& error) {
-      fail(error.message);
     } catch (const std::exception& error) {
       fail(error.what());
     }
@@ -265,8 +262,6 @@ class Recorder::Impl {
     try {
       writer_.write_summary(
           {{"ended", trace::wall_clock()}, {"lost_events", std::to_string(lost_events_.load())}});
-    } catch (const SqlError& error) {
-      fail(error.message);
     } catch (const std::exception& error) {
       fail(error.what());
     }
@@ -299,15 +294,15 @@ class Recorder::Impl {
   std::thread thread_;
 };
 
-Recorder::Recorder(const std::string& path, RecorderOptions options)
+Recorder::Recorder(const std::string& path, const RecorderOptions& options)
     : path_(path),
       generation_(current_generation()),
-      impl_(std::make_unique<Impl>(path, std::move(options))) {}
+      impl_(std::make_unique<Impl>(path, options)) {}
 
 Recorder::~Recorder() {
   if (is_in_child()) {
     // Neither the thread nor the file is ours: not even closing is.
-    static_cast<void>(impl_.release());
+    [[maybe_unused]] const Impl* of_the_parent = impl_.release();
   } else {
     close();
   }

@@ -45,7 +45,7 @@ struct RecorderHealth {
 class Recorder : public EventSink {
  public:
   /// IoError if the file cannot be made, or exists and is not to be overwritten.
-  explicit Recorder(const std::string& path, RecorderOptions options = {});
+  explicit Recorder(const std::string& path, const RecorderOptions& options = {});
   /// Closes.
   ~Recorder() override;
   Recorder(const Recorder&) = delete;

@@ -110,18 +110,18 @@ void throw_read_error(const SqlError& error, const std::string& path) {
     case SQLITE_PERM:
     case SQLITE_AUTH:
     case SQLITE_READONLY:
-      throw IoError("cannot open " + path + " (" + error.message +
+      throw IoError("cannot open " + path + " (" + error.what() +
                     "); check its permissions, and if the run was killed, copy it together with " +
                     path + "-journal to a folder that you may write to");
     case SQLITE_IOERR:
     case SQLITE_NOMEM:
-      throw IoError("cannot read " + path + " (" + error.message +
+      throw IoError("cannot read " + path + " (" + error.what() +
                     "); check the disk, or copy the file again");
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      throw IoError(path + " is being written at this moment (" + error.message + "); try again");
+      throw IoError(path + " is being written at this moment (" + error.what() + "); try again");
     default:
-      throw FormatError(path + " is damaged or cut off (" + error.message +
+      throw FormatError(path + " is damaged or cut off (" + error.what() +
                         "); copy it again from where it was recorded, or record again");
   }
 }

@@ -95,7 +95,7 @@ TraceWriter::TraceWriter(const std::string& path, bool overwrites, int64_t max_f
   prepare(insert_peak_, "INSERT OR REPLACE INTO peaks VALUES (?, ?, ?, ?, ?, ?)");
 } catch (const SqlError& error) {
   ::unlink(path.c_str());
-  throw IoError("cannot record to " + path + ": " + error.message +
+  throw IoError("cannot record to " + path + ": " + error.what() +
                 "; make room on the disk, or give a path elsewhere");
 }
 

@@ -46,8 +46,8 @@ inline std::vector<Event> random_events(uint64_t seed, int count) {
 }
 
 inline void record(const std::string& path, const std::vector<Event>& events,
-                   RecorderOptions options = {}) {
-  Recorder recorder(path, std::move(options));
+                   const RecorderOptions& options = {}) {
+  Recorder recorder(path, options);
   for (const Event& event : events) recorder.record(event, nullptr);
 }
 
