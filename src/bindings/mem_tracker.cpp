@@ -196,6 +196,7 @@ void MemTracker::refresh_labels() {
 }
 
 void MemTracker::track_optimizer(py::handle optimizer) {
+  memory_->expect_optimizer();
   const py::object state = py::getattr(optimizer, "state", py::dict());
   for (const py::handle of_parameter : state.attr("values")()) {
     if (!PyDict_Check(of_parameter.ptr())) continue;

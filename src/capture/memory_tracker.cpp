@@ -213,16 +213,29 @@ void MemoryTracker::forget_module(ModuleId module) {
 
 void MemoryTracker::begin_root_call(ModuleId module, bool strict) {
   const auto lock = lock_capture();
-  if (!ledger_.has_statistics(module)) return;
-  if (strict) throw NotSupported(kIterationError);
+  const bool again = ledger_.has_statistics(module);
+  if (again && strict) throw NotSupported(kIterationError);
+  if (steps_.root_called(again)) begin_step();
+  if (!again) return;
   ++version_;
   tell_names();
   apply(events::iteration_begin(origin()));
 }
 
+void MemoryTracker::begin_step() {
+  look_at_clock();
+  apply(events::step_marker(origin()));
+}
+
+void MemoryTracker::expect_optimizer() {
+  const auto lock = lock_capture();
+  steps_.expect_optimizer();
+}
+
 void MemoryTracker::reset_statistics() {
   const auto lock = lock_capture();
   ++version_;
+  steps_.statistics_reset();
   apply(events::statistics_reset(origin()));
 }
 
@@ -230,6 +243,11 @@ void MemoryTracker::optimizer_step(bool begins) {
   const auto lock = lock_capture();
   look_at_clock();
   run_outside();
+  if (!begins) {
+    steps_.optimizer_ends();
+  } else if (steps_.optimizer_begins()) {
+    begin_step();
+  }
   apply(begins ? events::optimizer_step_begin(origin()) : events::optimizer_step_end(origin()));
 }
 

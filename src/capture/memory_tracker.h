@@ -18,6 +18,7 @@
 #include "core/event_factory.h"
 #include "core/event_sink.h"
 #include "core/ledger.h"
+#include "core/step_rule.h"
 #include "tidegauge/export.h"
 
 namespace c10 {
@@ -82,6 +83,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   /// NotSupported if `strict`, as upstream does.
   void begin_root_call(ModuleId module, bool strict);
   void reset_statistics();
+  /// There is an optimizer, though it may not have stepped yet (core/step_rule.h).
+  void expect_optimizer();
   void optimizer_step(bool begins);
 
   Snapshot current();
@@ -148,6 +151,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void close_scopes_of_thread();
   void close_task(int task);
   void look_at_clock();
+  void begin_step();
   events::Origin origin(Device device = {}) const;
   void apply(const Event& event, const c10::TensorImpl* tensor = nullptr);
   void tell_sink(const Event& event, const c10::TensorImpl* tensor);
@@ -160,6 +164,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   std::shared_ptr<EventSink> sink_;             // may be null
   std::unordered_set<ModuleId> named_modules_;  // that the sink has names of
   uint32_t named_ops_ = 0;
+  StepRule steps_;
   std::vector<BackwardScope> scopes_;
   std::unordered_set<ModuleId> dead_;  // whose backward may be to come
   std::vector<ModuleMove> moves_;      // scratch of move_to

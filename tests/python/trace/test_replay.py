@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from scenarios_programs import PROGRAMS
 from scenarios_tensors import TENSORS
 from scenarios_training import TRAINING
 from tidegauge import _C, MemTracker, Recorder
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 SCENARIOS = MODELS | TRAINING | TENSORS | PROGRAMS
 
@@ -28,25 +30,32 @@ def replayed_modules_of(reader: _C.Reader, ledger: _C.Ledger) -> list[tuple[str,
     return [(names[module], ledger.module_stats(module)) for module in ledger.modules()]
 
 
+def fine(snapshot: Any) -> dict[torch.device, dict[str, int]]:
+    return {torch.device(device): split for device, _, _, _, split in snapshot}
+
+
 def assert_replay_equals(live: Any, path: Path) -> None:
     current, peak, modules = live.current(), live.peak(), modules_of(live)
+    splits = [live.splits(at_peak) for at_peak in (False, True)]
     anomalies = live.anomalies()
     reader = _C.Reader(str(path))
     ledger = reader.replay()
     assert ledger.current() == current
     assert ledger.peak() == peak
+    assert [fine(ledger.fine_current()), fine(ledger.fine_peak())] == splits
     assert replayed_modules_of(reader, ledger) == modules
     assert ledger.anomalies() == anomalies
     assert reader.gaps() == []
 
 
+@pytest.mark.parametrize("allocator", [False, True], ids=["tensors", "allocator"])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_replay_equals_the_live_tracker(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, allocator: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "run.tide"
     recorder = Recorder(path)
-    tracker = MemTracker(record=recorder)
+    tracker = MemTracker(record=recorder, allocator=allocator)
     monkeypatch.setattr("runs.make_tracker", lambda kind: tracker)
     compared = []
 
@@ -62,11 +71,12 @@ def test_replay_equals_the_live_tracker(
     assert len(compared) == 1
 
 
-def test_storages_know_their_tensor_op_and_module(tmp_path: Path) -> None:
+@pytest.mark.parametrize("allocator", [False, True], ids=["tensors", "allocator"])
+def test_storages_know_their_tensor_op_and_module(allocator: bool, tmp_path: Path) -> None:
     path = tmp_path / "run.tide"
     model = torch.nn.Sequential(torch.nn.Linear(4, 8))
     x = torch.zeros(2, 4)
-    tracker = MemTracker(record=path)
+    tracker = MemTracker(record=path, allocator=allocator)
     tracker.track_external(model, x)
     with tracker:
         y = model(x)
@@ -81,6 +91,113 @@ def test_storages_know_their_tensor_op_and_module(tmp_path: Path) -> None:
     assert shapes == {("Parameter", "[8, 4]"), ("Parameter", "[8]"), ("Other", "[2, 4]")}
     assert reader.run_facts()["torch_version"] == torch.__version__
     del y
+
+
+def test_parameter_that_is_made_inside_has_its_shape_and_op(tmp_path: Path) -> None:
+    path = tmp_path / "run.tide"
+    with MemTracker(record=path, allocator=True):
+        model = torch.nn.Linear(4, 8)
+        model(torch.zeros(2, 4))
+    reader = _C.Reader(str(path))
+    alive = reader.storages_alive_at(reader.event_count(), 100)
+    parameters = {
+        (storage["op"], storage["shape"]) for storage in alive if storage["category"] == "Parameter"
+    }
+    assert parameters == {
+        ("aten::empty.memory_format", "[8, 4]"),
+        ("aten::empty.memory_format", "[8]"),
+    }
+
+
+def test_fake_run_replays(tmp_path: Path) -> None:
+    path = tmp_path / "run.tide"
+    with FakeTensorMode():
+        model = torch.nn.Linear(4, 8)
+        tracker = MemTracker(record=path)
+        tracker.track_external(model)
+        with tracker:
+            model(torch.zeros(2, 4)).sum().backward()
+    assert_replay_equals(tracker._core, path)
+    reader = _C.Reader(str(path))
+    alive = reader.storages_alive_at(reader.event_count(), 100)
+    assert {(s["category"], s["shape"], s["device"]) for s in alive} == {
+        ("Parameter", "[8, 4]", "cpu"),
+        ("Parameter", "[8]", "cpu"),
+        ("Gradient", "[8, 4]", "cpu"),
+        ("Gradient", "[1, 8]", "cpu"),  # of the bias, as it was summed
+    }
+
+
+@pytest.mark.parametrize("allocator", [False, True], ids=["tensors", "allocator"])
+def test_threads_record_to_one_file(allocator: bool, tmp_path: Path) -> None:
+    path = tmp_path / "run.tide"
+    tracker = MemTracker(record=path, allocator=allocator)
+
+    def train() -> None:
+        model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(5):
+            optimizer.zero_grad()
+            model(torch.ones(2, 8)).sum().backward()
+            optimizer.step()
+
+    with tracker:
+        threads = [threading.Thread(target=train) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        del threads, thread
+    gc.collect()
+    tracker._core.current()
+    assert tracker._recorder is not None
+    tracker._recorder.flush()
+    assert_replay_equals(tracker._core, path)
+
+
+def steps_of(path: Path) -> list[int]:
+    """The peak of each step."""
+    return [
+        sum(sum(split.values()) for *_, split in bytes_)
+        for _, bytes_ in _C.Reader(str(path)).replay().step_peaks()
+    ]
+
+
+def test_step_begins_with_the_model_and_holds_several_batches(tmp_path: Path) -> None:
+    path = tmp_path / "run.tide"
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), momentum=0.9)
+    batches = [torch.ones(size, 4) for size in (1, 100, 1, 10, 1, 1)]
+    tracker = MemTracker(record=path)
+    tracker.track_external(model, optimizer, batches)
+    with tracker:
+        for x in batches:
+            y = model(x)
+            if len(x) == 1:
+                y.sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            del y
+    weights = (4 * 4 + 4) * 4
+    before = weights + sum(x.nbytes for x in batches)
+    gradients = momentum = weights
+    row = 16
+    loss = 4
+    assert [peak - before for peak in steps_of(path)] == [
+        gradients + momentum + row,
+        momentum + 100 * row,
+        momentum + 10 * row,
+        gradients + momentum + row + 2 * loss,  # and its gradient
+    ]
+
+
+def test_step_of_a_run_without_an_optimizer_is_an_iteration(tmp_path: Path) -> None:
+    path = tmp_path / "run.tide"
+    model, loss = torch.nn.Linear(4, 4), torch.nn.MSELoss()
+    with MemTracker(record=path):
+        for _ in range(3):
+            loss(model(torch.ones(2, 4)), torch.ones(2, 4)).backward()
+    assert len(steps_of(path)) == 3
 
 
 def test_module_that_becomes_a_part_later_has_its_longer_name(tmp_path: Path) -> None:
