@@ -28,6 +28,9 @@ struct MemTrackerOptions {
   /// Also counts what the CPU allocator makes and no tensor shows (workspace of kernels); part of
   /// Other. While entered, torch's CPU allocator has a layer of ours on top.
   bool allocator = false;
+  /// A trace file to write all of it to (docs/trace-format.md); empty: none.
+  std::string record{};
+  bool overwrites = false;  ///< replaces a trace file that exists
 };
 
 /// Tells how much memory there is of each category and device: now, at the peak, in each module.
@@ -54,7 +57,8 @@ struct MemTrackerOptions {
 /// Thread-safe. Destroying an entered tracker exits it.
 class TIDEGAUGE_API MemTracker {
  public:
-  explicit MemTracker(MemTrackerOptions options = {});
+  /// IoError if the trace file cannot be made, or exists and is not to be overwritten.
+  explicit MemTracker(const MemTrackerOptions& options = {});
   ~MemTracker();
   MemTracker(const MemTracker&) = delete;
   MemTracker& operator=(const MemTracker&) = delete;
@@ -62,7 +66,8 @@ class TIDEGAUGE_API MemTracker {
   /// The peak restarts from what is there. Entries nest; only the outermost exit ends the tracking.
   /// NotSupported if another library owns torch's dispatch key Fake.
   void enter();
-  /// From any thread. UsageError if not entered.
+  /// From any thread. The trace file has all of it then, and is ended when the tracker is
+  /// destroyed. UsageError if not entered.
   void exit();
 
   /// Tracks what was made outside. What is told twice has the last label.
@@ -107,6 +112,10 @@ class TIDEGAUGE_API MemTracker {
   /// the hook on ops are common to all trackers.
   int64_t failure_count() const;
   std::string first_failure() const;
+
+  /// Events that the trace file lacks, since the disk was full or too slow, and why the first does.
+  int64_t lost_event_count() const;
+  std::string first_loss() const;
 
   class Impl;  // private to libtidegauge
 

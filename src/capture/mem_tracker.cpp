@@ -3,6 +3,7 @@
 
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/nn/module.h>
+#include <torch/version.h>
 
 #include <iostream>
 #include <mutex>
@@ -17,6 +18,7 @@
 #include "capture/op_hook.h"
 #include "capture/optimizer_states.h"
 #include "tidegauge/errors.h"
+#include "trace/recorder.h"
 
 namespace tidegauge {
 namespace {
@@ -25,6 +27,14 @@ namespace {
 Phase current_phase() {
   const bool is_bw = torch::autograd::get_current_graph_task_id() != -1;
   return is_bw ? Phase::Recompute : Phase::Forward;
+}
+
+std::shared_ptr<Recorder> make_recorder(const MemTrackerOptions& options) {
+  if (options.record.empty()) return nullptr;
+  RecorderOptions how;
+  how.overwrites = options.overwrites;
+  how.facts["torch_version"] = TORCH_VERSION;
+  return std::make_shared<Recorder>(options.record, std::move(how));
 }
 
 }  // namespace
@@ -39,7 +49,10 @@ class MemTracker::Impl : public ModTracker::Impl {
             activity,
             [labels = labels](const at::Tensor& leaf) { return labels->is_parameter(leaf); },
             options.allocator)),
-        strict_(options.strict) {}
+        recorder(make_recorder(options)),
+        strict_(options.strict) {
+    if (recorder) memory->record_to(recorder);
+  }
 
   void begin_optimizer_step() noexcept override {
     guarded("an optimizer step", [&] { memory->optimizer_step(/*begins=*/true); });
@@ -69,7 +82,8 @@ class MemTracker::Impl : public ModTracker::Impl {
 
   const std::shared_ptr<NnModuleLabels> labels;
   const std::shared_ptr<MemoryTracker> memory;
-  std::mutex entry_mutex;  // guards the count
+  const std::shared_ptr<Recorder> recorder;  // may be null
+  std::mutex entry_mutex;                    // guards the count
 
  protected:
   void on_enter(const torch::nn::Module& module, ModuleId id, bool is_root_call,
@@ -117,7 +131,7 @@ class MemTracker::Impl : public ModTracker::Impl {
   std::string first_failure_;
 };
 
-MemTracker::MemTracker(MemTrackerOptions options) : impl_(std::make_shared<Impl>(options)) {}
+MemTracker::MemTracker(const MemTrackerOptions& options) : impl_(std::make_shared<Impl>(options)) {}
 
 MemTracker::~MemTracker() {
   if (impl_->entry_count == 0) return;
@@ -143,6 +157,7 @@ void MemTracker::exit() {
   if (--impl_->entry_count > 0) return;
   impl_->stop();
   impl_->memory->stop();
+  if (impl_->recorder) impl_->recorder->flush();
 }
 
 void MemTracker::track_external(const torch::nn::Module& module) {
@@ -150,6 +165,7 @@ void MemTracker::track_external(const torch::nn::Module& module) {
 }
 
 void MemTracker::track_external(const torch::optim::Optimizer& optimizer) {
+  impl_->memory->expect_optimizer();
   impl_->label_states(optimizer);
 }
 
@@ -199,6 +215,14 @@ void MemTracker::display_modulewise_snapshots(int depth, std::string_view units)
 
 int64_t MemTracker::anomaly_count() const { return impl_->memory->anomaly_count(); }
 std::string MemTracker::first_anomaly() const { return impl_->memory->first_anomaly(); }
+
+int64_t MemTracker::lost_event_count() const {
+  return impl_->recorder ? static_cast<int64_t>(impl_->recorder->health().lost_events) : 0;
+}
+
+std::string MemTracker::first_loss() const {
+  return impl_->recorder ? impl_->recorder->health().first_error : std::string();
+}
 
 int64_t MemTracker::failure_count() const {
   return impl_->failure_count() + impl_->activity->failure_count() + op_hook::failure_count();

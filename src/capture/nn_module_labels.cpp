@@ -63,6 +63,7 @@ void NnModuleLabels::look_at_call(MemoryTracker& memory, const torch::nn::Module
   known.user = std::this_thread::get_id();
   if (!known.has_sizes) {
     known.has_sizes = true;
+    if (memory.is_recording()) memory.name_class(id, module.name());
     label_all_below(memory, module);
     const auto tell = [&](SizeOf size_of, const std::vector<at::Tensor>& tensors) {
       memory.set_module_size(id, size_of, memory.known_bytes(tensors));
