@@ -7,11 +7,13 @@ from tidegauge._torch_version import check_torch_version
 check_torch_version()
 
 from tidegauge._C import FormatError, IoError, attach_thread, detach_thread  # noqa: E402
+from tidegauge.fsdp2_mem_tracker import FSDPMemTracker  # noqa: E402
 from tidegauge.mem_tracker import MemTracker  # noqa: E402
 from tidegauge.mod_tracker import ModTracker  # noqa: E402
 from tidegauge.recorder import Recorder  # noqa: E402
 
 __all__ = [
+    "FSDPMemTracker",
     "FormatError",
     "IoError",
     "MemTracker",

@@ -285,7 +285,8 @@ _running_steps = _RunningSteps()
 class _Installation:
     """Patches and global hooks that are in place as long as anybody uses them.
 
-    A patch comes with the name of the variable of this module by which it calls the original.
+    A patch comes with the name of the variable of this module (or the key of `variables`) by which
+    it calls the original.
     """
 
     _lock = threading.Lock()
@@ -295,7 +296,9 @@ class _Installation:
         patches: dict[str, _Patch],
         hooks: Sequence[_GlobalHook] = (),
         at_end: Callable[[], None] = lambda: None,
+        variables: dict[str, Any] | None = None,
     ) -> None:
+        self._variables = globals() if variables is None else variables
         self._patches = patches
         self._hooks = hooks
         self._at_end = at_end
@@ -309,7 +312,7 @@ class _Installation:
                 return
             for variable, patch in self._patches.items():
                 if (original := patch.install()) is not None:
-                    globals()[variable] = original
+                    self._variables[variable] = original
             for hook in self._hooks:
                 hook.install()
 

@@ -168,6 +168,8 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """
 
     _ref_class: type[_RefType] = _MemRefType
+    _stats_class: Callable[[str], LiveStats] = _LiveModMemStats
+    _is_sharded = False
 
     def __init__(
         self,
@@ -179,17 +181,17 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> None:
         if stacks != "none":
             raise NotImplementedError(
-                f"MemTracker(stacks={stacks!r}) is not supported by this version of tidegauge. "
-                "Leave the argument out"
+                f"{type(self).__name__}(stacks={stacks!r}) is not supported by this version of "
+                "tidegauge. Leave the argument out"
             )
         super().__init__()  # type: ignore[no-untyped-call]
         self._mod_tracker = ModTracker()
-        self._core = _C.MemTracker(self._mod_tracker._core, strict, allocator)
+        self._core = _C.MemTracker(self._mod_tracker._core, strict, allocator, self._is_sharded)
         self._recorder: Recorder | None = None
         if record is not None:
             self._recorder = record if isinstance(record, Recorder) else Recorder(record)
             self._core.record_to(self._recorder._core)
-        self._module_stats = ModuleStatsDictionary(self._core, _LiveModMemStats)
+        self._module_stats = ModuleStatsDictionary(self._core, self._stats_class)
         self._depth = 0
         self._fake_mode_on_entry: Any = None
         self._entry = ExitStack()
@@ -299,6 +301,7 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 entry.enter_context(self._mod_tracker)
                 _patches.install_for_memory()
                 entry.callback(_patches.uninstall_for_memory)
+                self._prepare(entry)
                 # Compared by its address, so it must not die while we are entered.
                 self._fake_mode_on_entry = torch._C._get_dispatch_mode(
                     torch._C._TorchDispatchModeKey.FAKE
@@ -326,6 +329,9 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._fake_mode_on_entry = None
             if self._recorder is not None:
                 self._recorder.flush()
+
+    def _prepare(self, entry: ExitStack) -> None:
+        """What a subclass does at the outermost entry, before the peak restarts."""
 
     def _is_mode(self) -> bool:
         return type(self).__torch_dispatch__ is not MemTracker.__torch_dispatch__

@@ -31,13 +31,13 @@ Role parse_role(const std::string& text) {
   static const std::unordered_map<std::string, Role> roles{
       {"parameter", Role::IsParameter}, {"buffer", Role::IsBuffer},
       {"gradient", Role::IsGradient},   {"optimizer_state", Role::IsOptimizerState},
-      {"external", Role::IsExternal},
+      {"external", Role::IsExternal},   {"input", Role::IsInput},
   };
   const auto it = roles.find(text);
   if (it == roles.end()) {
     throw UsageError(
         "'" + text +
-        "' is not a role; use parameter, buffer, gradient, optimizer_state or external");
+        "' is not a role; use parameter, buffer, gradient, optimizer_state, external or input");
   }
   return it->second;
 }
@@ -94,17 +94,22 @@ std::vector<std::shared_ptr<MemTracker>>& started_trackers() {
 
 }  // namespace
 
+const std::vector<std::shared_ptr<MemTracker>>& all_started() { return started_trackers(); }
+
 std::shared_ptr<MemTracker> MemTracker::create(std::shared_ptr<ModTracker> modules, bool strict,
-                                               bool allocator) {
-  auto tracker = std::shared_ptr<MemTracker>(new MemTracker(std::move(modules), strict, allocator));
+                                               bool allocator, bool is_sharded) {
+  auto tracker = std::shared_ptr<MemTracker>(
+      new MemTracker(std::move(modules), strict, allocator, is_sharded));
   tracker->modules_->set_listener(tracker);
   return tracker;
 }
 
-MemTracker::MemTracker(std::shared_ptr<ModTracker> modules, bool strict, bool allocator)
+MemTracker::MemTracker(std::shared_ptr<ModTracker> modules, bool strict, bool allocator,
+                       bool is_sharded)
     : modules_(std::move(modules)),
       memory_(MemoryTracker::create(modules_->activity(), &is_parameter, allocator)),
-      strict_(strict) {}
+      strict_(strict),
+      is_sharded_(is_sharded) {}
 
 MemTracker::~MemTracker() = default;
 
@@ -135,7 +140,8 @@ void MemTracker::label(py::handle object, Role role, Since since) {
 
 void MemTracker::track_tensor(py::handle tensor, const std::string& role) {
   const Role parsed = parse_role(role);
-  label(tensor, parsed, parsed == Role::IsExternal ? Since::Now : Since::Birth);
+  const bool is_told = parsed == Role::IsExternal || parsed == Role::IsInput;
+  label(tensor, parsed, is_told ? Since::Now : Since::Birth);
 }
 
 void MemTracker::label_own(py::handle module) {
@@ -152,8 +158,18 @@ void MemTracker::label_gradients(py::handle module) {
     if (!grad.defined()) return;
     if (grad.layout() == c10::kSparse) grad = grad._values();  // its indices may be the inputs
     const auto object = py::reinterpret_steal<py::object>(THPVariable_Wrap(grad));
-    label(object, Role::IsGradient, Since::Birth);
+    label(object, gradient_role(value), Since::Birth);
   });
+}
+
+Role MemTracker::gradient_role(py::handle parameter) {
+  if (!is_sharded_) return Role::IsGradient;
+  ScratchTensors tensors;
+  append_inner_tensors(parameter.ptr(), *tensors);
+  const bool is_shard = std::any_of((*tensors).begin(), (*tensors).end(), [&](const auto& tensor) {
+    return memory_->find_category(tensor) == Category::ShardedParam;
+  });
+  return is_shard ? Role::IsShardedGrad : Role::IsGradient;
 }
 
 bool MemTracker::note_owned(py::handle module, ModuleId id) {
@@ -246,7 +262,8 @@ void MemTracker::on_enter(py::handle module, ModuleId id, bool is_root_call, py:
   ScratchTensors inputs;
   if (phase == Phase::Forward) {
     try {
-      if (is_root_call) memory_->begin_root_call(id, strict_);
+      const char* name = is_sharded_ ? "FSDPMemTracker" : "MemTracker";
+      if (is_root_call) memory_->begin_root_call(id, strict_, name);
     } catch (const NotSupported& error) {
       PyErr_SetString(PyExc_NotImplementedError, error.what());
       throw py::error_already_set();
@@ -275,14 +292,38 @@ void MemTracker::on_compiled(py::handle module, py::handle output) {
 }
 
 void MemTracker::on_death(ModuleId id) {
+  unit_modules_.erase(id);
   described_.erase(id);
   owned_.erase(id);
   memory_->forget_module(id);
 }
 
+void MemTracker::add_unit(UnitId unit, std::string name, const py::sequence& modules) {
+  memory_->add_unit(unit, std::move(name));
+  for (const py::handle module : modules) {
+    unit_modules_.insert(ModuleRegistry::get().intern(module.ptr()));
+  }
+}
+
+void MemTracker::label_unit(UnitId unit, UnitFact fact, const py::sequence& tensors) {
+  ScratchTensors inner;
+  for (const py::handle tensor : tensors) append_inner_tensors(tensor.ptr(), *inner);
+  for (const at::Tensor& tensor : *inner) memory_->label_unit(unit, fact, tensor);
+}
+
+void MemTracker::mark_module(py::handle module, ModuleState state) {
+  const ModuleId id = ModuleRegistry::get().find(module.ptr());
+  if (unit_modules_.contains(id)) memory_->mark_module(id, state);
+}
+
+py::list MemTracker::to_rows(const Snapshot& snapshot) const {
+  return is_sharded_ ? to_fsdp_rows(snapshot) : to_python(snapshot);
+}
+
 py::list MemTracker::modules() {
   py::list result;
   for (const ModuleId id : memory_->modules()) {
+    if (is_sharded_ && !unit_modules_.contains(id)) continue;
     const py::object module = ModuleRegistry::get().resolve(id);
     if (!module.is_none()) result.append(py::make_tuple(module, modules_->activity()->name(id)));
   }
@@ -290,7 +331,8 @@ py::list MemTracker::modules() {
 }
 
 py::dict MemTracker::module_stats(py::handle module) {
-  return to_python(memory_->module_stats(ModuleRegistry::get().find(module.ptr())));
+  const ModuleStats stats = memory_->module_stats(ModuleRegistry::get().find(module.ptr()));
+  return is_sharded_ ? to_fsdp_stats(stats) : to_python(stats);
 }
 
 namespace {
@@ -387,7 +429,7 @@ void bind_mem_tracker(py::module_& m) {
   py::class_<MemTracker, std::shared_ptr<MemTracker>>(
       m, "MemTracker", "Bytes by device and category; see tidegauge.MemTracker.")
       .def(py::init(&MemTracker::create), py::arg("mod_tracker"), py::arg("strict"),
-           py::arg("allocator") = false)
+           py::arg("allocator") = false, py::arg("is_sharded") = false)
       .def("record_to", &MemTracker::record_to, py::arg("recorder"))
       .def("start", &MemTracker::start)
       .def("stop", &MemTracker::stop)
@@ -398,13 +440,34 @@ void bind_mem_tracker(py::module_& m) {
       .def("current",
            [](MemTracker& self) {
              self.refresh_labels();
-             return to_python(self.memory().current());
+             return self.to_rows(self.memory().current());
            })
       .def("peak",
            [](MemTracker& self) {
              self.refresh_labels();
-             return to_python(self.memory().peak());
+             return self.to_rows(self.memory().peak());
            })
+      .def(
+          "add_unit",
+          [](MemTracker& self, uint32_t unit, std::string name, const py::sequence& modules) {
+            self.add_unit(UnitId(unit), std::move(name), modules);
+          },
+          py::arg("unit"), py::arg("name"), py::arg("modules"))
+      .def(
+          "label_unit",
+          [](MemTracker& self, uint32_t unit, UnitFact fact, const py::sequence& tensors) {
+            self.label_unit(UnitId(unit), fact, tensors);
+          },
+          py::arg("unit"), py::arg("fact"), py::arg("tensors"))
+      .def(
+          "resume_unit",
+          [](MemTracker& self, uint32_t unit, bool is_unsharded) {
+            // It was gathered before the tracker came: by whom is not known.
+            self.memory().begin_gather(UnitId(unit), GatherReason::User);
+            if (is_unsharded) self.memory().finish_gather(UnitId(unit));
+          },
+          py::arg("unit"), py::arg("is_unsharded"))
+      .def("units", [](MemTracker& self) { return to_python(self.memory().units()); })
       .def("foreign",
            [](MemTracker& self) {
              py::dict result;

@@ -15,11 +15,12 @@
 
 namespace tidegauge::bindings {
 
-/// The native half of tidegauge.MemTracker. All calls need the GIL.
+/// The native half of tidegauge.MemTracker, and of FSDPMemTracker if `is_sharded`: then figures are
+/// in its categories and states, and only modules of units are listed. All calls need the GIL.
 class MemTracker : public ModuleListener, public std::enable_shared_from_this<MemTracker> {
  public:
   static std::shared_ptr<MemTracker> create(std::shared_ptr<ModTracker> modules, bool strict,
-                                            bool allocator);
+                                            bool allocator, bool is_sharded);
   ~MemTracker() override;
 
   /// UsageError if another tracker records to it, or something was tracked already.
@@ -34,6 +35,13 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
   /// `grad` is the gradient of `input`; counts if that is a parameter.
   void track_gradient(pybind11::handle input, pybind11::handle grad);
   void reset_module_stats();
+
+  void add_unit(UnitId unit, std::string name, const pybind11::sequence& modules);
+  void label_unit(UnitId unit, UnitFact fact, const pybind11::sequence& tensors);
+  /// Nothing for a module without statistics, or one that no unit belongs to.
+  void mark_module(pybind11::handle module, ModuleState state);
+  bool is_sharded() const { return is_sharded_; }
+  pybind11::list to_rows(const Snapshot& snapshot) const;
 
   /// Labels what modules own by now. A parameter or gradient that was exchanged without a word
   /// (`p.data = `, `p.grad = `, `half()`) is otherwise noticed at the next call of its module.
@@ -53,10 +61,11 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
   void on_death(ModuleId id) override;
 
  private:
-  MemTracker(std::shared_ptr<ModTracker> modules, bool strict, bool allocator);
+  MemTracker(std::shared_ptr<ModTracker> modules, bool strict, bool allocator, bool is_sharded);
   void label(pybind11::handle object, Role role, Since since);
   void label_own(pybind11::handle module);
   void label_gradients(pybind11::handle module);
+  Role gradient_role(pybind11::handle parameter);
   /// Whether the module owns other memory than when it was last looked at.
   bool note_owned(pybind11::handle module, ModuleId id);
   void describe(pybind11::handle module, ModuleId id);
@@ -64,6 +73,8 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
   const std::shared_ptr<ModTracker> modules_;
   const std::shared_ptr<MemoryTracker> memory_;
   const bool strict_;
+  const bool is_sharded_;
+  std::unordered_set<ModuleId> unit_modules_;
   int start_count_ = 0;
   /// What a module owned when it was last looked at, by address: compared, never followed.
   struct Owned {
@@ -75,6 +86,9 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
   std::vector<Owned> owned_now_;  // scratch
   std::unordered_set<ModuleId> described_;
 };
+
+/// Those whose `start` was called and `stop` was not.
+const std::vector<std::shared_ptr<MemTracker>>& all_started();
 
 void bind_mem_tracker(pybind11::module_& m);
 

@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 
 #include "bindings/allocator.h"
+#include "bindings/fsdp.h"
 #include "bindings/mem_tracker.h"
 #include "bindings/mod_tracker.h"
 #include "bindings/module_calls.h"
@@ -32,4 +33,5 @@ PYBIND11_MODULE(_C, m) {
   tidegauge::bindings::bind_trace(m);
   tidegauge::bindings::bind_mem_tracker(m);
   tidegauge::bindings::bind_allocator(m);
+  tidegauge::bindings::bind_fsdp(m);
 }

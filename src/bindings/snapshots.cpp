@@ -27,15 +27,33 @@ py::object to_python(Device device) {
   return py::cast(c10::Device(static_cast<c10::DeviceType>(device.type), device.index));
 }
 
-py::list to_python(const Snapshot& snapshot) {
+namespace {
+
+template <typename Fold>
+py::list to_rows(const Snapshot& snapshot, Fold fold) {
   py::list result;
   for (const DeviceSplit& entry : snapshot.devices) {
-    const MemSplit split = to_mem_split(entry.split);
+    const auto split = fold(entry.split);
     py::tuple bytes(split.size());
     for (size_t i = 0; i < split.size(); ++i) bytes[i] = split[i];
     result.append(py::make_tuple(to_python(entry.device), std::move(bytes)));
   }
   return result;
+}
+
+}  // namespace
+
+py::list to_python(const Snapshot& snapshot) { return to_rows(snapshot, &to_mem_split); }
+py::list to_fsdp_rows(const Snapshot& snapshot) { return to_rows(snapshot, &to_fsdp_split); }
+
+py::dict local_peak_totals(const ModuleStats& stats) {
+  py::dict totals;
+  if (const Snapshot* peak = local_peak(stats)) {
+    for (const DeviceSplit& entry : peak->devices) {
+      totals[to_python(entry.device)] = entry.split.total();
+    }
+  }
+  return totals;
 }
 
 py::dict to_python(const ModuleStats& stats) {
@@ -52,13 +70,7 @@ py::dict to_python(const ModuleStats& stats) {
   py::dict result;
   result["sizes"] = std::move(sizes);
   result["snapshots"] = std::move(snapshots);
-  py::dict totals;
-  if (const Snapshot* peak = local_peak(stats)) {
-    for (const DeviceSplit& entry : peak->devices) {
-      totals[to_python(entry.device)] = entry.split.total();
-    }
-  }
-  result["local_peak"] = std::move(totals);
+  result["local_peak"] = local_peak_totals(stats);
   return result;
 }
 

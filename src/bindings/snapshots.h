@@ -3,9 +3,12 @@
 
 #include <pybind11/pybind11.h>
 
+#include <vector>
+
 #include "core/device.h"
 #include "core/module_stats.h"
 #include "core/snapshot.h"
+#include "sharded/sharded_units.h"
 
 namespace tidegauge::bindings {
 
@@ -16,5 +19,17 @@ pybind11::list to_python(const Snapshot& snapshot);
 
 /// {"sizes": {...}, "snapshots": [(state, [snapshot, ...]), ...], "local_peak": {device: bytes}}
 pybind11::dict to_python(const ModuleStats& stats);
+
+/// {torch.device: bytes}, of core/module_stats.h's local_peak.
+pybind11::dict local_peak_totals(const ModuleStats& stats);
+
+/// The same in the categories and states of FSDPMemTracker, without sizes.
+pybind11::list to_fsdp_rows(const Snapshot& snapshot);
+pybind11::dict to_fsdp_stats(const ModuleStats& stats);
+
+/// [{"name": ..., "state": ..., "now": {device: {category: bytes}}, "at_peak": the same,
+///   "gatherings": [{"reason": ..., "begun_ns": ..., "complete_ns": ..., "released_ns": ...}],
+///   "reduce_count": ...}, ...]
+pybind11::list to_python(const std::vector<UnitReport>& units);
 
 }  // namespace tidegauge::bindings

@@ -31,11 +31,29 @@ std::lock_guard<SpinLock> lock_capture() {
 
 constexpr size_t kMaxDead = 4096;
 
-// To the letter as upstream says it.
+// To the letter as upstream says it, after the name of the tracker.
 constexpr const char* kIterationError =
-    "MemTracker does not support memory tracking for multiple iterative calls."
+    " does not support memory tracking for multiple iterative calls."
     " Either use ``reset_mod_stats`` to clear module memory stats for the previous iteration"
     " or file a github issue if you need this feature.";
+
+/// Whether a category already says more than the role would.
+bool is_finer(Category category, Role role) {
+  switch (category) {
+    case Category::ShardedParam:
+    case Category::UnshardedParam:
+    case Category::PostForwardShard:
+      return role == Role::IsParameter;
+    case Category::ShardedGrad:
+    case Category::UnshardedGrad:
+      return role == Role::IsGradient;
+    case Category::ReduceScatter:
+    case Category::AllReduce:
+      return role == Role::IsGradient || role == Role::IsShardedGrad;
+    default:
+      return false;
+  }
+}
 
 int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -122,6 +140,7 @@ void MemoryTracker::apply(const Event& event, const c10::TensorImpl* tensor) {
   if (event.kind == EventKind::ModuleExit) --open_calls_;
   ledger_.apply(event);
   if (sink_) tell_sink(event, tensor);
+  if (units_) tell_units(event);
 }
 
 void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since) {
@@ -134,7 +153,7 @@ void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since) {
     if (!known) {
       apply(events::storage_born(origin(seen.device), seen.id, seen.size_bytes),
             tensor.unsafeGetTensorImpl());
-    } else if (known->category == category_of(role)) {
+    } else if (known->category == category_of(role) || is_finer(known->category, role)) {
       return;
     } else if (known->category == Category::Untracked) {
       apply(events::storage_claimed(origin(), seen.id, 0), tensor.unsafeGetTensorImpl());
@@ -211,10 +230,10 @@ void MemoryTracker::forget_module(ModuleId module) {
   apply(events::module_gone(origin(), module));
 }
 
-void MemoryTracker::begin_root_call(ModuleId module, bool strict) {
+void MemoryTracker::begin_root_call(ModuleId module, bool strict, const char* tracker_name) {
   const auto lock = lock_capture();
   const bool again = ledger_.has_statistics(module);
-  if (again && strict) throw NotSupported(kIterationError);
+  if (again && strict) throw NotSupported(std::string(tracker_name) + kIterationError);
   if (steps_.root_called(again)) begin_step();
   if (!again) return;
   ++version_;
@@ -384,6 +403,8 @@ void MemoryTracker::see(const SeenStorage& seen, bool was_there_before, OpId op)
   if (was_there_before) {
     if (!scopes_.empty()) found_in_backward_.insert(seen.id);
     apply(events::storage_relabelled(origin(), seen.id, Role::IsExternal, Since::Birth));
+  } else if (units_) {
+    apply_unit_births(seen.id);
   }
 }
 
@@ -467,7 +488,9 @@ bool MemoryTracker::knows_parameter(const at::Tensor& tensor) {
   bool is_known = false;
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
     const auto known = ledger_.find_storage(StorageCapture::get().see(storage).id);
-    is_known |= known && category_of(Role::IsParameter) == known->category;
+    is_known |= known && (known->category == Category::Parameter ||
+                          known->category == Category::UnshardedParam ||
+                          known->category == Category::ShardedParam);
   });
   return is_known;
 }

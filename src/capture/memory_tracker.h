@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@
 #include "core/event_sink.h"
 #include "core/ledger.h"
 #include "core/step_rule.h"
+#include "sharded/sharded_units.h"
 #include "tidegauge/export.h"
 
 namespace c10 {
@@ -81,11 +83,27 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void forget_module(ModuleId module);
   /// A root module is about to be called: if it has been before, module statistics begin anew;
   /// NotSupported if `strict`, as upstream does.
-  void begin_root_call(ModuleId module, bool strict);
+  void begin_root_call(ModuleId module, bool strict, const char* tracker_name = "MemTracker");
   void reset_statistics();
   /// There is an optimizer, though it may not have stepped yet (core/step_rule.h).
   void expect_optimizer();
   void optimizer_step(bool begins);
+  /// The module reached a further state of its own (`kFirstMark` and later); nothing for one
+  /// without statistics.
+  void mark_module(ModuleId module, ModuleState state);
+
+  // Sharded parameters, for a tracker that was told of a unit: sharded/sharded_units.h.
+
+  void add_unit(UnitId unit, std::string name);
+  /// Says what the storages of a tensor are to a unit.
+  void label_unit(UnitId unit, UnitFact fact, const at::Tensor& tensor);
+  void begin_gather(UnitId unit, GatherReason reason);
+  void finish_gather(UnitId unit);
+  void release(UnitId unit, bool keeps_post_forward_shard);
+  void reduce(UnitId unit);
+  std::vector<UnitReport> units();
+  /// Of the first storage behind the tensor that is known.
+  std::optional<Category> find_category(const at::Tensor& tensor);
 
   Snapshot current();
   /// In fine categories: an activation is a Saved Activation once a backward has let go of it.
@@ -156,6 +174,9 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void apply(const Event& event, const c10::TensorImpl* tensor = nullptr);
   void tell_sink(const Event& event, const c10::TensorImpl* tensor);
   void tell_names();
+  void tell_units(const Event& event);
+  void apply_unit_births(StorageId storage);
+  void apply_fact(UnitId unit, UnitFact fact, StorageId storage);
 
   const std::shared_ptr<ModuleActivity> modules_;
   const IsParameter is_parameter_;
@@ -165,6 +186,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   std::unordered_set<ModuleId> named_modules_;  // that the sink has names of
   uint32_t named_ops_ = 0;
   StepRule steps_;
+  std::unique_ptr<ShardedUnits> units_;  // null: nothing is sharded
   std::vector<BackwardScope> scopes_;
   std::unordered_set<ModuleId> dead_;  // whose backward may be to come
   std::vector<ModuleMove> moves_;      // scratch of move_to
@@ -179,6 +201,11 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   std::vector<op_hook::Thread> starts_;
   const void* fake_mode_ = nullptr;  // compared, never followed
 };
+
+/// What is born in this thread from now on is `fact` to the unit, except in an optimizer step.
+/// Nests.
+TIDEGAUGE_API void begin_unit_births(UnitId unit, UnitFact fact);
+TIDEGAUGE_API void end_unit_births();
 
 /// A tensor was made past the dispatcher, just now.
 TIDEGAUGE_API void tell_made(const at::Tensor& tensor);

@@ -74,6 +74,8 @@ class Ledger {
   std::vector<StepPeak> step_peaks();
 
   std::optional<StorageInfo> find_storage(StorageId storage) const;
+  /// The event from which on a live storage has its size; 0 for others.
+  uint64_t since_sequence(StorageId storage) const;
   size_t storage_count() const { return storages_.size(); }
   const Anomalies& anomalies() const { return anomalies_; }
   /// The last event applied.

@@ -74,6 +74,11 @@ std::optional<StorageInfo> Ledger::find_storage(StorageId storage) const {
   return StorageInfo{devices_[record->device_slot], record->size_bytes, record->category};
 }
 
+uint64_t Ledger::since_sequence(StorageId storage) const {
+  const StorageRecord* record = storages_.find(storage);
+  return record ? record->since_sequence : 0;
+}
+
 uint64_t Ledger::newest_stored_sequence(uint16_t device_slot) const {
   return std::max(newest_snapshot_sequence_, stacks_[device_slot].newest_stored_sequence());
 }

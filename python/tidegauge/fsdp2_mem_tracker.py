@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Where the memory of an FSDP2 training run is; a drop-in for torch.distributed._tools."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn, optim
+from torch.utils._pytree import tree_leaves
+
+from tidegauge import _C
+from tidegauge._module_stats import LiveStats
+from tidegauge._printing import Snapshot
+from tidegauge.mem_tracker import MemTracker, _RefType, _State
+
+if TYPE_CHECKING:
+    from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
+
+__all__ = ["FSDPMemTracker"]
+
+
+class _FSDPRefType(_RefType):
+    SHARDED_PARAM = "Sharded Param"
+    UNSHARDED_PARAM = "Unsharded Param"
+    BUFFER = "Buffer"
+    SHARDED_GRAD = "Sharded Grad"
+    UNSHARDED_GRAD = "Unsharded Grad"
+    ACT = "Activation"
+    TEMP = "Temp"
+    ALL_GATHER = "All Gather"
+    REDUCE_SCATTER = "Reduce Scatter"
+    OPT = "OptState"
+    INP = "Inputs"
+
+
+class _FSDPModState(_State):
+    BEF_PRE_FW = "Before Pre-Forward"
+    AFT_PRE_FW = "After Pre-Forward"
+    BEF_POST_FW = "Before Post-Forward"
+    AFT_POST_FW = "After Post-Forward"
+    BEF_PRE_BW = "Before Pre-Backward"
+    AFT_PRE_BW = "After Pre-Backward"
+    BEF_POST_BW = "Before Post-Backward"
+    AFT_POST_BW = "After Post-Backward"
+    PRE_FW_AC = "Pre-Forward AC"
+    POST_FW_AC = "Post-Forward AC"
+    PEAK_FW = "Peak Forward"
+    PEAK_BW = "Peak Backward"
+
+
+class _FSDPState(Enum):
+    PRE_FW = auto()
+    FW = auto()
+    POST_FW = auto()
+    PRE_BW = auto()
+    BW = auto()
+    POST_BW = auto()
+
+
+class _FSDPModMemStats:
+    """Snapshots of an FSDP module at each state of each call."""
+
+    def __init__(self, mod_fqn: str) -> None:
+        self.mod_fqn = mod_fqn
+        self.local_peak: dict[torch.device, int] = {}
+        self.snapshots: dict[_FSDPModState, list[Snapshot]] = {}
+
+
+class _LiveFSDPModMemStats(LiveStats, _FSDPModMemStats):
+    _categories = _FSDPRefType
+    _states = _FSDPModState
+
+
+class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
+    """Tells how much memory there is of each category of FSDP2: now, at the peak, in each unit.
+
+    Parameters, gradients and buffers of the module and states of the optimizer count from entry::
+
+        tracker = FSDPMemTracker(model, optimizer)
+        tracker.track_inputs((x,))
+        with tracker:
+            model(x).sum().backward()
+            optimizer.step()
+        tracker.display_snapshot("peak", units="MiB")
+        for unit in tracker.units():
+            print(unit["name"], unit["at_peak"])
+
+    `memory_tracking` holds the FSDP modules that own a param group. Nothing is put on the model:
+    FSDP2's classes are wrapped as long as a tracker is entered.
+    """
+
+    _ref_class = _FSDPRefType
+    _stats_class: Callable[[str], LiveStats] = _LiveFSDPModMemStats
+    _is_sharded = True
+
+    def __init__(
+        self,
+        mod: nn.Module,
+        optm: optim.Optimizer | None = None,
+        *,
+        strict: bool = False,
+        allocator: bool = False,
+        record: str | os.PathLike[str] | None = None,
+        stacks: str = "none",
+    ) -> None:
+        # Not at the top of the file: it takes long, and most users of tidegauge do not shard.
+        from torch.distributed.fsdp import FSDPModule
+
+        super().__init__(strict=strict, allocator=allocator, record=record, stacks=stacks)
+        if not isinstance(mod, FSDPModule):
+            raise AssertionError("FSDPMemTracker only supports FSDP modules")
+        self._root_mod = mod
+        self._optm = optm
+
+    def track_inputs(self, inputs: tuple[Any, ...]) -> None:
+        """Labels the tensors in `inputs`, at any depth, as Inputs; anything else is ignored."""
+        for item in tree_leaves(inputs):
+            if isinstance(item, torch.Tensor):
+                self._core.track_tensor(item, "input")
+
+    def track_external(self, *external: nn.Module | optim.Optimizer | torch.Tensor) -> None:
+        """Does nothing: what there is to track was given to the constructor."""
+
+    def units(self) -> list[dict[str, Any]]:
+        """What each param group holds, in the order in which they are in the module.
+
+        "name" is relative to the root (which is ""); "state" is "sharded", "gathering", "unsharded"
+        or "post-forward sharded"; "now" and "at_peak" are {device: {category: bytes}} in the core's
+        categories, of the instant of the device's peak; "gatherings" are the last ones, with their
+        "reason" ("forward", "backward", "prefetch", "user", "recompute") and the times, by the
+        steady clock, at which the all-gather was begun and complete and the whole parameters were
+        released (None: not yet); "reduce_count" is the number of reductions so far.
+        """
+        return self._core.units()
+
+    def _groups(self) -> Iterator[FSDPParamGroup]:
+        from torch.distributed.fsdp import FSDPModule
+
+        seen: set[int] = set()
+        for module in self._root_mod.modules():
+            if isinstance(module, FSDPModule):
+                for group in module._get_fsdp_state()._fsdp_param_groups:
+                    if id(group) not in seen:
+                        seen.add(id(group))
+                        yield group
+
+    def _prepare(self, entry: ExitStack) -> None:
+        from tidegauge import _fsdp_patches
+
+        _fsdp_patches.install()
+        entry.callback(_fsdp_patches.uninstall)
+        for group in self._groups():
+            self._track_group(group)
+        self._core.track_module(self._root_mod)
+        if self._optm is not None:
+            self._core.track_optimizer(self._optm)
+            self._check_optimizer(self._optm)
+
+    def _track_group(self, group: FSDPParamGroup) -> None:
+        """Labels what the group has by now; it may be in the middle of anything."""
+        from tidegauge import _fsdp_patches as fsdp
+
+        unit, parameters = fsdp.find_unit(group), group.fsdp_params
+        self._core.add_unit(unit, fsdp.name_of(group), group.modules)
+
+        def label(fact: _C.UnitFact, *tensors: torch.Tensor | None) -> None:
+            self._core.label_unit(unit, fact, [t for t in tensors if t is not None])
+
+        fact = _C.UnitFact
+        label(fact.SHARD, *fsdp.shards_of(parameters))
+        label(fact.SHARD_GRAD, *fsdp.shard_grads_of(parameters))
+        label(fact.UNSHARDED_GRAD, *fsdp.unsharded_grads_of(parameters))
+        for parameter in parameters:
+            label(fact.UNSHARDED, *parameter.all_gather_outputs)
+            shard = getattr(parameter, "_sharded_post_forward_param_data", None)
+            label(fact.POST_FORWARD_SHARD, shard)
+        label(fact.ALL_REDUCE_BUFFER, group._partial_reduce_output)
+        if group._all_gather_result is not None:
+            label(fact.GATHER_BUFFER, group._all_gather_result.all_gather_output)
+        if group._all_gather_result is not None or group.is_unsharded:
+            self._core.resume_unit(unit, group.is_unsharded)
+
+    def _check_optimizer(self, optimizer: optim.Optimizer) -> None:
+        own = {id(parameter) for parameter in self._root_mod.parameters()}
+        own.update(id(p.sharded_param) for group in self._groups() for p in group.fsdp_params)
+        groups = optimizer.param_groups
+        if not any(id(parameter) in own for group in groups for parameter in group["params"]):
+            warnings.warn(
+                f"no parameter of the {type(optimizer).__name__} belongs to the "
+                f"{type(self._root_mod).__name__}: its step will not train the module. Make the "
+                "optimizer after fully_shard, which replaces the parameters",
+                stacklevel=4,
+            )

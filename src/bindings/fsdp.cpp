@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bindings/fsdp.h"
+
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <string>
+
+#include "bindings/mem_tracker.h"
+#include "capture/moment_facts.h"
+#include "sharded/sharded_units.h"
+
+namespace py = pybind11;
+
+namespace tidegauge::bindings {
+namespace {
+
+bool is_bw() { return torch::autograd::get_current_graph_task_id() != -1; }
+
+template <typename Tell>
+void tell_sharded(Tell&& tell) {
+  for (const auto& tracker : all_started()) {
+    if (tracker->is_sharded()) tell(*tracker);
+  }
+}
+
+/// `training_state` is the name of FSDP2's; outside of forward and backward only users gather.
+GatherReason find_reason(const std::string& training_state, bool is_prefetch) {
+  if (is_prefetch) return GatherReason::Prefetch;
+  if (training_state == "FORWARD") {
+    return is_bw() ? GatherReason::Recompute : GatherReason::Forward;
+  }
+  if (training_state == "IDLE") return GatherReason::User;
+  return moment::in_recompute() ? GatherReason::Recompute : GatherReason::Backward;
+}
+
+}  // namespace
+
+void bind_fsdp(py::module_& m) {
+  py::enum_<UnitFact>(m, "UnitFact", "What a storage is to a unit; see sharded/sharded_units.h.")
+      .value("SHARD", UnitFact::Shard)
+      .value("GATHER_BUFFER", UnitFact::GatherBuffer)
+      .value("UNSHARDED", UnitFact::Unsharded)
+      .value("POST_FORWARD_SHARD", UnitFact::PostForwardShard)
+      .value("UNSHARDED_GRAD", UnitFact::UnshardedGrad)
+      .value("REDUCE_BUFFER", UnitFact::ReduceBuffer)
+      .value("ALL_REDUCE_BUFFER", UnitFact::AllReduceBuffer)
+      .value("REDUCED_GRAD", UnitFact::ReducedGrad)
+      .value("SHARD_GRAD", UnitFact::ShardGrad);
+  py::enum_<ModuleState>(m, "ModuleMark", "States that FSDP2 itself brings a module to.")
+      .value("AFTER_PRE_FORWARD", ModuleState::AfterPreForward)
+      .value("BEFORE_POST_FORWARD", ModuleState::BeforePostForward)
+      .value("BEFORE_PRE_BACKWARD", ModuleState::BeforePreBackward)
+      .value("AFTER_PRE_BACKWARD", ModuleState::AfterPreBackward)
+      .value("BEFORE_POST_BACKWARD", ModuleState::BeforePostBackward)
+      .value("AFTER_POST_BACKWARD", ModuleState::AfterPostBackward);
+  m.def(
+      "unit_made",
+      [](uint32_t unit, const std::string& name, const py::sequence& modules) {
+        tell_sharded([&](MemTracker& tracker) { tracker.add_unit(UnitId(unit), name, modules); });
+      },
+      py::arg("unit"), py::arg("name"), py::arg("modules"));
+  m.def(
+      "unit_fact",
+      [](uint32_t unit, UnitFact fact, const py::sequence& tensors) {
+        tell_sharded([&](MemTracker& tracker) { tracker.label_unit(UnitId(unit), fact, tensors); });
+      },
+      py::arg("unit"), py::arg("fact"), py::arg("tensors"));
+  m.def(
+      "begin_unit_births",
+      [](uint32_t unit, UnitFact fact) { begin_unit_births(UnitId(unit), fact); }, py::arg("unit"),
+      py::arg("fact"));
+  m.def("end_unit_births", &end_unit_births);
+  m.def(
+      "unit_gathering",
+      [](uint32_t unit, const std::string& training_state, bool is_prefetch) {
+        const GatherReason reason = find_reason(training_state, is_prefetch);
+        tell_sharded(
+            [&](MemTracker& tracker) { tracker.memory().begin_gather(UnitId(unit), reason); });
+      },
+      py::arg("unit"), py::arg("training_state"), py::arg("is_prefetch"));
+  m.def(
+      "unit_unsharded",
+      [](uint32_t unit) {
+        tell_sharded([&](MemTracker& tracker) { tracker.memory().finish_gather(UnitId(unit)); });
+      },
+      py::arg("unit"));
+  m.def(
+      "unit_released",
+      [](uint32_t unit, bool keeps_post_forward_shard) {
+        tell_sharded([&](MemTracker& tracker) {
+          tracker.memory().release(UnitId(unit), keeps_post_forward_shard);
+        });
+      },
+      py::arg("unit"), py::arg("keeps_post_forward_shard"));
+  m.def(
+      "unit_reduced",
+      [](uint32_t unit) {
+        tell_sharded([&](MemTracker& tracker) { tracker.memory().reduce(UnitId(unit)); });
+      },
+      py::arg("unit"));
+  m.def(
+      "mark_modules",
+      [](const py::sequence& modules, ModuleState mark) {
+        for (const py::handle module : modules) {
+          tell_sharded([&](MemTracker& tracker) { tracker.mark_module(module, mark); });
+        }
+      },
+      py::arg("modules"), py::arg("mark"));
+}
+
+}  // namespace tidegauge::bindings

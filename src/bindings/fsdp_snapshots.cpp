@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Statistics as FSDPMemTracker shows them. Its "Before Pre-Forward" is the moment in which the call
+// of a module begins, its "After Post-Forward" the one in which it ends.
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "bindings/snapshots.h"
+
+namespace py = pybind11;
+
+namespace tidegauge::bindings {
+namespace {
+
+struct NamedState {
+  ModuleState state;
+  const char* name;
+};
+
+/// Where the first entries of two states are of one moment, the order here decides.
+constexpr std::array kStates{
+    NamedState{ModuleState::PeakForward, "Peak Forward"},
+    NamedState{ModuleState::PreForward, "Before Pre-Forward"},
+    NamedState{ModuleState::AfterPreForward, "After Pre-Forward"},
+    NamedState{ModuleState::BeforePostForward, "Before Post-Forward"},
+    NamedState{ModuleState::PostForward, "After Post-Forward"},
+    NamedState{ModuleState::PeakBackward, "Peak Backward"},
+    NamedState{ModuleState::BeforePreBackward, "Before Pre-Backward"},
+    NamedState{ModuleState::AfterPreBackward, "After Pre-Backward"},
+    NamedState{ModuleState::PreForwardAc, "Pre-Forward AC"},
+    NamedState{ModuleState::PostForwardAc, "Post-Forward AC"},
+    NamedState{ModuleState::BeforePostBackward, "Before Post-Backward"},
+    NamedState{ModuleState::AfterPostBackward, "After Post-Backward"},
+};
+
+/// When upstream would have made the list.
+uint64_t first_moment(const ModuleStats& stats, ModuleState state) {
+  const ModuleSnapshot& first = stats[state].front();
+  if (state == ModuleState::PeakForward) return first.call;
+  if (state == ModuleState::PeakBackward) {
+    const auto& before = stats[ModuleState::BeforePreBackward];
+    return before.empty() ? first.call : std::min(first.call, before.front().bytes.taken.sequence);
+  }
+  return first.bytes.taken.sequence;
+}
+
+/// The highest of all calls, for each device.
+Snapshot highest(const std::vector<ModuleSnapshot>& calls) {
+  Snapshot result = calls.front().bytes;
+  for (const ModuleSnapshot& call : calls) {
+    for (const DeviceSplit& entry : call.bytes.devices) {
+      const auto same = std::find_if(result.devices.begin(), result.devices.end(),
+                                     [&](const auto& d) { return d.device == entry.device; });
+      if (same == result.devices.end()) {
+        result.devices.push_back(entry);
+      } else if (entry.split.total() > same->split.total()) {
+        *same = entry;
+      }
+    }
+  }
+  return result;
+}
+
+py::list to_list(const ModuleStats& stats, ModuleState state) {
+  py::list calls;
+  // Upstream begins these two with the first call and goes on with them in the next.
+  if (state == ModuleState::PeakForward) {
+    calls.append(to_fsdp_rows(highest(stats[state])));
+  } else if (state == ModuleState::PreForward) {
+    calls.append(to_fsdp_rows(stats[state].front().bytes));
+  } else {
+    for (const ModuleSnapshot& call : stats[state]) calls.append(to_fsdp_rows(call.bytes));
+  }
+  return calls;
+}
+
+py::dict to_dict(const std::map<Device, CategorySplit>& bytes) {
+  py::dict result;
+  for (const auto& [device, split] : bytes) {
+    py::dict by_category;
+    for (size_t i = 0; i < kCategoryCount; ++i) {
+      if (split.bytes[i] == 0) continue;
+      by_category[py::str(std::string(to_string(static_cast<Category>(i))))] = split.bytes[i];
+    }
+    result[to_python(device)] = std::move(by_category);
+  }
+  return result;
+}
+
+py::object to_ns(const std::optional<Instant>& instant) {
+  return instant ? py::object(py::int_(instant->time_ns)) : py::none();
+}
+
+}  // namespace
+
+py::dict to_fsdp_stats(const ModuleStats& stats) {
+  std::vector<NamedState> states;
+  std::copy_if(kStates.begin(), kStates.end(), std::back_inserter(states),
+               [&](const NamedState& named) { return !stats[named.state].empty(); });
+  std::stable_sort(states.begin(), states.end(), [&](const NamedState& a, const NamedState& b) {
+    return first_moment(stats, a.state) < first_moment(stats, b.state);
+  });
+  py::list snapshots;
+  for (const auto& [state, name] : states) {
+    snapshots.append(py::make_tuple(name, to_list(stats, state)));
+  }
+  py::dict result;
+  result["sizes"] = py::dict();
+  result["snapshots"] = std::move(snapshots);
+  result["local_peak"] = local_peak_totals(stats);
+  return result;
+}
+
+py::list to_python(const std::vector<UnitReport>& units) {
+  py::list result;
+  for (const UnitReport& unit : units) {
+    py::list gatherings;
+    for (const Gathering& gathering : unit.gatherings) {
+      py::dict entry;
+      entry["reason"] = std::string(to_string(gathering.reason));
+      entry["begun_ns"] = gathering.begun.time_ns;
+      entry["complete_ns"] = to_ns(gathering.complete);
+      entry["released_ns"] = to_ns(gathering.released);
+      gatherings.append(std::move(entry));
+    }
+    py::dict entry;
+    entry["name"] = unit.name;
+    entry["state"] = std::string(to_string(unit.state));
+    entry["now"] = to_dict(unit.now);
+    entry["at_peak"] = to_dict(unit.at_peak);
+    entry["gatherings"] = std::move(gatherings);
+    entry["reduce_count"] = unit.reduce_count;
+    result.append(std::move(entry));
+  }
+  return result;
+}
+
+}  // namespace tidegauge::bindings

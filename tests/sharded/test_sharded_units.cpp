@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+
+#include "core/event_factory.h"
+#include "core/labeller.h"
+#include "core/ledger.h"
+#include "sharded/sharded_units.h"
+
+namespace tidegauge {
+namespace {
+
+constexpr UnitId kUnit{1};
+constexpr UnitId kOther{2};
+const Device kCpu{};
+
+/// A program that shards by itself: a ledger and the units, told the same.
+class Program {
+ public:
+  explicit Program() {
+    units.add(kUnit, "block");
+    units.add(kOther, "head");
+  }
+
+  StorageId make(int64_t size_bytes) {
+    const StorageId id{++last_};
+    ledger.apply(events::storage_born({}, id, size_bytes));
+    return id;
+  }
+  StorageId make(UnitId unit, UnitFact fact, int64_t size_bytes) {
+    const StorageId id = make(size_bytes);
+    tell(unit, fact, id);
+    return id;
+  }
+  void tell(UnitId unit, UnitFact fact, StorageId id) {
+    const auto known = ledger.find_storage(id);
+    const auto label = ShardedUnits::decide(fact, known->category);
+    units.assign(unit, id, *known, ledger.since_sequence(id));
+    if (!label) return;
+    ledger.apply(events::storage_relabelled({}, id, label->role, label->since));
+    const Category category = ledger.find_storage(id)->category;
+    if (label->since == Since::Birth) {
+      units.storage_corrected(id, category);
+    } else {
+      units.storage_changed(id, known->size_bytes, category, ledger.now().sequence);
+    }
+  }
+  void resize(StorageId id, int64_t size_bytes) {
+    ledger.apply(events::storage_resized({}, id, size_bytes));
+    units.storage_changed(id, size_bytes, ledger.find_storage(id)->category, ledger.now().sequence);
+  }
+  void free(StorageId id) {
+    ledger.apply(events::storage_freed({}, id));
+    units.storage_freed(id, ledger.now().sequence);
+  }
+  UnitReport report(UnitId unit) {
+    for (UnitReport& each : units.read(ledger.peak())) {
+      if (each.id == unit) return each;
+    }
+    return {};
+  }
+  int64_t now(UnitId unit, Category category) { return report(unit).now[kCpu][category]; }
+  int64_t at_peak(UnitId unit, Category category) { return report(unit).at_peak[kCpu][category]; }
+
+  Ledger ledger;
+  ShardedUnits units;
+
+ private:
+  uint64_t last_ = 0;
+};
+
+TEST(ShardedUnits, BufferThatAGradientIsReducedIntoWasABufferUntilThen) {
+  Program program;
+  const StorageId output = program.make(kUnit, UnitFact::ReduceBuffer, 100);
+  const StorageId input = program.make(kUnit, UnitFact::ReduceBuffer, 400);
+  program.free(input);
+  program.tell(kUnit, UnitFact::ReducedGrad, output);
+  EXPECT_EQ(program.now(kUnit, Category::ShardedGrad), 100);
+  EXPECT_EQ(program.at_peak(kUnit, Category::ShardedGrad), 0);
+  EXPECT_EQ(program.at_peak(kUnit, Category::ReduceScatter), 500);
+  EXPECT_EQ(program.ledger.peak().find(kCpu)->bytes[size_t(Category::ReduceScatter)], 500);
+}
+
+TEST(ShardedUnits, CastGradientNeverWasABuffer) {
+  Program program;
+  const StorageId cast = program.make(kUnit, UnitFact::ReduceBuffer, 100);
+  program.free(program.make(kUnit, UnitFact::ReduceBuffer, 400));
+  program.tell(kUnit, UnitFact::ShardGrad, cast);
+  EXPECT_EQ(program.at_peak(kUnit, Category::ShardedGrad), 100);
+  EXPECT_EQ(program.at_peak(kUnit, Category::ReduceScatter), 400);
+}
+
+TEST(ShardedUnits, GradientBelongsToItsUnitSinceItsBirth) {
+  Program program;
+  const StorageId grad = program.make(100);
+  program.free(program.make(900));  // the peak, when nobody had told of the gradient
+  program.tell(kUnit, UnitFact::UnshardedGrad, grad);
+  EXPECT_EQ(program.at_peak(kUnit, Category::UnshardedGrad), 100);
+}
+
+TEST(ShardedUnits, GradientThatIsToldAfterALookStillCountsAtThePeak) {
+  Program program;
+  const StorageId grad = program.make(100);
+  program.free(program.make(900));
+  EXPECT_EQ(program.at_peak(kUnit, Category::UnshardedGrad), 0);  // settles
+  program.tell(kUnit, UnitFact::UnshardedGrad, grad);
+  EXPECT_EQ(program.at_peak(kUnit, Category::UnshardedGrad), 100);
+  EXPECT_EQ(program.now(kUnit, Category::UnshardedGrad), 100);
+}
+
+TEST(ShardedUnits, BytesAtALaterPeakIncludeWhatWasSettled) {
+  Program program;
+  const StorageId whole = program.make(kUnit, UnitFact::Unsharded, 100);
+  EXPECT_EQ(program.at_peak(kUnit, Category::UnshardedParam), 100);
+  program.resize(whole, 0);
+  EXPECT_EQ(program.at_peak(kUnit, Category::UnshardedParam), 100);
+  EXPECT_EQ(program.now(kUnit, Category::UnshardedParam), 0);
+  program.make(kOther, UnitFact::Unsharded, 300);
+  program.resize(whole, 100);
+  EXPECT_EQ(program.at_peak(kUnit, Category::UnshardedParam), 100);
+  EXPECT_EQ(program.at_peak(kOther, Category::UnshardedParam), 300);
+}
+
+TEST(ShardedUnits, ShardThatNeedsNoCastStaysAShardWhenItIsGathered) {
+  EXPECT_FALSE(ShardedUnits::decide(UnitFact::GatherBuffer, Category::ShardedParam));
+  EXPECT_FALSE(ShardedUnits::decide(UnitFact::GatherBuffer, Category::PostForwardShard));
+  EXPECT_EQ(ShardedUnits::decide(UnitFact::GatherBuffer, Category::Activation)->role,
+            Role::IsAllGatherBuffer);
+}
+
+TEST(ShardedUnits, GradientThatWasAddedToWasOneBefore) {
+  const auto label = ShardedUnits::decide(UnitFact::ReducedGrad, Category::Gradient);
+  EXPECT_EQ(label->role, Role::IsShardedGrad);
+  EXPECT_EQ(label->since, Since::Birth);
+}
+
+TEST(ShardedUnits, UnitIsGatheredOnceUntilItIsReleased) {
+  ShardedUnits units;
+  units.add(kUnit, "block");
+  const auto at = [](int64_t time_ns) { return Instant{.time_ns = time_ns}; };
+  EXPECT_EQ(units.state(kUnit), UnitState::Sharded);
+  units.begin_gather(kUnit, GatherReason::Prefetch, at(1));
+  units.begin_gather(kUnit, GatherReason::Backward, at(2));  // was prefetched: nothing happens
+  EXPECT_EQ(units.state(kUnit), UnitState::Gathering);
+  units.finish_gather(kUnit, at(3));
+  EXPECT_EQ(units.state(kUnit), UnitState::Unsharded);
+  units.release(kUnit, /*keeps_post_forward_shard=*/true, at(4));
+  EXPECT_EQ(units.state(kUnit), UnitState::PostForwardSharded);
+  const UnitReport report = units.read({}).front();
+  ASSERT_EQ(report.gatherings.size(), 1);
+  EXPECT_EQ(report.gatherings[0].reason, GatherReason::Prefetch);
+  EXPECT_EQ(report.gatherings[0].begun.time_ns, 1);
+  EXPECT_EQ(report.gatherings[0].complete->time_ns, 3);
+  EXPECT_EQ(report.gatherings[0].released->time_ns, 4);
+}
+
+TEST(ShardedUnits, OnlyTheLastGatheringsAreKept) {
+  ShardedUnits units;
+  for (int64_t i = 0; i < 1000; ++i) {
+    units.begin_gather(kUnit, GatherReason::Forward, Instant{.time_ns = i});
+    units.finish_gather(kUnit, {});
+    units.release(kUnit, false, {});
+  }
+  const UnitReport report = units.read({}).front();
+  EXPECT_EQ(report.gatherings.size(), ShardedUnits::kKeptGatherings);
+  EXPECT_EQ(report.gatherings.back().begun.time_ns, 999);
+}
+
+}  // namespace
+}  // namespace tidegauge
