@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The options of FSDP2: bytes are the allocator's, real and fake runs agree, nothing is disturbed."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import torch
+from tidegauge import FSDPMemTracker
+
+from sharded import CASES, ONLY_IN_A_WORLD_OF_8, Run, run, world
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+ALL = {**CASES, **ONLY_IN_A_WORLD_OF_8}
+RUNS = [(name, 8) for name in ALL]
+FAKE_MODE_FAILS = {"resharded_to_2"}  # torch makes its mesh within, with a tracker or without
+OTHER_WORLDS = [
+    pytest.param(name, size, marks=[] if name in ("plain", "mixed_precision") else pytest.mark.long)
+    for size in (1, 512)
+    for name in CASES
+]
+
+
+@functools.cache
+def figures(name: str, size: int, kind: str) -> Run:
+    make_tracker = None if kind == "untracked" else FSDPMemTracker
+    with world(size):
+        return run(ALL[name], make_tracker, is_fake=kind == "fake")
+
+
+@pytest.mark.parametrize(("name", "size"), [*RUNS, *OTHER_WORLDS])
+def test_totals_are_those_of_the_allocator(name: str, size: int) -> None:
+    mine = figures(name, size, "real")
+    assert [mark["Total"] for mark in mine.marks] == mine.allocated
+    assert mine.peak["Total"] == mine.allocated_peak
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [*(r for r in RUNS if r[0] not in FAKE_MODE_FAILS), *OTHER_WORLDS]
+)
+def test_fake_run_has_the_figures_of_the_real_one(name: str, size: int) -> None:
+    real, fake = figures(name, size, "real"), figures(name, size, "fake")
+    assert fake.marks == real.marks
+    assert fake.peak == real.peak
+
+
+@pytest.mark.parametrize(("name", "size"), [*RUNS, *OTHER_WORLDS])
+def test_run_is_the_same_as_without_a_tracker(name: str, size: int) -> None:
+    tracked, untracked = figures(name, size, "real"), figures(name, size, "untracked")
+    assert len(tracked.parameters) == len(untracked.parameters) > 0
+    for mine, theirs in zip(tracked.parameters, untracked.parameters, strict=True):
+        assert torch.equal(mine, theirs)
+    grown = [bytes_now - tracked.allocated[0] for bytes_now in tracked.allocated]
+    assert grown == [bytes_now - untracked.allocated[0] for bytes_now in untracked.allocated]
+    assert tracked.allocated_peak - tracked.allocated[0] == (
+        untracked.allocated_peak - untracked.allocated[0]
+    )
+
+
+@pytest.mark.parametrize(("name", "size"), RUNS)
+def test_units_have_what_the_tracker_has(name: str, size: int) -> None:
+    """All that FSDP2 makes belongs to a unit; whole parameters and gradients may be nobody's."""
+    mine = figures(name, size, "real")
+    categories = ["Sharded Param", "Unsharded Param", "All Gather", "Reduce Scatter"]
+    if name == "ignored":
+        categories.remove("Unsharded Param")
+    finer = {"Post-Forward Shard": "Sharded Param", "All Reduce": "Reduce Scatter"}
+    sums: dict[str, int] = {}
+    for unit in mine.units:
+        for category, size_bytes in unit["at_peak"].get(torch.device("cpu"), {}).items():
+            category = finer.get(category, category)
+            sums[category] = sums.get(category, 0) + size_bytes
+    assert {c: sums.get(c, 0) for c in categories} == {c: mine.peak.get(c, 0) for c in categories}
