@@ -20,6 +20,7 @@ from tidegauge._printing import Snapshot
 from tidegauge.mem_tracker import MemTracker, _RefType, _State
 
 if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
     from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
 
 __all__ = ["FSDPMemTracker"]
@@ -75,6 +76,17 @@ class _FSDPModMemStats:
 class _LiveFSDPModMemStats(LiveStats, _FSDPModMemStats):
     _categories = _FSDPRefType
     _states = _FSDPModState
+
+
+def _compare(sizes: list[int]) -> dict[str, Any]:
+    least, most = min(sizes), max(sizes)
+    return {
+        "min": least,
+        "min_rank": sizes.index(least),
+        "max": most,
+        "max_rank": sizes.index(most),
+        "all": sizes,
+    }
 
 
 class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
@@ -138,6 +150,35 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
         released (None: not yet); "reduce_count" is the number of reductions so far.
         """
         return self._core.units()
+
+    def gather(
+        self, type: str = "peak", group: ProcessGroup | None = None
+    ) -> dict[str, dict[str, dict[str, Any]]] | None:
+        """Collects a snapshot of every rank on rank 0 of `group`; the others get None.
+
+        All ranks must call it. {device: {category: {"min": bytes, "min_rank": rank, "max": ...,
+        "max_rank": ..., "all": [bytes of rank 0, ...]}}}, with "Total" among the categories.
+        Devices of one kind are one: each rank has its own.
+        """
+        from torch import distributed as dist
+
+        own: dict[str, dict[str, int]] = {}
+        for device, split in self.get_tracker_snapshot(type).items():
+            sums = own.setdefault(device.type, {})
+            for category, size_bytes in split.items():
+                name = category.value if isinstance(category, Enum) else category
+                sums[name] = sums.get(name, 0) + size_bytes
+        ranks: list[Any] = [None] * dist.get_world_size(group)
+        dist.all_gather_object(ranks, own, group)
+        if dist.get_rank(group) != 0:
+            return None
+        return {
+            device: {
+                name: _compare([rank.get(device, {}).get(name, 0) for rank in ranks])
+                for name in [*(member.value for member in _FSDPRefType), "Total"]
+            }
+            for device in sorted({device for rank in ranks for device in rank})
+        }
 
     def _groups(self) -> Iterator[FSDPParamGroup]:
         from torch.distributed.fsdp import FSDPModule

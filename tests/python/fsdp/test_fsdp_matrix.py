@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The options of FSDP2: bytes are the allocator's, real and fake runs agree, nothing is disturbed."""
+"""Options of FSDP2: bytes are the allocator's, real and fake runs agree, nothing is disturbed."""
 
 from __future__ import annotations
 
