@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""FSDPMemTracker on FSDP2 over a fake group of 8: all the work of one rank, no communication."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from measure import Enter, Ratio, measure
+from tidegauge import FSDPMemTracker
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker as UpstreamTracker
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from cases.mem_tracker import OURS, UPSTREAM
+
+WORLD = 8
+
+
+class Training:
+    """One step; upstream wants its statistics reset before each."""
+
+    def __init__(self, layers: int, width: int, batch: int, mesh: DeviceMesh) -> None:
+        self.model = nn.Sequential(
+            *(
+                nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
+                for _ in range(layers)
+            )
+        )
+        for block in self.model:
+            fully_shard(block, mesh=mesh)
+        fully_shard(self.model, mesh=mesh)
+        self.optimizer = torch.optim.AdamW(self.model.parameters())
+        self.x = torch.randn(batch, width)
+        self._reset: Callable[[], object] = bool
+
+    def step(self) -> None:
+        self._reset()
+        self.optimizer.zero_grad()
+        self.model(self.x).sum().backward()
+        self.optimizer.step()
+
+    def within(self, make_tracker: Callable[..., Any]) -> Enter:
+        @contextmanager
+        def enter() -> Iterator[object]:
+            tracker = make_tracker(self.model, self.optimizer)
+            tracker.track_inputs((self.x,))
+            if make_tracker is UpstreamTracker:
+                self._reset = tracker.reset_mod_stats
+            with tracker:
+                yield tracker
+            self._reset = bool
+
+        return enter
+
+
+def _measure(case: str, training: Training, *, bar: float, steps: int) -> list[Ratio]:
+    return measure(
+        case,
+        training.step,
+        {
+            OURS: (training.within(FSDPMemTracker), bar),
+            UPSTREAM: (training.within(UpstreamTracker), None),
+        },
+        plain=nullcontext,
+        steps=steps,
+        warm_up=2,
+        rounds_of={UPSTREAM: 2},
+    )
+
+
+def run() -> list[Ratio]:
+    dist.init_process_group("fake", rank=0, world_size=WORLD, store=FakeStore())
+    try:
+        mesh = init_device_mesh("cpu", (WORLD,))
+        ratios = _measure(
+            "FSDPMemTracker, FSDP2 of 8 blocks of 2 x Linear(256, 256), fake group of 8",
+            Training(8, 256, 32, mesh),
+            bar=1.12,
+            steps=5,
+        )
+        with FakeTensorMode():
+            ratios += _measure(
+                "FSDPMemTracker under FakeTensorMode, 32 blocks of width 4,096, fake group of 8",
+                Training(32, 4096, 32, mesh),
+                bar=1.10,
+                steps=1,
+            )
+        return ratios
+    finally:
+        dist.destroy_process_group()
