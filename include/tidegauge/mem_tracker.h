@@ -11,6 +11,7 @@
 
 #include "tidegauge/export.h"
 #include "tidegauge/mem_snapshot.h"
+#include "tidegauge/unit_memory.h"
 
 namespace torch::nn {
 class Module;
@@ -80,7 +81,7 @@ class TIDEGAUGE_API MemTracker {
   void track_external(const at::Tensor& tensor);
   /// A holder (torch::nn::Linear), or a pointer to a module.
   template <typename Holder>
-    requires requires(const Holder& holder) { static_cast<const torch::nn::Module&>(*holder); }
+  requires requires(const Holder& holder) { static_cast<const torch::nn::Module&>(*holder); }
   void track_external(const Holder& module) {
     track_external(static_cast<const torch::nn::Module&>(*module));
   }
@@ -98,6 +99,8 @@ class TIDEGAUGE_API MemTracker {
   BytesByDevice get_foreign_memory() const;
   /// The living modules that were called, in the order of their first call.
   std::vector<ModMemStats> memory_tracking() const;
+  /// What each ShardedUnit of the program holds (sharded_unit.h), in the order of their making.
+  std::vector<UnitMemory> units() const;
   /// Forgets the statistics of modules. Bytes, labels, names and the peak stay.
   void reset_mod_stats();
 

@@ -8,4 +8,6 @@
 #include "tidegauge/mod_tracker.h"     // IWYU pragma: export
 #include "tidegauge/module_scope.h"    // IWYU pragma: export
 #include "tidegauge/optimizer_step.h"  // IWYU pragma: export
+#include "tidegauge/sharded_unit.h"    // IWYU pragma: export
 #include "tidegauge/threads.h"         // IWYU pragma: export
+#include "tidegauge/unit_memory.h"     // IWYU pragma: export

@@ -4,23 +4,25 @@
 FSDP2's hooks on modules are bound methods, taken when a module is sharded; but they call the param
 groups, and these their parameters, by name. So wrappers on the two classes see everything, also of
 models sharded before, and nothing is put on a model. Each hands on plain facts, and decides nothing
-(src/sharded/sharded_units.h does).
+(src/sharded/sharded_units.h does). What we fail at does not reach the training: it is counted.
 """
 
 from __future__ import annotations
 
-import itertools
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import wraps
 from types import ModuleType
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import nn
 from torch.distributed.fsdp._fully_shard import _fsdp_param_group
+from torch.distributed.fsdp._fully_shard._fsdp_collectives import (
+    DefaultAllGather,
+    DefaultReduceScatter,
+)
 from torch.distributed.fsdp._fully_shard._fsdp_common import TrainingState
 from torch.distributed.fsdp._fully_shard._fsdp_param import FSDPParam
 from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
@@ -31,9 +33,9 @@ from tidegauge._patches import _Installation, _Patch
 
 _NAMES: dict[type | ModuleType, str] = {
     FSDPParamGroup: "__init__ lazy_init unshard wait_for_unshard _prefetch_unshard pre_forward "
-    "post_forward pre_backward post_backward _to_sharded _to_sharded_post_forward",
-    FSDPParam: "init_all_gather_outputs init_unsharded_param to_sharded_post_forward "
-    "to_accumulated_grad_if_needed reset_sharded_param",
+    "post_forward pre_backward post_backward finalize_backward _to_sharded "
+    "_to_sharded_post_forward",
+    FSDPParam: "to_sharded_post_forward to_accumulated_grad_if_needed reset_sharded_param",
     _fsdp_param_group: "foreach_reduce",
 }
 
@@ -57,7 +59,6 @@ check_names()
 
 _originals: dict[str, Callable[..., Any]] = {}
 _units: WeakKeyDictionary[FSDPParamGroup | FSDPParam, int] = WeakKeyDictionary()
-_numbers = itertools.count(1)
 
 
 class _Running(threading.local):
@@ -66,33 +67,62 @@ class _Running(threading.local):
     def __init__(self) -> None:
         self.prefetches = 0
         # The pre-forward of a module ends with the prefetch of this group.
-        self.last_prefetch: tuple[FSDPParamGroup, nn.Module] | None = None
+        self.last_prefetch: tuple[ref[FSDPParamGroup], ref[nn.Module]] | None = None
 
 
 _running = _Running()
+
+
+def _safely(tell: Callable[..., None]) -> Callable[..., None]:
+    @wraps(tell)
+    def told(*args: Any) -> None:
+        try:
+            tell(*args)
+        except Exception as error:
+            _C.unit_failure(f"{tell.__name__}: {error!r}")
+
+    return told
 
 
 def find_unit(group: FSDPParamGroup) -> int:
     """The number of the group, the same for all trackers; its parameters have the same."""
     unit = _units.get(group)
     if unit is None:
-        unit = next(_numbers)
+        unit = _C.new_unit()
         _units[group] = unit
         for parameter in group.fsdp_params:
             _units[parameter] = unit
-        _C.unit_made(unit, name_of(group), group.modules)
-        _C.unit_fact(unit, UnitFact.SHARD, shards_of(group.fsdp_params))
+        _tell_unit(unit, group)
     return unit
 
 
+@_safely
+def _tell_unit(unit: int, group: FSDPParamGroup) -> None:
+    _C.unit_made(unit, name_of(group), group.modules)
+    _C.unit_fact(unit, UnitFact.SHARD, shards_of(group.fsdp_params))
+
+
 def name_of(group: FSDPParamGroup) -> str:
-    """As FSDP2 has it, relative to the root; before the first forward the class of the module."""
+    """As FSDP2 has it, relative to the root; before the first forward the class of the module.
+
+    Of several groups of a module the later ones have their number behind it.
+    """
     name: str | None = group._module_fqn
-    return ", ".join(type(module).__name__ for module in group.modules) if name is None else name
+    if name is None:
+        name = ", ".join(type(module).__name__ for module in group.modules)
+    return name if _is_first(group) else f"{name}#{group._param_group_index + 1}"
 
 
 def shards_of(parameters: Sequence[FSDPParam]) -> list[torch.Tensor]:
     return [tensor for p in parameters for tensor in (p.sharded_param, p._sharded_param_data)]
+
+
+def whole_of(parameters: Sequence[FSDPParam]) -> list[torch.Tensor]:
+    return [
+        tensor
+        for p in parameters
+        for tensor in (*p.all_gather_outputs, *getattr(p, "_unsharded_inner_tensors", ()))
+    ]
 
 
 def shard_grads_of(parameters: Sequence[FSDPParam]) -> list[torch.Tensor]:
@@ -106,17 +136,15 @@ def unsharded_grads_of(parameters: Sequence[FSDPParam]) -> list[torch.Tensor]:
     return [grad for grad in grads if grad is not None]
 
 
-@contextmanager
-def _births(unit: int, fact: UnitFact) -> Iterator[None]:
+def _call_with_births(
+    unit: int, fact: UnitFact, original: Callable[..., Any], *args: Any, **kwargs: Any
+) -> Any:
+    """All that the original makes is `fact`."""
     _C.begin_unit_births(unit, fact)
     try:
-        yield
+        return original(*args, **kwargs)
     finally:
         _C.end_unit_births()
-
-
-def _mark(modules: Sequence[nn.Module], mark: ModuleMark) -> None:
-    _C.mark_modules(modules, mark)
 
 
 # A module may have several groups: they enter the forward in their order, as well as the backward,
@@ -142,7 +170,7 @@ def _tracked_init(self: FSDPParamGroup, *args: Any, **kwargs: Any) -> None:
 def _tracked_lazy_init(self: FSDPParamGroup) -> None:
     _originals["lazy_init"](self)
     # By now it has the name that it keeps.
-    _C.unit_made(find_unit(self), name_of(self), self.modules)
+    _tell_unit(find_unit(self), self)
 
 
 @wraps(FSDPParamGroup.unshard)
@@ -150,22 +178,37 @@ def _tracked_unshard(self: FSDPParamGroup, *args: Any, **kwargs: Any) -> Any:
     if self._all_gather_result is not None or self.is_unsharded:
         return _originals["unshard"](self, *args, **kwargs)
     unit = find_unit(self)
-    with _births(unit, UnitFact.GATHER_BUFFER):
-        result = _originals["unshard"](self, *args, **kwargs)
+    result = _call_with_births(
+        unit, UnitFact.GATHER_BUFFER, _originals["unshard"], self, *args, **kwargs
+    )
     if self._all_gather_result is not None:
-        _C.unit_gathering(unit, self._training_state.name, _running.prefetches > 0)
+        _tell_gathering(unit, self)
     return result
+
+
+@_safely
+def _tell_gathering(unit: int, group: FSDPParamGroup) -> None:
+    if type(group._all_gather_comm) is not DefaultAllGather:
+        # It may have had the buffer for long.
+        _C.unit_fact(unit, UnitFact.GATHER_BUFFER, [group._all_gather_result.all_gather_output])  # type: ignore[union-attr]
+    _C.unit_gathering(unit, group._training_state.name, _running.prefetches > 0)
 
 
 @wraps(FSDPParamGroup.wait_for_unshard)
 def _tracked_wait_for_unshard(self: FSDPParamGroup) -> Any:
     if self._all_gather_result is None:
         return _originals["wait_for_unshard"](self)
-    unit = find_unit(self)
-    with _births(unit, UnitFact.GATHER_BUFFER):
-        result = _originals["wait_for_unshard"](self)
+    unit, is_first_time = find_unit(self), not hasattr(self.fsdp_params[-1], "_unsharded_param")
+    result = _call_with_births(unit, UnitFact.GATHER_BUFFER, _originals["wait_for_unshard"], self)
+    if is_first_time:  # afterwards the storages are resized
+        _tell_whole(unit, self)
     _C.unit_unsharded(unit)
     return result
+
+
+@_safely
+def _tell_whole(unit: int, group: FSDPParamGroup) -> None:
+    _C.unit_fact(unit, UnitFact.UNSHARDED, whole_of(group.fsdp_params))
 
 
 def _tracked_prefetch_unshard(target: FSDPParamGroup, pass_type: str) -> None:
@@ -174,9 +217,10 @@ def _tracked_prefetch_unshard(target: FSDPParamGroup, pass_type: str) -> None:
         _originals["prefetch_unshard"](target, pass_type)
     finally:
         _running.prefetches -= 1
-    if (last := _running.last_prefetch) is not None and last[0] is target:
+    if (last := _running.last_prefetch) is not None and last[0]() is target:
         _running.last_prefetch = None
-        _mark((last[1],), ModuleMark.AFTER_PRE_FORWARD)
+        if (module := last[1]()) is not None:
+            _C.mark_modules((module,), ModuleMark.AFTER_PRE_FORWARD)
 
 
 @wraps(FSDPParamGroup.pre_forward)
@@ -184,20 +228,25 @@ def _tracked_pre_forward(self: FSDPParamGroup, module: nn.Module, *args: Any) ->
     is_entering = self._training_state != TrainingState.FORWARD
     result = _originals["pre_forward"](self, module, *args)
     if _is_last(self) and not _in_backward():
-        states = module._get_fsdp_state()._states_to_forward_prefetch if is_entering else []  # type: ignore[operator]
-        targets = [group for state in states for group in state._fsdp_param_groups]
-        if targets:
-            _running.last_prefetch = targets[-1], module
-        else:
-            _mark((module,), ModuleMark.AFTER_PRE_FORWARD)
+        _tell_pre_forward(module, is_entering)
     return result
+
+
+@_safely
+def _tell_pre_forward(module: nn.Module, is_entering: bool) -> None:
+    states = module._get_fsdp_state()._states_to_forward_prefetch if is_entering else []  # type: ignore[operator]
+    targets = [group for state in states for group in state._fsdp_param_groups]
+    if targets:
+        _running.last_prefetch = ref(targets[-1]), ref(module)
+    else:
+        _C.mark_modules((module,), ModuleMark.AFTER_PRE_FORWARD)
 
 
 @wraps(FSDPParamGroup.post_forward)
 def _tracked_post_forward(self: FSDPParamGroup, module: nn.Module | None, *args: Any) -> Any:
     # No module: the root ends the forward of a group whose modules were not all called.
     if module is not None and _is_first(self) and not _in_backward():
-        _mark((module,), ModuleMark.BEFORE_POST_FORWARD)
+        _C.mark_modules((module,), ModuleMark.BEFORE_POST_FORWARD)
     return _originals["post_forward"](self, module, *args)
 
 
@@ -206,29 +255,45 @@ def _tracked_pre_backward(self: FSDPParamGroup, *args: Any) -> Any:
     if self._training_state == TrainingState.PRE_BACKWARD:
         return _originals["pre_backward"](self, *args)
     if _is_first(self):
-        _mark(self.modules, ModuleMark.BEFORE_PRE_BACKWARD)
+        _C.mark_modules(self.modules, ModuleMark.BEFORE_PRE_BACKWARD)
     result = _originals["pre_backward"](self, *args)
     if _is_last(self):
-        _mark(self.modules, ModuleMark.AFTER_PRE_BACKWARD)
+        _C.mark_modules(self.modules, ModuleMark.AFTER_PRE_BACKWARD)
     return result
 
 
 @wraps(FSDPParamGroup.post_backward)
 def _tracked_post_backward(self: FSDPParamGroup, *args: Any) -> Any:
-    # A list of ours must not outlive this line: it would keep the gradients alive.
-    _C.unit_fact(find_unit(self), UnitFact.UNSHARDED_GRAD, unsharded_grads_of(self.fsdp_params))
+    unit = find_unit(self)
+    if not self.reduce_grads:  # otherwise the reduction has them
+        _tell_unsharded_grads(unit, self)
     if _is_last(self):
-        _mark(self.modules, ModuleMark.BEFORE_POST_BACKWARD)
+        _C.mark_modules(self.modules, ModuleMark.BEFORE_POST_BACKWARD)
     result = _originals["post_backward"](self, *args)
     if _is_first(self):
-        _mark(self.modules, ModuleMark.AFTER_POST_BACKWARD)
+        _C.mark_modules(self.modules, ModuleMark.AFTER_POST_BACKWARD)
     return result
+
+
+@_safely
+def _tell_unsharded_grads(unit: int, group: FSDPParamGroup) -> None:
+    # In a function of its own: a list that lives on would keep the gradients alive.
+    _C.unit_fact(unit, UnitFact.UNSHARDED_GRAD, unsharded_grads_of(group.fsdp_params))
+
+
+@wraps(FSDPParamGroup.finalize_backward)
+def _tracked_finalize_backward(self: FSDPParamGroup) -> None:
+    was_in_vain = self._all_gather_result is not None
+    _originals["finalize_backward"](self)
+    if was_in_vain:  # prefetched, and not needed by this backward
+        _C.unit_released(find_unit(self), keeps_post_forward_shard=self.is_sharded_post_forward)
 
 
 @wraps(FSDPParamGroup._to_sharded)
 def _tracked_to_sharded(self: FSDPParamGroup) -> None:
     _originals["to_sharded"](self)
-    _C.unit_released(find_unit(self), keeps_post_forward_shard=False)
+    if self._all_gather_result is None:
+        _C.unit_released(find_unit(self), keeps_post_forward_shard=False)
 
 
 @wraps(FSDPParamGroup._to_sharded_post_forward)
@@ -245,8 +310,7 @@ def _with_births(name: str, fact: UnitFact, original: Any) -> Callable[..., Any]
         unit = _units.get(self)
         if unit is None:  # of a group that nobody has told of yet
             return _originals[name](self, *args)
-        with _births(unit, fact):
-            return _originals[name](self, *args)
+        return _call_with_births(unit, fact, _originals[name], self, *args)
 
     return tracked
 
@@ -271,30 +335,41 @@ def _tracked_foreach_reduce(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    unit = _units[fsdp_params[0]]
+    unit = _units.get(fsdp_params[0], 0)  # post_backward has told of it
     _C.unit_fact(unit, UnitFact.UNSHARDED_GRAD, unsharded_grads)
     buffer_dtype = reduce_dtype or unsharded_grads[0].dtype  # the list is empty afterwards
-    with _births(unit, UnitFact.REDUCE_BUFFER):
-        result = _originals["foreach_reduce"](
-            fsdp_params,
-            unsharded_grads,
-            reduce_scatter_group,
-            reduce_scatter_stream,
-            reduce_scatter_comm,
-            orig_dtype,
-            reduce_dtype,
-            *args,
-            **kwargs,
-        )
-    all_reduce_input, partial_reduce_output = result[4], result[6]
-    buffers = [t for t in (all_reduce_input, partial_reduce_output) if t is not None]
-    _C.unit_fact(unit, UnitFact.ALL_REDUCE_BUFFER, buffers)
+    result = _call_with_births(
+        unit,
+        UnitFact.REDUCE_BUFFER,
+        _originals["foreach_reduce"],
+        fsdp_params,
+        unsharded_grads,
+        reduce_scatter_group,
+        reduce_scatter_stream,
+        reduce_scatter_comm,
+        orig_dtype,
+        reduce_dtype,
+        *args,
+        **kwargs,
+    )
     is_cast = orig_dtype is not None and orig_dtype != buffer_dtype
-    fact = UnitFact.SHARD_GRAD if is_cast else UnitFact.REDUCED_GRAD
-    if partial_reduce_output is None:  # else the gradient is still to come
-        _C.unit_fact(unit, fact, shard_grads_of(fsdp_params))
-    _C.unit_reduced(unit)
+    _tell_reduced(unit, fsdp_params, reduce_scatter_comm, result, is_cast)
     return result
+
+
+@_safely
+def _tell_reduced(
+    unit: int, parameters: list[FSDPParam], comm: Any, result: Any, is_cast: bool
+) -> None:
+    reduce_input, all_reduce_input, partial_output = result[0], result[4], result[6]
+    if type(comm) is not DefaultReduceScatter:
+        _C.unit_fact(unit, UnitFact.REDUCE_BUFFER, [reduce_input])
+    buffers = [t for t in (all_reduce_input, partial_output) if t is not None]
+    _C.unit_fact(unit, UnitFact.ALL_REDUCE_BUFFER, buffers)
+    if partial_output is None:  # else the gradient is still to come
+        fact = UnitFact.SHARD_GRAD if is_cast else UnitFact.REDUCED_GRAD
+        _C.unit_fact(unit, fact, shard_grads_of(parameters))
+    _C.unit_reduced(unit)
 
 
 def _in_backward() -> bool:
@@ -302,8 +377,6 @@ def _in_backward() -> bool:
 
 
 _PARAMETER_BIRTHS = {
-    "init_all_gather_outputs": UnitFact.UNSHARDED,
-    "init_unsharded_param": UnitFact.UNSHARDED,
     "to_sharded_post_forward": UnitFact.POST_FORWARD_SHARD,
     "to_accumulated_grad_if_needed": UnitFact.UNSHARDED_GRAD,
 }
@@ -322,6 +395,7 @@ _TABLE: list[tuple[str, type | ModuleType, str, Any]] = [
     ("post_forward", FSDPParamGroup, "post_forward", _tracked_post_forward),
     ("pre_backward", FSDPParamGroup, "pre_backward", _tracked_pre_backward),
     ("post_backward", FSDPParamGroup, "post_backward", _tracked_post_backward),
+    ("finalize_backward", FSDPParamGroup, "finalize_backward", _tracked_finalize_backward),
     ("to_sharded", FSDPParamGroup, "_to_sharded", _tracked_to_sharded),
     (
         "to_sharded_post_forward",

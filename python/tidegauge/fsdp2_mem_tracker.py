@@ -142,12 +142,14 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
     def units(self) -> list[dict[str, Any]]:
         """What each param group holds, in the order in which they are in the module.
 
-        "name" is relative to the root (which is ""); "state" is "sharded", "gathering", "unsharded"
-        or "post-forward sharded"; "now" and "at_peak" are {device: {category: bytes}} in the core's
-        categories, of the instant of the device's peak; "gatherings" are the last ones, with their
-        "reason" ("forward", "backward", "prefetch", "user", "recompute") and the times, by the
-        steady clock, at which the all-gather was begun and complete and the whole parameters were
-        released (None: not yet); "reduce_count" is the number of reductions so far.
+        "name" is relative to the root (which is ""), with "#2" for the second group of a module;
+        "state" is "sharded", "gathering", "unsharded" or "post-forward sharded"; "now" and
+        "at_peak" are {device: {category: bytes}} in the core's categories, the latter of the
+        instant of the device's peak, of which "peak_share" is {device: fraction}; "gatherings" are
+        the last ones, with their "reason" ("forward", "backward", "prefetch", "user", "recompute")
+        and the times, by the steady clock, at which the all-gather was begun, the parameters were
+        whole and were released (None: not yet); "timeline" has the last changes, (time_ns, device,
+        {category: bytes}); "reduce_count" is the number of reductions so far.
         """
         return self._core.units()
 
@@ -217,8 +219,8 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
         label(fact.SHARD, *fsdp.shards_of(parameters))
         label(fact.SHARD_GRAD, *fsdp.shard_grads_of(parameters))
         label(fact.UNSHARDED_GRAD, *fsdp.unsharded_grads_of(parameters))
+        label(fact.UNSHARDED, *fsdp.whole_of(parameters))
         for parameter in parameters:
-            label(fact.UNSHARDED, *parameter.all_gather_outputs)
             shard = getattr(parameter, "_sharded_post_forward_param_data", None)
             label(fact.POST_FORWARD_SHARD, shard)
         label(fact.ALL_REDUCE_BUFFER, group._partial_reduce_output)

@@ -4,22 +4,54 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <string>
+#include <utility>
 
 #include "bindings/mem_tracker.h"
+#include "bindings/module_registry.h"
+#include "bindings/snapshots.h"
+#include "bindings/tensors.h"
 #include "capture/moment_facts.h"
 #include "sharded/sharded_units.h"
 
 namespace py = pybind11;
 
 namespace tidegauge::bindings {
+void MemTracker::add_unit(UnitId unit, std::string name, const py::sequence& modules) {
+  memory_->add_unit(unit, std::move(name));
+  for (const py::handle module : modules) {
+    unit_modules_.insert(ModuleRegistry::get().intern(module.ptr()));
+  }
+}
+
+void MemTracker::label_unit(UnitId unit, UnitFact fact, const py::sequence& tensors) {
+  ScratchTensors inner;
+  for (const py::handle tensor : tensors) append_inner_tensors(tensor.ptr(), *inner);
+  for (const at::Tensor& tensor : *inner) memory_->label_unit(unit, fact, tensor);
+}
+
+void MemTracker::note_failure(const std::string& what) {
+  if (failure_count_++ == 0) first_failure_ = what;
+}
+
+void MemTracker::mark_module(py::handle module, ModuleState state) {
+  const ModuleId id = ModuleRegistry::get().find(module.ptr());
+  if (unit_modules_.contains(id)) memory_->mark_module(id, state);
+}
+
 namespace {
 
 bool is_bw() { return torch::autograd::get_current_graph_task_id() != -1; }
 
+/// What we fail at must not reach the training.
 template <typename Tell>
 void tell_sharded(Tell&& tell) {
   for (const auto& tracker : all_started()) {
-    if (tracker->is_sharded()) tell(*tracker);
+    if (!tracker->is_sharded()) continue;
+    try {
+      tell(*tracker);
+    } catch (const std::exception& error) {
+      tracker->note_failure(error.what());
+    }
   }
 }
 
@@ -34,6 +66,34 @@ GatherReason find_reason(const std::string& training_state, bool is_prefetch) {
 }
 
 }  // namespace
+
+void bind_units(MemTrackerClass& tracker) {
+  tracker
+      .def(
+          "add_unit",
+          [](MemTracker& self, uint32_t unit, std::string name, const py::sequence& modules) {
+            self.add_unit(UnitId(unit), std::move(name), modules);
+          },
+          py::arg("unit"), py::arg("name"), py::arg("modules"))
+      .def(
+          "label_unit",
+          [](MemTracker& self, uint32_t unit, UnitFact fact, const py::sequence& tensors) {
+            self.label_unit(UnitId(unit), fact, tensors);
+          },
+          py::arg("unit"), py::arg("fact"), py::arg("tensors"))
+      .def(
+          "resume_unit",
+          [](MemTracker& self, uint32_t unit, bool is_unsharded) {
+            // It was gathered before the tracker came: by whom is not known.
+            self.memory().begin_gather(UnitId(unit), GatherReason::User);
+            if (is_unsharded) self.memory().finish_gather(UnitId(unit));
+          },
+          py::arg("unit"), py::arg("is_unsharded"))
+      .def("units", [](MemTracker& self) { return to_python(self.memory().units()); })
+      .def("failures", [](MemTracker& self) {
+        return std::make_pair(self.failure_count(), self.first_failure());
+      });
+}
 
 void bind_fsdp(py::module_& m) {
   py::enum_<UnitFact>(m, "UnitFact", "What a storage is to a unit; see sharded/sharded_units.h.")
@@ -53,6 +113,13 @@ void bind_fsdp(py::module_& m) {
       .value("AFTER_PRE_BACKWARD", ModuleState::AfterPreBackward)
       .value("BEFORE_POST_BACKWARD", ModuleState::BeforePostBackward)
       .value("AFTER_POST_BACKWARD", ModuleState::AfterPostBackward);
+  m.def("new_unit", [] { return new_unit_id().value; });
+  m.def(
+      "unit_failure",
+      [](const std::string& what) {
+        tell_sharded([&](MemTracker& tracker) { tracker.note_failure(what); });
+      },
+      py::arg("what"));
   m.def(
       "unit_made",
       [](uint32_t unit, const std::string& name, const py::sequence& modules) {

@@ -79,16 +79,18 @@ py::list to_list(const ModuleStats& stats, ModuleState state) {
   return calls;
 }
 
+py::dict to_dict(const CategorySplit& split) {
+  py::dict result;
+  for (size_t i = 0; i < kCategoryCount; ++i) {
+    if (split.bytes[i] == 0) continue;
+    result[py::str(std::string(to_string(static_cast<Category>(i))))] = split.bytes[i];
+  }
+  return result;
+}
+
 py::dict to_dict(const std::map<Device, CategorySplit>& bytes) {
   py::dict result;
-  for (const auto& [device, split] : bytes) {
-    py::dict by_category;
-    for (size_t i = 0; i < kCategoryCount; ++i) {
-      if (split.bytes[i] == 0) continue;
-      by_category[py::str(std::string(to_string(static_cast<Category>(i))))] = split.bytes[i];
-    }
-    result[to_python(device)] = std::move(by_category);
-  }
+  for (const auto& [device, split] : bytes) result[to_python(device)] = to_dict(split);
   return result;
 }
 
@@ -133,7 +135,16 @@ py::list to_python(const std::vector<UnitReport>& units) {
     entry["state"] = std::string(to_string(unit.state));
     entry["now"] = to_dict(unit.now);
     entry["at_peak"] = to_dict(unit.at_peak);
+    py::dict share;
+    for (const auto& [device, part] : unit.peak_share) share[to_python(device)] = part;
+    entry["peak_share"] = std::move(share);
     entry["gatherings"] = std::move(gatherings);
+    py::list timeline;
+    for (const UnitChange& change : unit.timeline) {
+      timeline.append(
+          py::make_tuple(change.time_ns, to_python(change.device), to_dict(change.split)));
+    }
+    entry["timeline"] = std::move(timeline);
     entry["reduce_count"] = unit.reduce_count;
     result.append(std::move(entry));
   }

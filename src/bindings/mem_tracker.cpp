@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "bindings/fsdp.h"
 #include "bindings/module_registry.h"
 #include "bindings/snapshots.h"
 #include "bindings/tensors.h"
@@ -298,24 +299,6 @@ void MemTracker::on_death(ModuleId id) {
   memory_->forget_module(id);
 }
 
-void MemTracker::add_unit(UnitId unit, std::string name, const py::sequence& modules) {
-  memory_->add_unit(unit, std::move(name));
-  for (const py::handle module : modules) {
-    unit_modules_.insert(ModuleRegistry::get().intern(module.ptr()));
-  }
-}
-
-void MemTracker::label_unit(UnitId unit, UnitFact fact, const py::sequence& tensors) {
-  ScratchTensors inner;
-  for (const py::handle tensor : tensors) append_inner_tensors(tensor.ptr(), *inner);
-  for (const at::Tensor& tensor : *inner) memory_->label_unit(unit, fact, tensor);
-}
-
-void MemTracker::mark_module(py::handle module, ModuleState state) {
-  const ModuleId id = ModuleRegistry::get().find(module.ptr());
-  if (unit_modules_.contains(id)) memory_->mark_module(id, state);
-}
-
 py::list MemTracker::to_rows(const Snapshot& snapshot) const {
   return is_sharded_ ? to_fsdp_rows(snapshot) : to_python(snapshot);
 }
@@ -426,8 +409,9 @@ void bind_events(py::module_& m) {
 }  // namespace
 
 void bind_mem_tracker(py::module_& m) {
-  py::class_<MemTracker, std::shared_ptr<MemTracker>>(
-      m, "MemTracker", "Bytes by device and category; see tidegauge.MemTracker.")
+  MemTrackerClass tracker(m, "MemTracker",
+                          "Bytes by device and category; see tidegauge.MemTracker.");
+  tracker
       .def(py::init(&MemTracker::create), py::arg("mod_tracker"), py::arg("strict"),
            py::arg("allocator") = false, py::arg("is_sharded") = false)
       .def("record_to", &MemTracker::record_to, py::arg("recorder"))
@@ -447,27 +431,6 @@ void bind_mem_tracker(py::module_& m) {
              self.refresh_labels();
              return self.to_rows(self.memory().peak());
            })
-      .def(
-          "add_unit",
-          [](MemTracker& self, uint32_t unit, std::string name, const py::sequence& modules) {
-            self.add_unit(UnitId(unit), std::move(name), modules);
-          },
-          py::arg("unit"), py::arg("name"), py::arg("modules"))
-      .def(
-          "label_unit",
-          [](MemTracker& self, uint32_t unit, UnitFact fact, const py::sequence& tensors) {
-            self.label_unit(UnitId(unit), fact, tensors);
-          },
-          py::arg("unit"), py::arg("fact"), py::arg("tensors"))
-      .def(
-          "resume_unit",
-          [](MemTracker& self, uint32_t unit, bool is_unsharded) {
-            // It was gathered before the tracker came: by whom is not known.
-            self.memory().begin_gather(UnitId(unit), GatherReason::User);
-            if (is_unsharded) self.memory().finish_gather(UnitId(unit));
-          },
-          py::arg("unit"), py::arg("is_unsharded"))
-      .def("units", [](MemTracker& self) { return to_python(self.memory().units()); })
       .def("foreign",
            [](MemTracker& self) {
              py::dict result;
@@ -504,6 +467,7 @@ void bind_mem_tracker(py::module_& m) {
            })
       .def_property_readonly("footprint_bytes",
                              [](MemTracker& self) { return self.memory().footprint_bytes(); });
+  bind_units(tracker);
   bind_events(m);
 }
 

@@ -41,6 +41,10 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
   /// Nothing for a module without statistics, or one that no unit belongs to.
   void mark_module(pybind11::handle module, ModuleState state);
   bool is_sharded() const { return is_sharded_; }
+  /// A failure of our own hooks that was kept from the training.
+  void note_failure(const std::string& what);
+  int64_t failure_count() const { return failure_count_; }
+  const std::string& first_failure() const { return first_failure_; }
   pybind11::list to_rows(const Snapshot& snapshot) const;
 
   /// Labels what modules own by now. A parameter or gradient that was exchanged without a word
@@ -76,6 +80,8 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
   const bool is_sharded_;
   std::unordered_set<ModuleId> unit_modules_;
   int start_count_ = 0;
+  int64_t failure_count_ = 0;
+  std::string first_failure_;
   /// What a module owned when it was last looked at, by address: compared, never followed.
   struct Owned {
     const void* object;
@@ -89,6 +95,8 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
 
 /// Those whose `start` was called and `stop` was not.
 const std::vector<std::shared_ptr<MemTracker>>& all_started();
+
+using MemTrackerClass = pybind11::class_<MemTracker, std::shared_ptr<MemTracker>>;
 
 void bind_mem_tracker(pybind11::module_& m);
 

@@ -8,7 +8,7 @@
 #include "core/device.h"
 #include "core/module_stats.h"
 #include "core/snapshot.h"
-#include "sharded/sharded_units.h"
+#include "sharded/unit_report.h"
 
 namespace tidegauge::bindings {
 
@@ -28,8 +28,9 @@ pybind11::list to_fsdp_rows(const Snapshot& snapshot);
 pybind11::dict to_fsdp_stats(const ModuleStats& stats);
 
 /// [{"name": ..., "state": ..., "now": {device: {category: bytes}}, "at_peak": the same,
+///   "peak_share": {device: fraction},
 ///   "gatherings": [{"reason": ..., "begun_ns": ..., "complete_ns": ..., "released_ns": ...}],
-///   "reduce_count": ...}, ...]
+///   "timeline": [(time_ns, device, {category: bytes}), ...], "reduce_count": ...}, ...]
 pybind11::list to_python(const std::vector<UnitReport>& units);
 
 }  // namespace tidegauge::bindings

@@ -105,6 +105,32 @@ MemSnapshot to_mem_snapshot(const Snapshot& snapshot) {
   return result;
 }
 
+UnitMemory to_unit_memory(const UnitReport& unit) {
+  const auto to_bytes = [](Device device, const CategorySplit& split) {
+    return UnitBytes{to_torch(device), split.bytes};
+  };
+  const auto to_ns = [](const std::optional<Instant>& instant) {
+    return instant ? std::optional(instant->time_ns) : std::nullopt;
+  };
+  UnitMemory result;
+  result.name = unit.name;
+  result.state = unit.state;
+  result.reduce_count = unit.reduce_count;
+  for (const auto& [device, split] : unit.now) result.now.push_back(to_bytes(device, split));
+  for (const auto& [device, split] : unit.at_peak) {
+    result.at_peak.push_back(to_bytes(device, split));
+    result.peak_share.push_back(unit.peak_share.at(device));
+  }
+  for (const Gathering& each : unit.gatherings) {
+    result.gatherings.push_back(
+        {each.reason, each.begun.time_ns, to_ns(each.complete), to_ns(each.released)});
+  }
+  for (const UnitChange& each : unit.timeline) {
+    result.timeline.push_back({each.time_ns, to_bytes(each.device, each.split)});
+  }
+  return result;
+}
+
 ModMemStats to_mod_mem_stats(const ModuleStats& stats, std::string mod_fqn) {
   ModMemStats result;
   result.mod_fqn = std::move(mod_fqn);

@@ -200,6 +200,12 @@ std::vector<ModMemStats> MemTracker::memory_tracking() const {
   return all;
 }
 
+std::vector<UnitMemory> MemTracker::units() const {
+  std::vector<UnitMemory> all;
+  for (const UnitReport& unit : impl_->memory->units()) all.push_back(to_unit_memory(unit));
+  return all;
+}
+
 void MemTracker::reset_mod_stats() {
   impl_->labels->forget_sizes();
   impl_->memory->reset_statistics();

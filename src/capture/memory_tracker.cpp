@@ -349,6 +349,7 @@ void MemoryTracker::storage_resized(StorageId id, int64_t size_bytes, StorageId 
   if (memory) {
     // Two became one: bytes that are the allocator's, under the name that the storage has.
     if (known) rename_since_birth(allocated, known->category);
+    if (units_) share_unit(id, allocated);
     apply(events::storage_freed(origin(), allocated));
     size_bytes = memory->size_bytes;
   }

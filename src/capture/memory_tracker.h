@@ -174,8 +174,10 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void apply(const Event& event, const c10::TensorImpl* tensor = nullptr);
   void tell_sink(const Event& event, const c10::TensorImpl* tensor);
   void tell_names();
+  Instant instant();
   void tell_units(const Event& event);
   void apply_unit_births(StorageId storage);
+  void share_unit(StorageId owner, StorageId storage);
   void apply_fact(UnitId unit, UnitFact fact, StorageId storage);
 
   const std::shared_ptr<ModuleActivity> modules_;
@@ -201,6 +203,9 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   std::vector<op_hook::Thread> starts_;
   const void* fake_mode_ = nullptr;  // compared, never followed
 };
+
+/// Each time another one, never 0.
+TIDEGAUGE_API UnitId new_unit_id();
 
 /// What is born in this thread from now on is `fact` to the unit, except in an optimizer step.
 /// Nests.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What a MemoryTracker knows of sharded parameters.
+#include <atomic>
 #include <mutex>
 #include <utility>
 
@@ -37,6 +38,11 @@ void MemoryTracker::add_unit(UnitId unit, std::string name) {
   units_->add(unit, std::move(name));
 }
 
+UnitId new_unit_id() {
+  static std::atomic<uint32_t> last{0};
+  return UnitId(++last);
+}
+
 void begin_unit_births(UnitId unit, UnitFact fact) { unit_births.push_back({unit, fact}); }
 
 void end_unit_births() {
@@ -55,12 +61,19 @@ void MemoryTracker::apply_fact(UnitId unit, UnitFact fact, StorageId storage) {
   if (!label) {
     // A shard that is gathered without a copy stays with its own unit.
     if (fact != UnitFact::GatherBuffer) {
-      units_->assign(unit, storage, *known, ledger_.since_sequence(storage));
+      units_->assign(unit, storage, *known, ledger_.since_sequence(storage), ledger_.now());
     }
     return;
   }
-  units_->assign(unit, storage, *known, ledger_.since_sequence(storage));
+  units_->assign(unit, storage, *known, ledger_.since_sequence(storage), ledger_.now());
   apply(events::storage_relabelled(origin(), storage, label->role, label->since));
+}
+
+void MemoryTracker::share_unit(StorageId owner, StorageId storage) {
+  const UnitId unit = units_->unit_of(owner);
+  const auto known = ledger_.find_storage(storage);
+  if (!unit || !known) return;
+  units_->assign(unit, storage, *known, ledger_.since_sequence(storage), ledger_.now());
 }
 
 void MemoryTracker::label_unit(UnitId unit, UnitFact fact, const at::Tensor& tensor) {
@@ -81,38 +94,43 @@ void MemoryTracker::label_unit(UnitId unit, UnitFact fact, const at::Tensor& ten
 void MemoryTracker::tell_units(const Event& event) {
   switch (event.kind) {
     case EventKind::StorageFreed:
-      return units_->storage_freed(event.storage, ledger_.now().sequence);
+      return units_->storage_freed(event.storage, ledger_.now());
     case EventKind::StorageResized:
     case EventKind::StorageRelabelled: {
-      if (!units_->has(event.storage)) return;
+      if (!units_->unit_of(event.storage)) return;
       const auto known = ledger_.find_storage(event.storage);
       if (!known) return;
       if (event.kind == EventKind::StorageRelabelled && event.since == Since::Birth) {
         return units_->storage_corrected(event.storage, known->category);
       }
       return units_->storage_changed(event.storage, known->size_bytes, known->category,
-                                     ledger_.now().sequence);
+                                     ledger_.now());
     }
     default:
       return;
   }
 }
 
+Instant MemoryTracker::instant() {
+  look_at_clock();
+  Instant now = ledger_.now();
+  now.time_ns = time_ns_;
+  return now;
+}
+
 void MemoryTracker::begin_gather(UnitId unit, GatherReason reason) {
   const auto lock = lock_capture();
-  if (!units_) return;
-  look_at_clock();
-  units_->begin_gather(unit, reason, ledger_.now());
+  if (units_) units_->begin_gather(unit, reason, instant());
 }
 
 void MemoryTracker::finish_gather(UnitId unit) {
   const auto lock = lock_capture();
-  if (units_) units_->finish_gather(unit, ledger_.now());
+  if (units_) units_->finish_gather(unit, instant());
 }
 
 void MemoryTracker::release(UnitId unit, bool keeps_post_forward_shard) {
   const auto lock = lock_capture();
-  if (units_) units_->release(unit, keeps_post_forward_shard, ledger_.now());
+  if (units_) units_->release(unit, keeps_post_forward_shard, instant());
 }
 
 void MemoryTracker::reduce(UnitId unit) {

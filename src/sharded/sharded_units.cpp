@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "sharded/sharded_units.h"
 
+#include <algorithm>
 #include <array>
+#include <string_view>
 #include <utility>
 
 #include "core/labeller.h"
@@ -27,8 +29,14 @@ constexpr std::array<std::string_view, 5> kReasons = {"forward", "backward", "pr
 constexpr std::array<std::string_view, 4> kStates = {"sharded", "gathering", "unsharded",
                                                      "post-forward sharded"};
 
-bool is_buffer(Category category) {
+bool is_reduce_buffer(Category category) {
   return category == Category::ReduceScatter || category == Category::AllReduce;
+}
+
+std::map<Device, uint64_t> sequences_of(const Snapshot& snapshot) {
+  std::map<Device, uint64_t> sequences;
+  for (const DeviceSplit& entry : snapshot.devices) sequences[entry.device] = entry.at.sequence;
+  return sequences;
 }
 
 }  // namespace
@@ -46,7 +54,12 @@ std::optional<ShardedUnits::Label> ShardedUnits::decide(UnitFact fact, Category 
   if (category_of(label.role) == category) return std::nullopt;
   if (category == Category::Untracked) label.since = Since::Birth;  // nobody has named it before
   // It was no buffer: an older gradient that the reduced one was added to.
-  if (fact == UnitFact::ReducedGrad && !is_buffer(category)) label.since = Since::Birth;
+  if (fact == UnitFact::ReducedGrad && !is_reduce_buffer(category)) label.since = Since::Birth;
+  // One buffer for all collectives: it was what it was.
+  const bool is_buffer_now = fact == UnitFact::GatherBuffer || fact == UnitFact::ReduceBuffer;
+  if (is_buffer_now && (category == Category::AllGather || is_reduce_buffer(category))) {
+    label.since = Since::Now;
+  }
   return label;
 }
 
@@ -61,35 +74,38 @@ ShardedUnits::Unit& ShardedUnits::find(UnitId unit) {
 }
 
 void ShardedUnits::log(const Owned& owned, int64_t size_bytes, Category category,
-                       uint64_t sequence) {
+                       const When& when) {
   if (size_bytes == 0) return;
   const auto peak = settled_peak_.find(owned.device);
-  if (peak != settled_peak_.end() && sequence <= peak->second) {
+  if (peak != settled_peak_.end() && when.sequence <= peak->second) {
     settled_at_peak_[{owned.unit, owned.device}][category] += size_bytes;
   }
-  changes_.push_back({sequence, size_bytes, owned.unit, owned.device, category});
+  changes_.push_back({when, size_bytes, owned.unit, owned.device, category});
 }
 
-void ShardedUnits::assign(UnitId unit, StorageId storage, const StorageInfo& info, uint64_t since) {
+void ShardedUnits::assign(UnitId unit, StorageId storage, const StorageInfo& info, uint64_t since,
+                          const Instant& now) {
   find(unit);
   const auto [entry, is_new] = storages_.try_emplace(storage);
   Owned& owned = entry->second;
   if (!is_new && owned.unit == unit) return;
-  if (!is_new) log(owned, -owned.size_bytes, owned.category, since);
-  owned = {unit, info.device, info.size_bytes, info.category, since};
-  log(owned, owned.size_bytes, owned.category, since);
+  const When when{since, since == now.sequence ? now.time_ns : 0};
+  if (!is_new) log(owned, -owned.size_bytes, owned.category, when);
+  owned = {unit, info.device, info.size_bytes, info.category, when};
+  log(owned, owned.size_bytes, owned.category, when);
 }
 
 void ShardedUnits::storage_changed(StorageId storage, int64_t size_bytes, Category category,
-                                   uint64_t sequence) {
+                                   const Instant& at) {
   const auto entry = storages_.find(storage);
   if (entry == storages_.end()) return;
   Owned& owned = entry->second;
-  log(owned, -owned.size_bytes, owned.category, sequence);
-  log(owned, size_bytes, category, sequence);
+  const When when{at.sequence, at.time_ns};
+  log(owned, -owned.size_bytes, owned.category, when);
+  log(owned, size_bytes, category, when);
   owned.size_bytes = size_bytes;
   owned.category = category;
-  owned.since = sequence;
+  owned.since = when;
 }
 
 void ShardedUnits::storage_corrected(StorageId storage, Category category) {
@@ -101,10 +117,11 @@ void ShardedUnits::storage_corrected(StorageId storage, Category category) {
   owned.category = category;
 }
 
-void ShardedUnits::storage_freed(StorageId storage, uint64_t sequence) {
+void ShardedUnits::storage_freed(StorageId storage, const Instant& at) {
   const auto entry = storages_.find(storage);
   if (entry == storages_.end()) return;
-  log(entry->second, -entry->second.size_bytes, entry->second.category, sequence);
+  const Owned& owned = entry->second;
+  log(owned, -owned.size_bytes, owned.category, {at.sequence, at.time_ns});
   storages_.erase(entry);
 }
 
@@ -155,49 +172,83 @@ ShardedUnits::Sums ShardedUnits::sums_at(const std::map<Device, uint64_t>& seque
   for (const Change& change : changes_) {
     const auto meant = sequences.find(change.device);
     if (meant == sequences.end() || is_settled(change.device)) continue;
-    if (change.sequence <= meant->second) {
+    if (change.when.sequence <= meant->second) {
       sums[{change.unit, change.device}][change.category] += change.size_bytes;
     }
   }
   return sums;
 }
 
-namespace {
-
-std::map<Device, uint64_t> sequences_of(const Snapshot& snapshot) {
-  std::map<Device, uint64_t> sequences;
-  for (const DeviceSplit& entry : snapshot.devices) sequences[entry.device] = entry.at.sequence;
-  return sequences;
-}
-
-}  // namespace
-
 void ShardedUnits::settle(const Snapshot& peak) {
   std::map<Device, uint64_t> sequences = sequences_of(peak);
   settled_at_peak_ = sums_at(sequences);
-  for (const Change& change : changes_) {
-    settled_[{change.unit, change.device}][change.category] += change.size_bytes;
-  }
-  changes_.clear();
   settled_peak_ = std::move(sequences);
+  const auto kept = changes_.end() - static_cast<ptrdiff_t>(kept_changes_);
+  for (auto change = changes_.begin(); change != kept; ++change) {
+    settled_[{change->unit, change->device}][change->category] += change->size_bytes;
+  }
+  changes_.erase(changes_.begin(), kept);
 }
 
-std::vector<UnitReport> ShardedUnits::read(const Snapshot& peak) {
-  settle(peak);
+std::vector<UnitReport> ShardedUnits::read(const Snapshot& peak) const {
+  Sums now = settled_;
+  for (const Change& change : changes_) {
+    now[{change.unit, change.device}][change.category] += change.size_bytes;
+  }
+  const Sums at_peak = sums_at(sequences_of(peak));
   std::vector<UnitReport> reports;
   for (const UnitId id : order_) {
-    const Unit& unit = units_[id];
-    UnitReport report{id, unit.name, unit.state, {}, {}, {}, unit.reduce_count};
+    const Unit& unit = units_.at(id);
+    UnitReport report;
+    report.id = id;
+    report.name = unit.name;
+    report.state = unit.state;
+    report.reduce_count = unit.reduce_count;
     report.gatherings.assign(unit.gatherings.begin(), unit.gatherings.end());
-    for (const auto& [key, split] : settled_) {
+    for (const auto& [key, split] : now) {
       if (key.first == id && split != CategorySplit{}) report.now[key.second] = split;
     }
-    for (const auto& [key, split] : settled_at_peak_) {
-      if (key.first == id && split != CategorySplit{}) report.at_peak[key.second] = split;
+    for (const auto& [key, split] : at_peak) {
+      const auto& [owner, device] = key;
+      if (owner != id || split == CategorySplit{}) continue;
+      report.at_peak[device] = split;
+      report.peak_share[device] =
+          static_cast<double>(split.total()) / static_cast<double>(peak.total_bytes(device));
     }
     reports.push_back(std::move(report));
   }
+  append_timelines(reports);
   return reports;
+}
+
+void ShardedUnits::append_timelines(std::vector<UnitReport>& reports) const {
+  std::map<UnitId, UnitReport*> by_id;
+  for (UnitReport& report : reports) by_id[report.id] = &report;
+  std::vector<const Change*> in_order;
+  in_order.reserve(changes_.size());
+  for (const Change& change : changes_) in_order.push_back(&change);
+  std::stable_sort(in_order.begin(), in_order.end(), [](const Change* a, const Change* b) {
+    return a->when.sequence < b->when.sequence;
+  });
+  Sums sums = settled_;
+  int64_t time_ns = 0;
+  for (size_t i = 0; i < in_order.size(); ++i) {
+    const Change& change = *in_order[i];
+    time_ns = std::max(time_ns, change.when.time_ns);
+    const Key key{change.unit, change.device};
+    sums[key][change.category] += change.size_bytes;
+    const bool goes_on = i + 1 < in_order.size() &&
+                         in_order[i + 1]->when.sequence == change.when.sequence &&
+                         Key{in_order[i + 1]->unit, in_order[i + 1]->device} == key;
+    if (goes_on) continue;  // one event, several changes
+    auto& timeline = by_id.at(change.unit)->timeline;
+    const CategorySplit& split = sums[key];
+    const auto last = std::find_if(timeline.rbegin(), timeline.rend(), [&](const UnitChange& each) {
+      return each.device == change.device;
+    });
+    if (last != timeline.rend() && last->split == split) continue;
+    timeline.push_back({time_ns, change.device, split});
+  }
 }
 
 }  // namespace tidegauge

@@ -7,73 +7,30 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "core/event.h"
-#include "core/ids.h"
 #include "core/ledger.h"
-#include "core/snapshot.h"
-#include "tidegauge/export.h"
+#include "sharded/unit_report.h"
 
 namespace tidegauge {
 
-/// A group of parameters that is gathered and released as one (FSDP2: a param group).
-using UnitId = Id<struct UnitTag, uint32_t>;
-
-/// What the sharding code says of a storage when it makes it, or hands it on.
-enum class UnitFact : uint8_t {
-  Shard,             ///< this rank's part of a parameter
-  GatherBuffer,      ///< input or output of an all-gather, or a copy on the way
-  Unsharded,         ///< a whole parameter
-  PostForwardShard,  ///< a part of it kept after the forward, of a smaller mesh
-  UnshardedGrad,     ///< the gradient of a whole parameter, in whatever type
-  ReduceBuffer,      ///< input or output of a reduce-scatter, or a copy on the way
-  AllReduceBuffer,   ///< what a reduce-scatter left and an all-reduce goes on with
-  ReducedGrad,       ///< a shard's gradient that lies in the buffer it was reduced into
-  ShardGrad,         ///< a shard's gradient in memory of its own: a cast, a sum, from before
-};
-inline constexpr uint8_t kUnitFactCount = 9;
-
-enum class GatherReason : uint8_t { Forward, Backward, Prefetch, User, Recompute };
-TIDEGAUGE_API std::string_view to_string(GatherReason reason);
-
-enum class UnitState : uint8_t { Sharded, Gathering, Unsharded, PostForwardSharded };
-TIDEGAUGE_API std::string_view to_string(UnitState state);
-
-/// Once from the all-gather to the release.
-struct Gathering {
-  GatherReason reason{};
-  Instant begun;                    ///< the all-gather
-  std::optional<Instant> complete;  ///< the whole parameters are there
-  std::optional<Instant> released;
-};
-
-struct UnitReport {
-  UnitId id;
-  std::string name;
-  UnitState state{};
-  std::map<Device, CategorySplit> now;
-  std::map<Device, CategorySplit> at_peak;  ///< at the instant of each device's peak
-  std::vector<Gathering> gatherings;        ///< the last ones, at most `kKeptGatherings`
-  int64_t reduce_count = 0;
-};
-
-/// The life of sharded parameters: a function of the facts told, without torch or Python, so that
-/// any code that shards can tell it.
+/// The life of sharded parameters (UnitState): a function of the facts told, without torch or
+/// Python, so that any code that shards can tell it.
 ///
-///             begin_gather          finish_gather             release
-///   Sharded ---------------> Gathering ---------> Unsharded ----------> Sharded
-///                                                     \--------> PostForwardSharded
+/// A fact about a storage becomes a label (`decide`), and its bytes then belong to the unit. All
+/// changes of bytes are logged with the number of their event, so that the bytes at any instant,
+/// above all that of the peak, can be summed afterwards; a late label adds changes in the past:
 ///
-/// A fact about a storage becomes a label (`decide`), and its bytes then belong to the unit. Bytes
-/// at the peak are found by the number of the event: all changes are logged, and settled into two
-/// sums, at the peak and now, when there are many. A peak that comes later is later than the sum.
+///   settled_  | changes_: -- +400 (seq 7) -- +100 (seq 9) -- -400 (seq 12) -- +50 (seq 8, late)
+///             '-- the sum of all older changes; the sum at the peak is kept beside it
+///
+/// When there are many, the oldest are settled; a peak that comes later is later than all of them.
 ///
 /// Not thread-safe: the MemoryTracker calls it under the lock of StorageCapture.
-class TIDEGAUGE_API ShardedUnits {
+class ShardedUnits {
  public:
   static constexpr size_t kKeptGatherings = 64;
 
@@ -82,6 +39,9 @@ class TIDEGAUGE_API ShardedUnits {
     Since since;
   };
 
+  /// `kept_changes`: how far timelines go back, in changes of all units.
+  explicit ShardedUnits(size_t kept_changes = 16384) : kept_changes_(kept_changes) {}
+
   /// Known from now on; a second time it changes the name.
   void add(UnitId unit, std::string name);
 
@@ -89,13 +49,18 @@ class TIDEGAUGE_API ShardedUnits {
   static std::optional<Label> decide(UnitFact fact, Category category);
 
   /// The storage belongs to the unit. `since`: the event from which on it has its size.
-  void assign(UnitId unit, StorageId storage, const StorageInfo& info, uint64_t since);
-  /// Size or category of a storage changed at an event. Nothing for storages of no unit.
-  void storage_changed(StorageId storage, int64_t size_bytes, Category category, uint64_t sequence);
+  void assign(UnitId unit, StorageId storage, const StorageInfo& info, uint64_t since,
+              const Instant& now);
+  /// Size or category of a storage changed. Nothing for storages of no unit.
+  void storage_changed(StorageId storage, int64_t size_bytes, Category category, const Instant& at);
   /// Its category changed since its birth.
   void storage_corrected(StorageId storage, Category category);
-  void storage_freed(StorageId storage, uint64_t sequence);
-  bool has(StorageId storage) const { return storages_.contains(storage); }
+  void storage_freed(StorageId storage, const Instant& at);
+  /// 0 if it belongs to none.
+  UnitId unit_of(StorageId storage) const {
+    const auto entry = storages_.find(storage);
+    return entry == storages_.end() ? UnitId{} : entry->second.unit;
+  }
 
   void begin_gather(UnitId unit, GatherReason reason, const Instant& now);
   void finish_gather(UnitId unit, const Instant& now);
@@ -104,43 +69,48 @@ class TIDEGAUGE_API ShardedUnits {
 
   UnitState state(UnitId unit) const;
   /// In the order of `add`; `peak` is what the Ledger says.
-  std::vector<UnitReport> read(const Snapshot& peak);
+  std::vector<UnitReport> read(const Snapshot& peak) const;
   /// To be called at times; `peak` is asked for only if there is much to settle.
   template <typename ReadPeak>
   void settle_if_due(ReadPeak&& peak) {
-    if (changes_.size() > kSettleAfter) settle(peak());
+    if (changes_.size() > 2 * kept_changes_) settle(peak());
   }
 
  private:
-  static constexpr size_t kSettleAfter = 16384;
-
   struct Unit {
     std::string name;
     UnitState state{};
     std::deque<Gathering> gatherings;
     int64_t reduce_count = 0;
   };
+  struct When {
+    uint64_t sequence = 0;
+    int64_t time_ns = 0;  // 0: not known
+  };
   struct Owned {
     UnitId unit;
     Device device;
     int64_t size_bytes = 0;
     Category category{};
-    uint64_t since = 0;
+    When since;
   };
   struct Change {
-    uint64_t sequence = 0;
+    When when;
     int64_t size_bytes = 0;
     UnitId unit;
     Device device;
     Category category{};
   };
-  using Sums = std::map<std::pair<UnitId, Device>, CategorySplit>;
+  using Key = std::pair<UnitId, Device>;
+  using Sums = std::map<Key, CategorySplit>;
 
   Unit& find(UnitId unit);
-  void log(const Owned& owned, int64_t size_bytes, Category category, uint64_t sequence);
+  void log(const Owned& owned, int64_t size_bytes, Category category, const When& when);
   Sums sums_at(const std::map<Device, uint64_t>& sequences) const;
   void settle(const Snapshot& peak);
+  void append_timelines(std::vector<UnitReport>& reports) const;
 
+  const size_t kept_changes_;
   std::map<UnitId, Unit> units_;
   std::vector<UnitId> order_;
   std::unordered_map<StorageId, Owned> storages_;

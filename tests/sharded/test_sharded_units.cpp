@@ -16,7 +16,7 @@ const Device kCpu{};
 /// A program that shards by itself: a ledger and the units, told the same.
 class Program {
  public:
-  explicit Program() {
+  explicit Program(size_t kept_changes = 16384) : units(kept_changes) {
     units.add(kUnit, "block");
     units.add(kOther, "head");
   }
@@ -34,25 +34,26 @@ class Program {
   void tell(UnitId unit, UnitFact fact, StorageId id) {
     const auto known = ledger.find_storage(id);
     const auto label = ShardedUnits::decide(fact, known->category);
-    units.assign(unit, id, *known, ledger.since_sequence(id));
+    units.assign(unit, id, *known, ledger.since_sequence(id), ledger.now());
     if (!label) return;
     ledger.apply(events::storage_relabelled({}, id, label->role, label->since));
     const Category category = ledger.find_storage(id)->category;
     if (label->since == Since::Birth) {
       units.storage_corrected(id, category);
     } else {
-      units.storage_changed(id, known->size_bytes, category, ledger.now().sequence);
+      units.storage_changed(id, known->size_bytes, category, ledger.now());
     }
   }
   void resize(StorageId id, int64_t size_bytes) {
     ledger.apply(events::storage_resized({}, id, size_bytes));
-    units.storage_changed(id, size_bytes, ledger.find_storage(id)->category, ledger.now().sequence);
+    units.storage_changed(id, size_bytes, ledger.find_storage(id)->category, ledger.now());
   }
   void free(StorageId id) {
     ledger.apply(events::storage_freed({}, id));
-    units.storage_freed(id, ledger.now().sequence);
+    units.storage_freed(id, ledger.now());
   }
   UnitReport report(UnitId unit) {
+    units.settle_if_due([&] { return ledger.peak(); });
     for (UnitReport& each : units.read(ledger.peak())) {
       if (each.id == unit) return each;
     }
@@ -97,18 +98,19 @@ TEST(ShardedUnits, GradientBelongsToItsUnitSinceItsBirth) {
   EXPECT_EQ(program.at_peak(kUnit, Category::UnshardedGrad), 100);
 }
 
-TEST(ShardedUnits, GradientThatIsToldAfterALookStillCountsAtThePeak) {
-  Program program;
+TEST(ShardedUnits, GradientThatIsToldAfterASettlingStillCountsAtThePeak) {
+  Program program(/*kept_changes=*/0);
   const StorageId grad = program.make(100);
+  program.make(kOther, UnitFact::Unsharded, 50);
   program.free(program.make(900));
-  EXPECT_EQ(program.at_peak(kUnit, Category::UnshardedGrad), 0);  // settles
+  EXPECT_EQ(program.at_peak(kUnit, Category::UnshardedGrad), 0);
   program.tell(kUnit, UnitFact::UnshardedGrad, grad);
   EXPECT_EQ(program.at_peak(kUnit, Category::UnshardedGrad), 100);
   EXPECT_EQ(program.now(kUnit, Category::UnshardedGrad), 100);
 }
 
 TEST(ShardedUnits, BytesAtALaterPeakIncludeWhatWasSettled) {
-  Program program;
+  Program program(/*kept_changes=*/0);
   const StorageId whole = program.make(kUnit, UnitFact::Unsharded, 100);
   EXPECT_EQ(program.at_peak(kUnit, Category::UnshardedParam), 100);
   program.resize(whole, 0);
@@ -151,6 +153,46 @@ TEST(ShardedUnits, UnitIsGatheredOnceUntilItIsReleased) {
   EXPECT_EQ(report.gatherings[0].begun.time_ns, 1);
   EXPECT_EQ(report.gatherings[0].complete->time_ns, 3);
   EXPECT_EQ(report.gatherings[0].released->time_ns, 4);
+}
+
+TEST(ShardedUnits, OneBufferForAllCollectivesWasWhatItWas) {
+  Program program;
+  const StorageId pool = program.make(kUnit, UnitFact::GatherBuffer, 100);
+  program.tell(kUnit, UnitFact::ReduceBuffer, pool);
+  EXPECT_EQ(program.at_peak(kUnit, Category::AllGather), 100);  // the first instant with 100
+  EXPECT_EQ(program.now(kUnit, Category::ReduceScatter), 100);
+}
+
+TEST(ShardedUnits, WhatTheAllocatorShowedFirstIsNamedSinceItsBirth) {
+  EXPECT_EQ(ShardedUnits::decide(UnitFact::AllReduceBuffer, Category::Untracked)->since,
+            Since::Birth);
+}
+
+TEST(ShardedUnits, TimelineHasEachChangeInItsPlace) {
+  for (const size_t kept_changes : {size_t{16384}, size_t{1}}) {
+    Program program(kept_changes);
+    const StorageId whole = program.make(kUnit, UnitFact::Unsharded, 100);
+    const StorageId grad = program.make(10);
+    program.resize(whole, 0);
+    program.tell(kUnit, UnitFact::UnshardedGrad, grad);  // late: it was there before the resize
+    const auto timeline = program.report(kUnit).timeline;
+    // Settling takes the beginning of it, not the end.
+    ASSERT_GE(timeline.size(), 1);
+    EXPECT_EQ(timeline.back().split[Category::UnshardedParam], 0);
+    EXPECT_EQ(timeline.back().split[Category::UnshardedGrad], 10);
+    if (kept_changes == 1) continue;
+    ASSERT_EQ(timeline.size(), 3);
+    EXPECT_EQ(timeline[0].split[Category::UnshardedParam], 100);
+    EXPECT_EQ(timeline[0].split.total(), 100);
+    EXPECT_EQ(timeline[1].split.total(), 110);
+  }
+}
+
+TEST(ShardedUnits, ShareOfThePeakIsOfAllBytes) {
+  Program program;
+  program.make(kUnit, UnitFact::Unsharded, 100);
+  program.make(300);
+  EXPECT_DOUBLE_EQ(program.report(kUnit).peak_share[kCpu], 0.25);
 }
 
 TEST(ShardedUnits, OnlyTheLastGatheringsAreKept) {
