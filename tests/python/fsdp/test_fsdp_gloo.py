@@ -20,11 +20,12 @@ def run_rank(rank: int, folder: str) -> None:
     sys.path[:0] = [str(HERE), str(HERE.parent / "mem")]
     import torch
     import torch.distributed as dist
+    from fsdp_cases import CASES
     from runs import read_split
     from tidegauge import FSDPMemTracker
     from torch.distributed.fsdp import fully_shard
 
-    from sharded import CASES, flat_mesh, run
+    from sharded import flat_mesh, run
 
     torch.set_num_threads(1)
     dist.init_process_group(

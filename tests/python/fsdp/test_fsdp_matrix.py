@@ -7,15 +7,17 @@ import functools
 
 import pytest
 import torch
+from fsdp_cases import CASES, ONLY_IN_A_WORLD_OF_8
 from tidegauge import FSDPMemTracker
 
-from sharded import CASES, ONLY_IN_A_WORLD_OF_8, Run, run, world
+from sharded import Run, run, world
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 ALL = {**CASES, **ONLY_IN_A_WORLD_OF_8}
 RUNS = [(name, 8) for name in ALL]
-FAKE_MODE_FAILS = {"resharded_to_2"}  # torch makes its mesh within, with a tracker or without
+# torch makes a mesh within, with a tracker or without.
+FAKE_MODE_FAILS = {"resharded_to_2", "tensor_parallel", "tensor_parallel_in_half"}
 OTHER_WORLDS = [
     pytest.param(name, size, marks=[] if name in ("plain", "mixed_precision") else pytest.mark.long)
     for size in (1, 512)
@@ -34,7 +36,9 @@ def figures(name: str, size: int, kind: str) -> Run:
 def test_totals_are_those_of_the_allocator(name: str, size: int) -> None:
     mine = figures(name, size, "real")
     assert [mark["Total"] for mark in mine.marks] == mine.allocated
-    assert mine.peak["Total"] == mine.allocated_peak
+    is_within_a_node = name == "unused_but_reduced"  # zeros: made, and no operator ends before
+    peak = mine.allocated_peak_of_all if is_within_a_node else mine.allocated_peak
+    assert mine.peak["Total"] == peak
 
 
 @pytest.mark.parametrize(
