@@ -78,17 +78,6 @@ class _LiveFSDPModMemStats(LiveStats, _FSDPModMemStats):
     _states = _FSDPModState
 
 
-def _compare(sizes: list[int]) -> dict[str, Any]:
-    least, most = min(sizes), max(sizes)
-    return {
-        "min": least,
-        "min_rank": sizes.index(least),
-        "max": most,
-        "max_rank": sizes.index(most),
-        "all": sizes,
-    }
-
-
 class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
     """Tells how much memory there is of each category of FSDP2: now, at the peak, in each unit.
 
@@ -127,6 +116,8 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
         super().__init__(strict=strict, allocator=allocator, record=record, stacks=stacks)
         if not isinstance(mod, FSDPModule):
             raise AssertionError("FSDPMemTracker only supports FSDP modules")
+        if optm is not None and not hasattr(optm, "param_groups"):
+            raise TypeError(f"optm is a {type(optm).__name__}, expected an optimizer or None")
         self._root_mod = mod
         self._optm = optm
 
@@ -158,11 +149,12 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
     ) -> dict[str, dict[str, dict[str, Any]]] | None:
         """Collects a snapshot of every rank on rank 0 of `group`; the others get None.
 
-        All ranks must call it. {device: {category: {"min": bytes, "min_rank": rank, "max": ...,
-        "max_rank": ..., "all": [bytes of rank 0, ...]}}}, with "Total" among the categories.
-        Devices of one kind are one: each rank has its own.
+        All ranks must call it, as with any collective. {device: {category: {"min": bytes,
+        "min_rank": rank, "max": ..., "max_rank": ..., "all": [bytes of rank 0, ...]}}}, with
+        "Total" among the categories. Devices of one kind are one: each rank has its own. Warns if
+        the ranks have different models; RuntimeError without a process group.
         """
-        from torch import distributed as dist
+        from tidegauge import _fsdp_patches, _ranks
 
         own: dict[str, dict[str, int]] = {}
         for device, split in self.get_tracker_snapshot(type).items():
@@ -170,13 +162,16 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
             for category, size_bytes in split.items():
                 name = category.value if isinstance(category, Enum) else category
                 sums[name] = sums.get(name, 0) + size_bytes
-        ranks: list[Any] = [None] * dist.get_world_size(group)
-        dist.all_gather_object(ranks, own, group)
-        if dist.get_rank(group) != 0:
+        model = {
+            _fsdp_patches.name_of(each): sum(p._orig_size.numel() for p in each.fsdp_params)
+            for each in self._groups()
+        }
+        ranks = _ranks.gather(own, model, group)
+        if ranks is None:
             return None
         return {
             device: {
-                name: _compare([rank.get(device, {}).get(name, 0) for rank in ranks])
+                name: _ranks.compare([rank.get(device, {}).get(name, 0) for rank in ranks])
                 for name in [*(member.value for member in _FSDPRefType), "Total"]
             }
             for device in sorted({device for rank in ranks for device in rank})

@@ -45,7 +45,7 @@ def train(model: nn.Module, x: torch.Tensor, step: int) -> torch.Tensor:
     return loss
 
 
-def _accumulate(model: nn.Module, x: torch.Tensor, step: int) -> torch.Tensor:
+def accumulate(model: nn.Module, x: torch.Tensor, step: int) -> torch.Tensor:
     for is_last in (False, True):
         model.set_requires_gradient_sync(is_last)  # type: ignore[operator]
         loss = train(model, x, step)
@@ -59,13 +59,13 @@ def _late_all_reduce(model: nn.Module, x: torch.Tensor, step: int) -> torch.Tens
     return loss
 
 
-def _user_unshard(model: nn.Module, x: torch.Tensor, step: int) -> torch.Tensor:
+def user_unshard(model: nn.Module, x: torch.Tensor, step: int) -> torch.Tensor:
     for block in model.blocks:  # type: ignore[union-attr]
         block.unshard()
     return train(model, x, step)
 
 
-def _evaluate(model: nn.Module, x: torch.Tensor, step: int) -> torch.Tensor:
+def evaluate(model: nn.Module, x: torch.Tensor, step: int) -> torch.Tensor:
     with torch.no_grad():
         model(x)
     return train(model, x, step)
@@ -287,7 +287,7 @@ def _stepped_in_backward() -> Net:
         parameter.grad = None
 
     for parameter in model.parameters():
-        parameter.register_post_accumulate_grad_hook(use)
+        parameter.register_postaccumulate_grad_hook(use)
     return model
 
 
@@ -333,13 +333,13 @@ CASES: dict[str, tuple[Make, Train]] = {
     "offload": (lambda: shard_all(Net(), offload_policy=CPUOffloadPolicy(False)), train),
     "hsdp": (lambda: shard_all(Net(), mesh=two_level_mesh()), train),
     "hsdp_late_all_reduce": (lambda: shard_all(Net(), mesh=two_level_mesh()), _late_all_reduce),
-    "accumulation": (lambda: shard_all(Net()), _accumulate),
+    "accumulation": (lambda: shard_all(Net()), accumulate),
     "accumulation_in_float": (
         lambda: shard_all(Net(), mp_policy=MixedPrecisionPolicy(HALF, torch.float32)),
-        _accumulate,
+        accumulate,
     ),
-    "user_unshard": (lambda: shard_all(Net()), _user_unshard),
-    "evaluation": (lambda: shard_all(Net()), _evaluate),
+    "user_unshard": (lambda: shard_all(Net()), user_unshard),
+    "evaluation": (lambda: shard_all(Net()), evaluate),
     "prefetching": (_prefetching, train),
     "stays_unsharded_in_backward": (_changed(set_reshard_after_backward=False), train),
     "two_input_buffers": (_changed(set_reduce_scatter_max_input_buffers=2), train),

@@ -98,6 +98,21 @@ def shard_all(model: Net, **options: Any) -> Net:
     return fully_shard(model, **options)
 
 
+def fully_shard_parts(model: Net, units: str, **options: Any) -> None:
+    """`units`: "root" alone, "blocks" as well, the linear layers "nested" in these, or also a
+    "pair" of modules in one unit."""
+    if units == "nested":
+        for block in model.blocks:
+            for layer in (each for each in block.modules() if isinstance(each, nn.Linear)):
+                fully_shard(layer, **options)
+    if units == "pair":
+        fully_shard([model.norm, model.head], **options)
+    if units == "root":
+        fully_shard(model, **options)
+    else:
+        shard_all(model, **options)
+
+
 @dataclass
 class Run:
     marks: list[Split] = field(default_factory=list)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Nothing is put on a model, and FSDP2's classes are as before; wrong use is told."""
+"""Nothing is put on a model, and FSDP2's classes are as before."""
 
 from __future__ import annotations
 
@@ -101,24 +101,3 @@ def test_second_iteration_is_refused_only_if_strict() -> None:
         model(x).sum().backward()
         with pytest.raises(NotImplementedError, match=r"^FSDPMemTracker does not support"):
             model(x)
-
-
-def test_root_that_is_not_sharded() -> None:
-    with pytest.raises(AssertionError, match="FSDPMemTracker only supports FSDP modules"):
-        FSDPMemTracker(Net())
-
-
-def test_optimizer_made_before_sharding_is_told() -> None:
-    model = Net()
-    optimizer = torch.optim.SGD(model.parameters())
-    shard_all(model)
-    with (
-        pytest.warns(UserWarning, match="Make the optimizer after fully_shard"),
-        FSDPMemTracker(model, optimizer),
-    ):
-        pass
-
-
-def test_another_fsdp2_is_told() -> None:
-    with pytest.raises(NotImplementedError, match=r"Net\.gather is not there"):
-        _fsdp_patches.check_names({Net: "forward gather"})
