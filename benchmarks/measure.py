@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Ratios of CPU time, measured so that a noisy machine does not decide them.
+"""Ratios of time, measured so that a noisy machine does not decide them.
 
 All variants of a case take turns within each round, so a slow moment hits them alike, and each is
 compared with the plain run of its own round. A second plain run in each round shows how far apart
@@ -23,7 +23,7 @@ Enter = Callable[[], AbstractContextManager[object]]
 
 @dataclass
 class Ratio:
-    """A variant's CPU time divided by that of the plain run, and what was asked of it."""
+    """A variant's time divided by that of the plain run, and what was asked of it."""
 
     case: str
     variant: str
@@ -50,8 +50,9 @@ def measure(
     steps: int,
     warm_up: int = 5,
     rounds_of: dict[str, int] | None = None,
+    clock: Callable[[], float] = time.thread_time,
 ) -> list[Ratio]:
-    """Times `steps` calls of `step` inside each variant's context, in thread CPU time.
+    """Times `steps` calls of `step` inside each variant's context, in thread CPU time by default.
 
     `rounds_of` has the variants that are so slow that fewer rounds must do.
     """
@@ -60,10 +61,10 @@ def measure(
         with enter():
             for _ in range(warm_up):
                 step()
-            start = time.thread_time()
+            start = clock()
             for _ in range(steps):
                 step()
-            return time.thread_time() - start
+            return clock() - start
 
     plains: list[float] = []
     spreads: list[float] = []

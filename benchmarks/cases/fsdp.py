@@ -1,14 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""FSDPMemTracker on FSDP2 over a fake group of 8: all the work of one rank, no communication."""
+"""FSDPMemTracker on FSDP2.
+
+Over a fake group of 8: all the work of one rank, no communication, in CPU time. Over gloo between
+two processes in wall time, as a step waits for the other process.
+"""
 
 from __future__ import annotations
 
+import json
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.multiprocessing
 from measure import Enter, Ratio, measure
 from tidegauge import FSDPMemTracker
 from torch import nn
@@ -60,7 +70,16 @@ class Training:
         return enter
 
 
-def _measure(case: str, training: Training, *, bar: float, steps: int) -> list[Ratio]:
+def _measure(
+    case: str,
+    training: Training,
+    *,
+    bar: float,
+    steps: int,
+    warm_up: int = 2,
+    clock: Callable[[], float] = time.thread_time,
+) -> list[Ratio]:
+    """Two rounds of upstream do: it takes so much longer that they cost as much as all of ours."""
     return measure(
         case,
         training.step,
@@ -70,12 +89,38 @@ def _measure(case: str, training: Training, *, bar: float, steps: int) -> list[R
         },
         plain=nullcontext,
         steps=steps,
-        warm_up=2,
+        warm_up=warm_up,
         rounds_of={UPSTREAM: 2},
+        clock=clock,
     )
 
 
 def run() -> list[Ratio]:
+    return _run_over_fake_group() + _run_over_gloo()
+
+
+def _run_over_gloo() -> list[Ratio]:
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(_run_rank, (folder,), nprocs=2)
+        return [Ratio(**each) for each in json.loads(Path(folder, "ratios.json").read_text())]
+
+
+def _run_rank(rank: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    ratios = _measure(
+        "FSDPMemTracker, FSDP2 of 8 blocks of 2 x Linear(256, 256), gloo, 2 processes, wall time",
+        Training(8, 256, 32, init_device_mesh("cpu", (2,))),
+        bar=1.10,
+        steps=5,
+        clock=time.perf_counter,
+    )
+    if rank == 0:
+        Path(folder, "ratios.json").write_text(json.dumps([asdict(each) for each in ratios]))
+    dist.destroy_process_group()
+
+
+def _run_over_fake_group() -> list[Ratio]:
     dist.init_process_group("fake", rank=0, world_size=WORLD, store=FakeStore())
     try:
         mesh = init_device_mesh("cpu", (WORLD,))
@@ -91,6 +136,7 @@ def run() -> list[Ratio]:
                 Training(32, 4096, 32, mesh),
                 bar=1.10,
                 steps=1,
+                warm_up=1,
             )
         return ratios
     finally:

@@ -36,9 +36,11 @@ def figures(name: str, size: int, kind: str) -> Run:
 def test_totals_are_those_of_the_allocator(name: str, size: int) -> None:
     mine = figures(name, size, "real")
     assert [mark["Total"] for mark in mine.marks] == mine.allocated
-    is_within_a_node = name == "unused_but_reduced"  # zeros: made, and no operator ends before
-    peak = mine.allocated_peak_of_all if is_within_a_node else mine.allocated_peak
-    assert mine.peak["Total"] == peak
+    if name == "unused_but_reduced":
+        # At the peak there are zeros that were just made, and no operator ends before they go.
+        assert mine.allocated_peak < mine.peak["Total"] <= mine.allocated_peak_of_all
+    else:
+        assert mine.peak["Total"] == mine.allocated_peak
 
 
 @pytest.mark.parametrize(
