@@ -29,6 +29,17 @@ void MemTracker::label_unit(UnitId unit, UnitFact fact, const py::sequence& tens
   for (const at::Tensor& tensor : *inner) memory_->label_unit(unit, fact, tensor);
 }
 
+/// A CheckpointWrapper is not called again in backward, but what it wraps is.
+void MemTracker::add_recompute_of_wrapped(py::handle module, ModuleStats& stats) {
+  const py::object wrapped = py::getattr(module, "_checkpoint_wrapped_module", py::none());
+  if (wrapped.is_none() || !stats[ModuleState::PreForwardAc].empty()) return;
+  ModuleStats inner = memory_->module_stats(ModuleRegistry::get().find(wrapped.ptr()));
+  for (const ModuleState state : {ModuleState::PreForwardAc, ModuleState::PostForwardAc}) {
+    const auto i = static_cast<size_t>(state);
+    stats.snapshots[i] = std::move(inner.snapshots[i]);
+  }
+}
+
 void MemTracker::note_failure(const std::string& what) {
   if (failure_count_++ == 0) first_failure_ = what;
 }

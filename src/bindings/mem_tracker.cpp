@@ -314,8 +314,10 @@ py::list MemTracker::modules() {
 }
 
 py::dict MemTracker::module_stats(py::handle module) {
-  const ModuleStats stats = memory_->module_stats(ModuleRegistry::get().find(module.ptr()));
-  return is_sharded_ ? to_fsdp_stats(stats) : to_python(stats);
+  ModuleStats stats = memory_->module_stats(ModuleRegistry::get().find(module.ptr()));
+  if (!is_sharded_) return to_python(stats);
+  add_recompute_of_wrapped(module, stats);
+  return to_fsdp_stats(stats);
 }
 
 namespace {

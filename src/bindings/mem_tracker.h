@@ -70,6 +70,7 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
   void label_own(pybind11::handle module);
   void label_gradients(pybind11::handle module);
   Role gradient_role(pybind11::handle parameter);
+  void add_recompute_of_wrapped(pybind11::handle module, ModuleStats& stats);
   /// Whether the module owns other memory than when it was last looked at.
   bool note_owned(pybind11::handle module, ModuleId id);
   void describe(pybind11::handle module, ModuleId id);
