@@ -327,7 +327,8 @@ std::string MemoryTracker::first_anomaly() {
 
 size_t MemoryTracker::footprint_bytes() {
   const auto lock = lock_capture();
-  return ledger_.footprint_bytes() + StorageCapture::get().storage_count() * 128;
+  return ledger_.footprint_bytes() + StorageCapture::get().storage_count() * 128 +
+         (units_ ? units_->footprint_bytes() : 0);
 }
 
 void MemoryTracker::storage_freed(StorageId id, bool by_backward) {

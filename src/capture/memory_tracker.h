@@ -175,6 +175,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void tell_sink(const Event& event, const c10::TensorImpl* tensor);
   void tell_names();
   Instant instant();
+  void settle_units();
   void tell_units(const Event& event);
   void apply_unit_births(StorageId storage);
   void share_unit(StorageId owner, StorageId storage);

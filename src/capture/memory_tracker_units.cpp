@@ -88,6 +88,10 @@ void MemoryTracker::label_unit(UnitId unit, UnitFact fact, const at::Tensor& ten
     }
     apply_fact(unit, fact, seen.id);
   });
+  settle_units();
+}
+
+void MemoryTracker::settle_units() {
   units_->settle_if_due([this] { return was_started_ ? ledger_.peak() : Snapshot{}; });
 }
 
@@ -130,7 +134,9 @@ void MemoryTracker::finish_gather(UnitId unit) {
 
 void MemoryTracker::release(UnitId unit, bool keeps_post_forward_shard) {
   const auto lock = lock_capture();
-  if (units_) units_->release(unit, keeps_post_forward_shard, instant());
+  if (!units_) return;
+  units_->release(unit, keeps_post_forward_shard, instant());
+  settle_units();  // a program that only evaluates tells of nothing else
 }
 
 void MemoryTracker::reduce(UnitId unit) {

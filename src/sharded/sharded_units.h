@@ -70,6 +70,10 @@ class ShardedUnits {
   UnitState state(UnitId unit) const;
   /// In the order of `add`; `peak` is what the Ledger says.
   std::vector<UnitReport> read(const Snapshot& peak) const;
+  /// Without names and gatherings, of which there are as many as units.
+  size_t footprint_bytes() const {
+    return changes_.capacity() * sizeof(Change) + storages_.size() * 96;
+  }
   /// To be called at times; `peak` is asked for only if there is much to settle.
   template <typename ReadPeak>
   void settle_if_due(ReadPeak&& peak) {

@@ -165,6 +165,29 @@ TEST_F(ShardedUnitTest, UnitsAreKeptApartAndTrackersAlike) {
   EXPECT_EQ(other.units()[0].now.at(0).total_bytes(), kShard + kWhole);
 }
 
+TEST_F(ShardedUnitTest, LogOfALongRunStaysFlat) {
+  const torch::NoGradGuard no_grad;
+  ShardedLayer layer("layer");
+  tracker.enter();
+  const auto run = [&](int times) {
+    for (int i = 0; i < times; ++i) {
+      layer.gather(GatherReason::Forward);
+      layer.release();
+    }
+  };
+  run(1);
+  const UnitMemory before = unit();
+  run(30000);  // six changes each; 16,384 are kept
+  const UnitMemory after = unit();
+  tracker.exit();
+  EXPECT_LE(after.timeline.size(), 2 * 16384);
+  EXPECT_EQ(after.gatherings.size(), 64);
+  ASSERT_EQ(after.at_peak.size(), 1);
+  EXPECT_EQ(after.at_peak[0].bytes, before.at_peak[0].bytes);
+  ASSERT_EQ(after.now.size(), 1);
+  EXPECT_EQ(after.now[0].bytes, before.now[0].bytes);
+}
+
 TEST_F(ShardedUnitTest, ProgramWithoutATrackerTellsNobody) {
   ShardedLayer layer("layer");
   layer.unit.label(UnitFact::Shard, at::Tensor());

@@ -287,7 +287,7 @@ def _stepped_in_backward() -> Net:
         parameter.grad = None
 
     for parameter in model.parameters():
-        parameter.register_postaccumulate_grad_hook(use)
+        parameter.register_post_accumulate_grad_hook(use)
     return model
 
 
@@ -296,6 +296,11 @@ def _async_unshard(model: nn.Module, x: torch.Tensor, step: int) -> torch.Tensor
     for handle in handles:
         handle.wait()
     return train(model, x, step)
+
+
+def _train_from_a_leaf(model: nn.Module, x: torch.Tensor, step: int) -> torch.Tensor:
+    """Reentrant checkpoints have gradients only if an input has."""
+    return train(model, x.clone().requires_grad_(), step)
 
 
 def _cast_by_the_blocks() -> Net:
@@ -371,7 +376,7 @@ CASES: dict[str, tuple[Make, Train]] = {
     "async_unshard": (lambda: shard_all(Net()), _async_unshard),
     "inference": (lambda: shard_all(Net()), _inference),
     "checkpoint_function": (_functions_checkpointed(use_reentrant=False), train),
-    "checkpoint_reentrant": (_functions_checkpointed(use_reentrant=True), train),
+    "checkpoint_reentrant": (_functions_checkpointed(use_reentrant=True), _train_from_a_leaf),
     "checkpoint_selective": (
         _functions_checkpointed(use_reentrant=False, context_fn=_save_products),
         train,

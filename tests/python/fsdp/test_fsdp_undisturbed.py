@@ -10,6 +10,7 @@ import pytest
 import torch
 from tidegauge import FSDPMemTracker, MemTracker, _fsdp_patches
 from torch import nn
+from torch.distributed._composable import checkpoint
 from torch.distributed.fsdp import fully_shard
 from tracked import now
 
@@ -101,3 +102,40 @@ def test_second_iteration_is_refused_only_if_strict() -> None:
         model(x).sum().backward()
         with pytest.raises(NotImplementedError, match=r"^FSDPMemTracker does not support"):
             model(x)
+
+
+@pytest.mark.parametrize("moment", ["forward", "backward", "reduction", "recompute"])
+def test_tracker_may_come_and_go_at_any_moment(moment: str) -> None:
+    """One is left and another one entered in the middle of something."""
+    before = classes()
+    torch.manual_seed(0)
+    model, x = Net(), torch.randn(8, 64)
+    if moment == "recompute":
+        checkpoint(model.blocks[1])
+    shard_all(model)
+    old, new = FSDPMemTracker(model), FSDPMemTracker(model)
+    calls = []
+
+    def change(*_: Any) -> None:
+        calls.append(moment)
+        if len(calls) == (2 if moment == "recompute" else 1):
+            old.__exit__(None, None, None)
+            new.__enter__()
+
+    if moment in ("forward", "recompute"):
+        model.blocks[1].wide.register_forward_hook(change)
+    elif moment == "backward":
+        model.blocks[1].wide.register_full_backward_hook(change)
+    else:
+        model.blocks[1].wide.weight.register_post_accumulate_grad_hook(change)
+    old.__enter__()
+    model(x).sum().backward()
+    after = now(new)
+    new.__exit__(None, None, None)
+    assert calls
+    assert classes() == before
+    # Gradients were reduced in `new`, but for those that it found.
+    assert after["Sharded Param"] == after["Sharded Grad"]
+    assert not {"Unsharded Param", "Unsharded Grad", "All Gather", "Reduce Scatter"} & set(after)
+    for tracker in (old, new):
+        assert tracker._core.anomalies() == tracker._core.failures() == (0, "")
