@@ -112,6 +112,15 @@ class MemTracker:
     @property
     def footprint_bytes(self) -> int: ...
 
+class RequestStream:
+    def __init__(self, path: str, device: torch.device) -> None: ...
+    @property
+    def request_count(self) -> int: ...
+    # A total of 0 is no limit.
+    def simulate(
+        self, settings: str, tie: str, total_bytes: int, outside_bytes: int
+    ) -> dict[str, int]: ...
+
 class AllocatorTrace:
     # Arrays of int64, by rows. Events: action, address, size, stream, pool (2). Segments: address,
     # size, stream, pool (2), is_small, is_expandable, number of blocks. Blocks: address, size,

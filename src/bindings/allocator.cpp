@@ -9,9 +9,12 @@
 
 #include "allocator/plain_pickle.h"
 #include "allocator/recorded_run.h"
+#include "allocator/request_stream.h"
 #include "allocator/trace_replay.h"
 #include "allocator/trace_rewind.h"
+#include "bindings/snapshots.h"
 #include "tidegauge/errors.h"
+#include "trace/reader.h"
 
 namespace py = pybind11;
 
@@ -155,6 +158,32 @@ class AllocatorTrace {
   Layout final_layout_;
 };
 
+/// The requests that a trace file would make of one device.
+std::unique_ptr<RequestStream> read_requests(const std::string& path, py::handle device) {
+  auto stream = std::make_unique<RequestStream>(to_device(device));
+  const py::gil_scoped_release released;
+  Reader reader(path);
+  reader.visit_events(1, UINT64_MAX, [&](const Event& event, uint64_t) { stream->add(event); });
+  return stream;
+}
+
+py::dict simulate(const RequestStream& stream, const std::string& settings, const std::string& tie,
+                  int64_t total_bytes, int64_t outside_bytes) {
+  AllocatorOptions options{.config = parse_alloc_config(settings),
+                           .tie = parse_tie(tie),
+                           .outside_bytes = outside_bytes,
+                           .memory_fraction = {},
+                           .place = {},
+                           .on_segment_event = {}};
+  if (total_bytes > 0) options.total_bytes = total_bytes;
+  RunFigures figures;
+  {
+    const py::gil_scoped_release released;
+    figures = stream.simulate(options);
+  }
+  return to_dict(figures);
+}
+
 }  // namespace
 
 void bind_allocator(py::module_& m) {
@@ -165,6 +194,11 @@ void bind_allocator(py::module_& m) {
       "find_pickle_fault",
       [](const py::bytes& data) { return find_pickle_fault(std::string_view(data)); },
       py::arg("data"), "What makes a pickle more than plain values, or None.");
+  py::class_<RequestStream>(m, "RequestStream")
+      .def(py::init(&read_requests), py::arg("path"), py::arg("device"))
+      .def_property_readonly("request_count", &RequestStream::request_count)
+      .def("simulate", &simulate, py::arg("settings"), py::arg("tie"), py::arg("total_bytes"),
+           py::arg("outside_bytes"));
   py::class_<AllocatorTrace>(m, "AllocatorTrace")
       .def(py::init<const py::buffer&, const py::buffer&, const py::buffer&, const std::string&>(),
            py::arg("events"), py::arg("segments"), py::arg("blocks"), py::arg("settings"))

@@ -27,6 +27,11 @@ py::object to_python(Device device) {
   return py::cast(c10::Device(static_cast<c10::DeviceType>(device.type), device.index));
 }
 
+Device to_device(py::handle torch_device) {
+  const auto device = torch_device.cast<c10::Device>();
+  return {static_cast<int8_t>(device.type()), device.index()};
+}
+
 namespace {
 
 template <typename Fold>

@@ -13,6 +13,7 @@
 namespace tidegauge::bindings {
 
 pybind11::object to_python(Device device);
+Device to_device(pybind11::handle torch_device);
 
 /// [(torch.device, bytes in the order of MemTracker's categories), ...]
 pybind11::list to_python(const Snapshot& snapshot);

@@ -1,6 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a device reserves: snapshots of torch's caching allocator, replayed without the device."""
+"""What a device reserves: snapshots and traces, replayed without the device."""
 
+from tidegauge.allocator.device_memory import (
+    Assumptions,
+    DeviceMemory,
+    Layer,
+    Setting,
+    replay_trace,
+)
+from tidegauge.allocator.devices import DeviceModel, device_models, find_device
 from tidegauge.allocator.replay import (
     DeviceReplay,
     Divergence,
@@ -12,9 +20,17 @@ from tidegauge.allocator.snapshot_file import MAX_FILE_BYTES
 
 __all__ = [
     "MAX_FILE_BYTES",
+    "Assumptions",
+    "DeviceMemory",
+    "DeviceModel",
     "DeviceReplay",
     "Divergence",
+    "Layer",
     "RunFigures",
+    "Setting",
     "WhatIf",
+    "device_models",
+    "find_device",
     "replay_snapshot",
+    "replay_trace",
 ]

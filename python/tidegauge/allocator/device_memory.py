@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""From the bytes of tensors to the bytes of a device: what a traced run would take of it.
+
+    tensors              measured    by the tracker, at the moment of the peak reserve
+    rounding and slack   modelled    to 512 bytes, and what is too little to split off
+    unused in segments   modelled    fragmentation
+    = reserved                       what torch's allocator gets from the device
+    cuBLAS workspaces    assumed     one for each thread that multiplies matrices
+    CUDA context         assumed
+    communication        assumed     where the run had several ranks
+    = on the device                  what nvidia-smi would show
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from typing import Literal
+
+import torch
+
+from tidegauge import _C
+from tidegauge.allocator.devices import DeviceModel, device_models
+from tidegauge.allocator.replay import RunFigures
+
+Basis = Literal["measured", "modelled", "assumed"]
+
+_MIB = 1 << 20
+# By default these, beside what the user asks for.
+_SETTINGS = ("", "expandable_segments:True", "max_split_size_mb:128", "max_split_size_mb:512")
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What no trace can tell. The user's to set.
+
+    `context_bytes`: the CUDA context and the code of the libraries.
+    `cublas_workspaces`: forward and autograd threads have one each.
+    `cublas_workspace_bytes`: None: by the device, 32 MiB from compute capability 9 on, else 8.125.
+    `communication_bytes`: buffers of NCCL; None: 512 MiB where the run had several ranks, else 0.
+    """
+
+    context_bytes: int = 500 * _MIB
+    cublas_workspaces: int = 2
+    cublas_workspace_bytes: int | None = None
+    communication_bytes: int | None = None
+
+    def resolve(self, compute: int, world_size: int) -> Assumptions:
+        """With a figure for everything."""
+        workspace_bytes = self.cublas_workspace_bytes
+        if workspace_bytes is None:
+            workspace_bytes = 33_554_432 if compute >= 9 else 8_519_680
+        communication_bytes = self.communication_bytes
+        if communication_bytes is None:
+            communication_bytes = 512 * _MIB if world_size > 1 else 0
+        return replace(
+            self,
+            cublas_workspace_bytes=workspace_bytes,
+            communication_bytes=communication_bytes,
+        )
+
+    @property
+    def total_bytes(self) -> int:
+        """Of a resolved one."""
+        assert self.cublas_workspace_bytes is not None
+        assert self.communication_bytes is not None
+        workspaces = self.cublas_workspaces * self.cublas_workspace_bytes
+        return self.context_bytes + workspaces + self.communication_bytes
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer, or a sum of those above it (`basis` None)."""
+
+    name: str
+    size_bytes: int
+    basis: Basis | None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The run under other settings. `saved_bytes` of the peak reserve may be negative."""
+
+    alloc_conf: str
+    figures: RunFigures
+    saved_bytes: int
+
+
+@dataclass(frozen=True)
+class DeviceMemory:
+    """What a run would take of a device.
+
+    `fits` is None without a device. `smallest` is the first of the catalogue that it fits.
+    """
+
+    trace: str
+    traced_device: str
+    requests: int
+    alloc_conf: str
+    figures: RunFigures
+    layers: list[Layer]
+    assumptions: Assumptions
+    device: DeviceModel | None
+    fits: bool | None
+    failed_requests: int
+    smallest: DeviceModel | None
+    settings: list[Setting]
+
+
+def replay_trace(
+    path: str | PathLike[str],
+    *,
+    alloc_confs: Sequence[str] = (),
+    device: DeviceModel | None = None,
+    traced_device: str | None = None,
+    assumptions: Assumptions | None = None,
+    tie: str = "counter",
+) -> DeviceMemory:
+    """Replays a trace file (`MemTracker(record=...)`, `tidegauge run`) through the allocator.
+
+    `alloc_confs`: settings as of PYTORCH_CUDA_ALLOC_CONF; the first is the one that the layers are
+    of, and several make a table. `traced_device`: whose storages are taken ("cpu", "cuda:0"); by
+    default those of the device with the highest peak that is not the CPU, or else of the CPU.
+
+    FormatError, OSError for a file that is none or cannot be read; ValueError for settings that
+    torch refuses, and for a device that the run has not used.
+    """
+    for settings in alloc_confs:
+        _C.check_alloc_config(settings)
+    reader = _C.Reader(fspath(path))
+    chosen = _choose_device(reader, traced_device)
+    stream = _C.RequestStream(fspath(path), chosen)
+    world_size = int(reader.run_facts().get("world_size") or 1)
+
+    def simulate(settings: str, model: DeviceModel | None) -> RunFigures:
+        total = (model.memory_bytes, _assumed(model).total_bytes) if model else (0, 0)
+        return RunFigures(**stream.simulate(settings, tie, *total))
+
+    def _assumed(model: DeviceModel | None) -> Assumptions:
+        compute = model.compute if model else 8
+        return (assumptions or Assumptions()).resolve(compute, world_size)
+
+    first, *others = alloc_confs or _SETTINGS
+    figures = simulate(first, None)
+    failed = simulate(first, device).out_of_memory if device else 0
+    smallest = next(
+        (model for model in device_models() if simulate(first, model).out_of_memory == 0), None
+    )
+    rows = [(settings, simulate(settings, None)) for settings in others]
+    return DeviceMemory(
+        trace=fspath(path),
+        traced_device=str(chosen),
+        requests=stream.request_count,
+        alloc_conf=first,
+        figures=figures,
+        layers=_layers(figures, _assumed(device)),
+        assumptions=_assumed(device),
+        device=device,
+        fits=None if device is None else failed == 0,
+        failed_requests=failed,
+        smallest=smallest,
+        settings=[
+            Setting(settings, other, figures.peak_reserved_bytes - other.peak_reserved_bytes)
+            for settings, other in rows
+        ],
+    )
+
+
+def _layers(figures: RunFigures, assumed: Assumptions) -> list[Layer]:
+    assert assumed.cublas_workspace_bytes is not None
+    assert assumed.communication_bytes is not None
+    reserved = figures.peak_reserved_bytes
+    unused = figures.unused_at_peak_bytes
+    slack = figures.slack_at_peak_bytes
+    workspaces = assumed.cublas_workspaces * assumed.cublas_workspace_bytes
+    return [
+        Layer("tensors", reserved - unused - slack, "measured"),
+        Layer("rounding and slack", slack, "modelled"),
+        Layer("active", reserved - unused, None),
+        Layer("unused in segments", unused, "modelled"),
+        Layer("reserved", reserved, None),
+        Layer("cuBLAS workspaces", workspaces, "assumed"),
+        Layer("CUDA context", assumed.context_bytes, "assumed"),
+        Layer("communication", assumed.communication_bytes, "assumed"),
+        Layer("on the device", reserved + assumed.total_bytes, None),
+    ]
+
+
+def _choose_device(reader: _C.Reader, wanted: str | None) -> torch.device:
+    peaks = {device: sum(split) for device, split in reader.replay().peak()}
+    if wanted is not None:
+        for device in peaks:
+            if str(device) == wanted:
+                return device
+        seen = ", ".join(map(str, peaks)) or "none"
+        raise ValueError(f"the run has used no memory of device '{wanted}'; it has used: {seen}")
+    real = {device: total for device, total in peaks.items() if device.type not in ("cpu", "meta")}
+    return max(real, key=lambda device: real[device]) if real else torch.device("cpu")

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "allocator/request_stream.h"
+
+#include <utility>
+
+#include "allocator/caching_allocator.h"
+#include "tidegauge/errors.h"
+
+namespace tidegauge {
+namespace {
+
+/// FSDP2 copies into the buffers of its collectives on streams of their own.
+uint8_t side_stream(Role role) {
+  switch (role) {
+    case Role::IsAllGatherBuffer:
+      return 1;
+    case Role::IsReduceScatterBuffer:
+      return 2;
+    case Role::IsAllReduceBuffer:
+      return 3;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+void RequestStream::add(const Event& event) {
+  if (event.kind == EventKind::StorageBorn) {
+    if (event.device != device_) return;
+    const auto [it, is_new] = live_.try_emplace(event.storage);
+    if (!is_new) return;
+    it->second.size_bytes = event.size_bytes;
+    if ((event.birth_facts & kFromAllocator) == 0 || device_ != kCpu) {
+      request(it->second, event.size_bytes);
+    }
+    return;
+  }
+  const auto it = live_.find(event.storage);
+  if (it == live_.end()) return;
+  Live& live = it->second;
+  switch (event.kind) {
+    case EventKind::StorageClaimed:
+      if (!live.is_requested) request(live, live.size_bytes);
+      return;
+    case EventKind::StorageRelabelled:
+      return set_stream(live, event.role);
+    case EventKind::StorageResized: {
+      Live old = live;
+      live.size_bytes = event.size_bytes;
+      if (!old.is_requested && old.size_bytes > 0) return;  // still of the host alone
+      live.is_requested = false;
+      request(live, event.size_bytes);
+      return release(old);
+    }
+    case EventKind::StorageFreed:
+      release(live);
+      live_.erase(it);
+      return;
+    default:
+      return;
+  }
+}
+
+void RequestStream::request(Live& live, int64_t size_bytes) {
+  if (size_bytes <= 0) return;
+  live.slot = static_cast<uint32_t>(streams_.size());
+  live.is_requested = true;
+  streams_.push_back(0);
+  requests_.push_back({live.slot, size_bytes});
+}
+
+void RequestStream::release(Live& live) {
+  if (std::exchange(live.is_requested, false)) requests_.push_back({live.slot, 0});
+}
+
+void RequestStream::set_stream(const Live& live, Role role) {
+  // A label comes after the birth, and says what the memory was for all along.
+  if (live.is_requested && side_stream(role) != 0) streams_[live.slot] = side_stream(role);
+}
+
+RunFigures RequestStream::simulate(const AllocatorOptions& options) const {
+  RunMeter meter;
+  AllocatorOptions watched = options;
+  // Without the memory of the device a share of it is no limit.
+  if (options.total_bytes == kNoLimit) watched.config.per_process_memory_fraction = 1;
+  const CachingAllocator* counted = nullptr;
+  watched.on_segment_event = [&](const TraceEvent&) {
+    if (counted != nullptr) meter.observe_segment(counted->reserved_bytes());
+  };
+  CachingAllocator allocator(std::move(watched));
+  counted = &allocator;
+  std::vector<Block*> blocks(streams_.size(), nullptr);
+  for (const Request& request : requests_) {
+    Block*& block = blocks[request.slot];
+    if (request.size_bytes == 0) {
+      if (block != nullptr) allocator.free(std::exchange(block, nullptr));
+    } else {
+      try {
+        block = allocator.malloc(request.size_bytes, streams_[request.slot]);
+      } catch (const UsageError&) {
+        block = nullptr;
+      }
+      if (block == nullptr) meter.observe_out_of_memory();
+    }
+    const MemoryStats& stats = allocator.stats();
+    meter.observe(stats.reserved_bytes.all().current, stats.active_bytes.all().current,
+                  stats.requested_bytes.all().current);
+  }
+  return meter.finish(static_cast<int64_t>(allocator.layout().size()));
+}
+
+}  // namespace tidegauge

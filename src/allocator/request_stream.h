@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "allocator/allocator_options.h"
+#include "allocator/run_figures.h"
+#include "core/event.h"
+
+namespace tidegauge {
+
+/// What one device is asked for in a run that a tracker has seen, wherever that ran: the storages
+/// of one device of the events, as requests to a caching allocator.
+///
+///   a birth                        a request of its bytes; none for a storage of no bytes
+///   a resize                       a request of the new bytes, then a free of the old
+///   buffers of FSDP2's collectives  requests of a side stream each, as FSDP2 makes them
+///   what only the allocator of     left out: workspaces of CPU kernels. What a tensor is found
+///   the host has shown             for later is requested then
+///
+/// Fed once, simulated as often as there are questions.
+class RequestStream {
+ public:
+  /// `device`: whose storages are taken.
+  explicit RequestStream(Device device) : device_(device) {}
+
+  /// The events of a run, in order.
+  void add(const Event& event);
+
+  size_t request_count() const { return requests_.size(); }
+  /// Sizes that no allocator could ever be asked for are counted as out of memory.
+  RunFigures simulate(const AllocatorOptions& options) const;
+
+ private:
+  /// A request of `size_bytes`, or of 0: the free of `slot`.
+  struct Request {
+    uint32_t slot;
+    int64_t size_bytes;
+  };
+  struct Live {
+    int64_t size_bytes = 0;
+    uint32_t slot = 0;
+    bool is_requested = false;
+  };
+
+  void request(Live& live, int64_t size_bytes);
+  void release(Live& live);
+  void set_stream(const Live& live, Role role);
+
+  Device device_;
+  std::unordered_map<StorageId, Live> live_;
+  std::vector<Request> requests_;
+  std::vector<uint8_t> streams_;  // by slot
+};
+
+}  // namespace tidegauge

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Sizes by hand: requests are rounded to 512 B; small ones (up to 1 MiB) come from segments of
+// 2 MiB, larger ones (below 10 MiB) from segments of 20 MiB.
+#include <gtest/gtest.h>
+
+#include "allocator/request_stream.h"
+#include "core/event_factory.h"
+
+namespace tidegauge {
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+constexpr Device kGpu = cuda(0);
+
+Event born(uint64_t id, int64_t size_bytes, Device device = kGpu, uint8_t facts = 0) {
+  return events::storage_born({0, {}, device}, StorageId(id), size_bytes, facts);
+}
+Event resized(uint64_t id, int64_t size_bytes) {
+  return events::storage_resized({}, StorageId(id), size_bytes);
+}
+Event freed(uint64_t id) { return events::storage_freed({}, StorageId(id)); }
+Event labelled(uint64_t id, Role role) {
+  return events::storage_relabelled({}, StorageId(id), role, Since::Birth);
+}
+
+RunFigures simulate(Device device, std::initializer_list<Event> events,
+                    const AllocatorOptions& options = {}) {
+  RequestStream stream(device);
+  for (const Event& event : events) stream.add(event);
+  return stream.simulate(options);
+}
+
+TEST(RequestStream, rounds_and_reserves_as_the_device_would) {
+  const RunFigures figures = simulate(kGpu, {born(1, 1000), born(2, 3 * kMiB)});
+  EXPECT_EQ(figures.peak_reserved_bytes, 22 * kMiB);
+  EXPECT_EQ(figures.peak_active_bytes, 1024 + 3 * kMiB);
+  EXPECT_EQ(figures.slack_at_peak_bytes, 24);
+  EXPECT_EQ(figures.unused_at_peak_bytes, 22 * kMiB - 1024 - 3 * kMiB);
+}
+
+TEST(RequestStream, takes_only_the_storages_of_its_device) {
+  EXPECT_EQ(simulate(kGpu, {born(1, 3 * kMiB, kCpu), freed(1)}).peak_reserved_bytes, 0);
+  EXPECT_EQ(simulate(kCpu, {born(1, 3 * kMiB, kCpu)}).peak_reserved_bytes, 20 * kMiB);
+}
+
+TEST(RequestStream, serves_a_request_from_what_was_freed) {
+  const RunFigures figures =
+      simulate(kGpu, {born(1, 12 * kMiB), freed(1), born(2, 12 * kMiB), freed(2)});
+  EXPECT_EQ(figures.peak_reserved_bytes, 12 * kMiB);
+  EXPECT_EQ(figures.final_active_bytes, 0);
+}
+
+TEST(RequestStream, a_resize_holds_old_and_new_memory_for_a_moment) {
+  const RunFigures figures = simulate(kGpu, {born(1, 12 * kMiB), resized(1, 16 * kMiB)});
+  EXPECT_EQ(figures.peak_reserved_bytes, 28 * kMiB);
+  EXPECT_EQ(figures.final_active_bytes, 16 * kMiB);
+}
+
+TEST(RequestStream, a_storage_that_shrinks_to_nothing_and_grows_again_frees_in_between) {
+  const RunFigures figures = simulate(kGpu, {born(1, 12 * kMiB), resized(1, 0), born(2, 12 * kMiB),
+                                             freed(2), resized(1, 12 * kMiB), freed(1)});
+  EXPECT_EQ(figures.peak_reserved_bytes, 12 * kMiB);
+  EXPECT_EQ(figures.final_active_bytes, 0);
+}
+
+TEST(RequestStream, buffers_of_collectives_have_pools_of_their_own) {
+  // On one stream the second request would find the first one's memory.
+  const RunFigures figures = simulate(
+      kGpu, {born(1, 12 * kMiB), labelled(1, Role::IsAllGatherBuffer), freed(1), born(2, 12 * kMiB),
+             freed(2), born(3, 12 * kMiB), labelled(3, Role::IsReduceScatterBuffer), freed(3),
+             born(4, 12 * kMiB), labelled(4, Role::IsAllGatherBuffer)});
+  EXPECT_EQ(figures.peak_reserved_bytes, 36 * kMiB);
+}
+
+TEST(RequestStream, workspaces_of_cpu_kernels_are_not_requested) {
+  EXPECT_EQ(simulate(kCpu, {born(1, 12 * kMiB, kCpu, kFromAllocator), resized(1, kMiB), freed(1)})
+                .peak_reserved_bytes,
+            0);
+  EXPECT_EQ(simulate(kCpu, {born(1, 12 * kMiB, kCpu, kFromAllocator),
+                            events::storage_claimed({}, StorageId(1), 0)})
+                .peak_reserved_bytes,
+            12 * kMiB);
+  EXPECT_EQ(simulate(kGpu, {born(1, 12 * kMiB, kGpu, kFromAllocator)}).peak_reserved_bytes,
+            12 * kMiB);
+}
+
+TEST(RequestStream, counts_requests_that_do_not_fit_and_goes_on) {
+  AllocatorOptions options;
+  options.total_bytes = 40 * kMiB;
+  options.outside_bytes = 20 * kMiB;
+  const RunFigures figures = simulate(
+      kGpu, {born(1, 12 * kMiB), born(2, 12 * kMiB), freed(2), freed(1), born(3, 18 * kMiB)},
+      options);
+  EXPECT_EQ(figures.out_of_memory, 1);
+  EXPECT_EQ(figures.final_active_bytes, 18 * kMiB);
+  EXPECT_EQ(simulate(kGpu, {born(1, INT64_MAX), freed(1)}).out_of_memory, 1);
+}
+
+TEST(RequestStream, simulates_the_same_requests_with_other_settings) {
+  RequestStream stream(kGpu);
+  for (uint64_t id = 1; id <= 3; ++id) stream.add(born(id, 11 * kMiB));
+  EXPECT_EQ(stream.request_count(), 3u);
+  EXPECT_EQ(stream.simulate({}).peak_reserved_bytes, 36 * kMiB);  // to 2 MiB
+  AllocatorOptions expandable;
+  expandable.config = parse_alloc_config("expandable_segments:True");
+  EXPECT_EQ(stream.simulate(expandable).peak_reserved_bytes, 40 * kMiB);  // to pages of 20 MiB
+}
+
+}  // namespace
+}  // namespace tidegauge
