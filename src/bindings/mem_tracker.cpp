@@ -133,10 +133,10 @@ void MemTracker::stop() {
   memory_->stop();
 }
 
-void MemTracker::label(py::handle object, Role role, Since since) {
+void MemTracker::label(py::handle object, Role role, Since since, ModuleId owner) {
   ScratchTensors tensors;
   append_inner_tensors(object.ptr(), *tensors);
-  for (const at::Tensor& tensor : *tensors) memory_->label(tensor, role, since);
+  for (const at::Tensor& tensor : *tensors) memory_->label(tensor, role, since, owner);
 }
 
 void MemTracker::track_tensor(py::handle tensor, const std::string& role) {
@@ -145,11 +145,19 @@ void MemTracker::track_tensor(py::handle tensor, const std::string& role) {
   label(tensor, parsed, is_told ? Since::Now : Since::Birth);
 }
 
+void MemTracker::register_tensor(py::handle module, py::handle tensor, Role role) {
+  // A module that is being made has no name yet, but what it registers is to bear it later.
+  const ModuleId owner =
+      memory_->is_recording() ? ModuleRegistry::get().intern(module.ptr()) : ModuleId{};
+  label(tensor, role, Since::Birth, owner);
+}
+
 void MemTracker::label_own(py::handle module) {
+  const ModuleId owner = ModuleRegistry::get().find(module.ptr());
   visit_own(module, parameters_name(),
-            [&](py::handle value) { label(value, Role::IsParameter, Since::Birth); });
+            [&](py::handle value) { label(value, Role::IsParameter, Since::Birth, owner); });
   visit_own(module, buffers_name(),
-            [&](py::handle value) { label(value, Role::IsBuffer, Since::Birth); });
+            [&](py::handle value) { label(value, Role::IsBuffer, Since::Birth, owner); });
 }
 
 void MemTracker::label_gradients(py::handle module) {
@@ -388,10 +396,10 @@ void bind_events(py::module_& m) {
         end_resize(torch::createStorage(storage.ptr()).unsafeGetStorageImpl());
       },
       py::arg("storage"));
-  const auto registered = [](const char* role) {
-    return [role](py::handle, py::handle, py::handle value) {
+  const auto registered = [](Role role) {
+    return [role](py::handle module, py::handle, py::handle value) {
       if (value.is_none()) return;
-      for (const auto& tracker : started_trackers()) tracker->track_tensor(value, role);
+      for (const auto& tracker : started_trackers()) tracker->register_tensor(module, value, role);
     };
   };
   m.def("attach_thread", &attach_thread);
@@ -402,9 +410,9 @@ void bind_events(py::module_& m) {
         for (const auto& tracker : started_trackers()) tracker->track_module(module);
       },
       py::arg("module"));
-  m.def("parameter_registered", registered("parameter"), py::arg("module"), py::arg("name"),
+  m.def("parameter_registered", registered(Role::IsParameter), py::arg("module"), py::arg("name"),
         py::arg("parameter"));
-  m.def("buffer_registered", registered("buffer"), py::arg("module"), py::arg("name"),
+  m.def("buffer_registered", registered(Role::IsBuffer), py::arg("module"), py::arg("name"),
         py::arg("buffer"));
 }
 

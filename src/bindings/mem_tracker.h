@@ -30,6 +30,8 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
 
   /// UsageError for a role that does not exist.
   void track_tensor(pybind11::handle tensor, const std::string& role);
+  /// A parameter or buffer that `module` has just registered. TypeError as ModuleRegistry::intern.
+  void register_tensor(pybind11::handle module, pybind11::handle tensor, Role role);
   void track_module(pybind11::handle module);
   void track_optimizer(pybind11::handle optimizer);
   /// `grad` is the gradient of `input`; counts if that is a parameter.
@@ -66,7 +68,7 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
 
  private:
   MemTracker(std::shared_ptr<ModTracker> modules, bool strict, bool allocator, bool is_sharded);
-  void label(pybind11::handle object, Role role, Since since);
+  void label(pybind11::handle object, Role role, Since since, ModuleId owner = {});
   void label_own(pybind11::handle module);
   void label_gradients(pybind11::handle module);
   Role gradient_role(pybind11::handle parameter);

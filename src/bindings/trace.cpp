@@ -42,26 +42,6 @@ py::dict storage_row(const TraceStorage& storage) {
                   "shape"_a = storage.shape);
 }
 
-py::dict fine_split(const CategorySplit& split) {
-  py::dict result;
-  for (size_t i = 0; i < kCategoryCount; ++i) {
-    if (split.bytes[i] != 0) {
-      result[py::str(std::string(to_string(static_cast<Category>(i))))] = split.bytes[i];
-    }
-  }
-  return result;
-}
-
-/// [(device, sequence, time_ns, step, {category: bytes}), ...] in all categories there are.
-py::list fine_snapshot(const Snapshot& snapshot) {
-  py::list result;
-  for (const DeviceSplit& entry : snapshot.devices) {
-    result.append(py::make_tuple(to_string(entry.device), entry.at.sequence, entry.at.time_ns,
-                                 entry.at.step, fine_split(entry.split)));
-  }
-  return result;
-}
-
 void bind_ledger(py::module_& m) {
   py::class_<Ledger>(m, "Ledger", "The state that a trace was replayed to.")
       .def("current", [](Ledger& self) { return to_python(self.current()); })
@@ -119,6 +99,20 @@ void bind_reader(py::module_& m) {
              }
              return result;
            })
+      .def("ops",
+           [](Reader& self) {
+             py::dict result;
+             for (const auto& [id, name] : self.ops()) result[py::int_(id.value)] = name;
+             return result;
+           })
+      .def("tensors",
+           [](Reader& self) {
+             py::dict result;
+             for (const auto& [id, tensor] : self.tensors()) {
+               result[py::int_(id)] = py::make_tuple(tensor.dtype, tensor.shape);
+             }
+             return result;
+           })
       .def(
           "replay",
           [](Reader& self, uint64_t last) {
@@ -142,6 +136,25 @@ void bind_reader(py::module_& m) {
 
 }  // namespace
 
+py::dict fine_split(const CategorySplit& split) {
+  py::dict result;
+  for (size_t i = 0; i < kCategoryCount; ++i) {
+    if (split.bytes[i] != 0) {
+      result[py::str(std::string(to_string(static_cast<Category>(i))))] = split.bytes[i];
+    }
+  }
+  return result;
+}
+
+py::list fine_snapshot(const Snapshot& snapshot) {
+  py::list result;
+  for (const DeviceSplit& entry : snapshot.devices) {
+    result.append(py::make_tuple(to_string(entry.device), entry.at.sequence, entry.at.time_ns,
+                                 entry.at.step, fine_split(entry.split)));
+  }
+  return result;
+}
+
 void bind_trace(py::module_& m) {
   py::class_<Recorder, std::shared_ptr<Recorder>>(m, "Recorder",
                                                   "Writes a trace file; see tidegauge.Recorder.")
@@ -155,6 +168,7 @@ void bind_trace(py::module_& m) {
       });
   bind_ledger(m);
   bind_reader(m);
+  bind_trace_summary(m);
 }
 
 }  // namespace tidegauge::bindings

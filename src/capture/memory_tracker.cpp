@@ -143,7 +143,7 @@ void MemoryTracker::apply(const Event& event, const c10::TensorImpl* tensor) {
   if (units_) tell_units(event);
 }
 
-void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since) {
+void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since, ModuleId owner) {
   claim_fake(tensor);
   const auto lock = lock_capture();
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
@@ -159,7 +159,10 @@ void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since) {
       apply(events::storage_claimed(origin(), seen.id, 0), tensor.unsafeGetTensorImpl());
     }
     const bool is_named = known && known->category != Category::Untracked;
-    apply(events::storage_relabelled(origin(), seen.id, role, is_named ? since : Since::Birth));
+    Event label =
+        events::storage_relabelled(origin(), seen.id, role, is_named ? since : Since::Birth);
+    label.module = owner;
+    apply(label);
   });
 }
 

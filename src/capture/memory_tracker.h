@@ -68,8 +68,9 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void start();
   void stop();
 
-  /// Says what the storages of a tensor are; the last word holds.
-  void label(const at::Tensor& tensor, Role role, Since since);
+  /// Says what the storages of a tensor are; the last word holds. `owner`: of a parameter or
+  /// buffer, for the sink.
+  void label(const at::Tensor& tensor, Role role, Since since, ModuleId owner = {});
   /// Bytes of the storages behind the tensors that this tracker knows, each storage once.
   int64_t known_bytes(std::span<const at::Tensor> tensors);
 

@@ -26,7 +26,7 @@ void NnModuleLabels::label_own(MemoryTracker& memory, const torch::nn::Module& m
   known.owned.clear();
   const auto label = [&](const std::vector<at::Tensor>& tensors, Role role) {
     for (const at::Tensor& tensor : tensors) {
-      memory.label(tensor, role, Since::Birth);
+      memory.label(tensor, role, Since::Birth, NnModuleRegistry::get().intern(module));
       known.owned.push_back({c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()),
                              storage_of(*tensor.unsafeGetTensorImpl())});
     }

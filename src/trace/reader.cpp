@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "trace/reader.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +28,13 @@ class Reader::Impl {
   explicit Impl(std::string path) : path_(std::move(path)) {
     if (::access(path_.c_str(), R_OK) != 0) {
       throw IoError("cannot read " + path_ + ": " + std::strerror(errno) + "; check the path");
+    }
+    struct stat facts{};
+    if (::stat(path_.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode)) {
+      throw IoError(path_ + " is a folder; give a trace file in it");
+    }
+    if (facts.st_size == 0) {
+      throw FormatError(path_ + " is empty; record again, or copy the file again");
     }
     read([&] {
       // A run that was killed within a batch left a journal, which undoes it: that is a write.
@@ -57,8 +65,8 @@ class Reader::Impl {
     });
   }
 
-  void visit(uint64_t first, uint64_t last,
-             const std::function<void(const Event&, uint64_t)>& visit) {
+  template <typename Visit>
+  void visit(uint64_t first, uint64_t last, const Visit& visit) {
     const uint64_t largest = std::numeric_limits<int64_t>::max();
     first = std::clamp<uint64_t>(first, 1, largest);
     last = std::min(last, largest);
@@ -73,7 +81,7 @@ class Reader::Impl {
       while (batches.step()) {
         uint64_t sequence = decode(batches, expected);
         for (const TraceEvent& traced : events_) {
-          if (sequence >= first && sequence <= last) visit(traced.event, sequence);
+          if (sequence >= first && sequence <= last) visit(traced, sequence);
           ++sequence;
         }
         expected = sequence;
@@ -157,13 +165,27 @@ std::map<OpId, std::string> Reader::ops() {
   return ops;
 }
 
+std::map<uint32_t, TraceTensor> Reader::tensors() {
+  std::map<uint32_t, TraceTensor> tensors;
+  impl_->query("SELECT id, dtype, shape FROM tensors", [&](const Statement& row) {
+    tensors[static_cast<uint32_t>(row.integer(0))] = {row.text(1), row.text(2)};
+  });
+  return tensors;
+}
+
 void Reader::visit_events(uint64_t first, uint64_t last,
                           const std::function<void(const Event&, uint64_t)>& visit) {
+  impl_->visit(first, last,
+               [&](const TraceEvent& traced, uint64_t sequence) { visit(traced.event, sequence); });
+}
+
+void Reader::visit_trace_events(uint64_t first, uint64_t last,
+                                const std::function<void(const TraceEvent&, uint64_t)>& visit) {
   impl_->visit(first, last, visit);
 }
 
 void Reader::replay(Ledger& ledger, uint64_t last) {
-  impl_->visit(1, last, [&](const Event& event, uint64_t) { ledger.apply(event); });
+  impl_->visit(1, last, [&](const TraceEvent& traced, uint64_t) { ledger.apply(traced.event); });
 }
 
 std::vector<TraceStorage> Reader::storages_alive_at(uint64_t sequence, size_t limit) {

@@ -24,6 +24,15 @@ struct TraceGap {
   std::string reason;
 };
 
+namespace trace {
+struct TraceEvent;
+}
+
+struct TraceTensor {
+  std::string dtype;
+  std::string shape;  ///< "[2, 3]"
+};
+
 struct TraceModule {
   ModuleId id;
   std::string name;
@@ -67,11 +76,16 @@ class Reader {
   std::vector<TraceGap> gaps();
   std::vector<TraceModule> modules();
   std::map<OpId, std::string> ops();
+  /// By the number that a TraceEvent has.
+  std::map<uint32_t, TraceTensor> tensors();
 
   /// Calls `visit(event, its sequence number)` for events `first` to `last`, counted from 1. Reads
   /// only the batches that hold them, one at a time.
   void visit_events(uint64_t first, uint64_t last,
                     const std::function<void(const Event&, uint64_t)>& visit);
+  /// The same, with the numbers of side tables.
+  void visit_trace_events(uint64_t first, uint64_t last,
+                          const std::function<void(const trace::TraceEvent&, uint64_t)>& visit);
   /// Applies the events up to `last` to a fresh ledger: the state is that of the tracker then.
   void replay(Ledger& ledger, uint64_t last = UINT64_MAX);
 

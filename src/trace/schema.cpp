@@ -90,7 +90,7 @@ void check_schema(Database& database, const std::string& path) {
   if (database.query_integer("PRAGMA application_id") != kApplicationId) {
     throw FormatError(path +
                       " is an SQLite database, but not a tidegauge trace; give a file that"
-                      " MemTracker(record=...) has written");
+                      " `tidegauge run` or MemTracker(record=...) has written");
   }
   const int64_t major = database.query_integer("PRAGMA user_version") / 1000;
   if (major < 1 || major > kMajorVersion) {
@@ -105,7 +105,7 @@ void throw_read_error(const SqlError& error, const std::string& path) {
     case SQLITE_NOTADB:
       throw FormatError(path +
                         " is not a tidegauge trace, or its beginning is damaged; give a file"
-                        " that MemTracker(record=...) has written");
+                        " that `tidegauge run` or MemTracker(record=...) has written");
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
     case SQLITE_AUTH:

@@ -93,7 +93,10 @@ void StorageRows::apply(const TraceEvent& traced, const Position& position) {
       return;
     case EventKind::StorageRelabelled:
       if (static_cast<uint8_t>(event.role) >= kRoleCount) return;
-      if (StorageRow* row = find(event.storage)) row->category = category_of(event.role);
+      if (StorageRow* row = find(event.storage)) {
+        row->category = category_of(event.role);
+        if (event.module) row->module = event.module;
+      }
       return;
     case EventKind::StorageClaimed:
       if (event.birth_facts & ~kAllBirthFacts) return;

@@ -41,7 +41,7 @@ struct StorageRow {
   Device device;
   Category category{};  ///< the last one
   int64_t step = 0;
-  ModuleId module;
+  ModuleId module;  ///< that ran at the birth; of a parameter or buffer, its owner, once it is told
   OpId op;
   uint32_t tensor = 0;
   uint32_t stack = 0;
@@ -54,8 +54,8 @@ class StorageRows {
   void apply(const TraceEvent& traced, const Position& position);
 
   const std::vector<StorageRow>& born() const { return born_; }
-  /// Of earlier batches; freed, size and category may have changed. Op, tensor and stack are those
-  /// of a claim in this batch, 0 if there was none.
+  /// Of earlier batches; freed, size and category may have changed. Module, op, tensor and stack
+  /// are those that this batch told, 0 if it told none.
   const std::vector<StorageRow>& changed() const { return changed_; }
 
   void commit();

@@ -88,7 +88,8 @@ TraceWriter::TraceWriter(const std::string& path, bool overwrites, int64_t max_f
   prepare(insert_storage_, "INSERT INTO storages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   prepare(update_storage_,
           "UPDATE storages SET freed=?, freed_ns=?, size_bytes=?, category=?, op=coalesce(?, op),"
-          " tensor=coalesce(?, tensor), stack=coalesce(?, stack) WHERE born=?");
+          " tensor=coalesce(?, tensor), stack=coalesce(?, stack), module=coalesce(?, module)"
+          " WHERE born=?");
   prepare(insert_step_, "INSERT INTO steps VALUES (?, ?, ?)");
   prepare(begin_optimizer_step_, "INSERT INTO optimizer_steps VALUES (?, ?, NULL, NULL)");
   prepare(end_optimizer_step_, "UPDATE optimizer_steps SET end=?, end_ns=? WHERE begin=?");
@@ -228,7 +229,8 @@ void TraceWriter::write_storages() {
     bind_optional(update, 4, row.op.value);
     bind_optional(update, 5, row.tensor);
     bind_optional(update, 6, row.stack);
-    update.bind(7, row.born).run();
+    bind_optional(update, 7, row.module.value);
+    update.bind(8, row.born).run();
   }
 }
 
@@ -269,6 +271,7 @@ void TraceWriter::write_summary(const RunFacts& facts) {
     write_peaks();
     write_facts(facts);
   });
+  database_.execute("PRAGMA journal_mode=DELETE");  // the empty journal goes
 }
 
 }  // namespace tidegauge::trace

@@ -58,7 +58,8 @@ class TraceWriter {
   /// first of `events`.
   void write(std::span<const TraceEvent> events, const Names& names, const Gap* gap,
              const std::string& reason);
-  /// Peaks up to the last batch, and facts of the run.
+  /// Peaks up to the last batch, and facts of the run; the last thing that is written, after which
+  /// the file is alone in its folder.
   void write_summary(const RunFacts& facts);
 
   uint64_t event_count() const { return static_cast<uint64_t>(position_.sequence); }

@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "trace/summary.h"
 #include "trace_files.h"
 
 namespace tidegauge {
@@ -36,6 +37,8 @@ void read_all(const std::string& path) {
     reader.modules();
     reader.ops();
     reader.storages_alive_at(100, 1000);
+    reader.tensors();
+    summarize(reader);
   } catch (const FormatError& error) {
     EXPECT_TRUE(contains(error.what(), path)) << error.what();
   } catch (const IoError& error) {
@@ -47,8 +50,9 @@ TEST(BadFiles, MissingAndForeignOnesAreNamed) {
   const Folder folder;
   const std::string path = folder.file("run.tide");
   EXPECT_TRUE(contains(error_of<IoError>([&] { Reader reader(path); }), "No such file"));
+  EXPECT_TRUE(contains(error_of<IoError>([&] { Reader reader(folder.file("")); }), "is a folder"));
   write_file(path, "");
-  EXPECT_TRUE(contains(complaint(path), "not a tidegauge trace"));
+  EXPECT_TRUE(contains(complaint(path), "is empty"));
   write_file(path, std::string(5000, 'x'));
   EXPECT_TRUE(contains(complaint(path), "not a tidegauge trace"));
   std::filesystem::remove(path);

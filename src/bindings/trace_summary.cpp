@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <pybind11/stl.h>
+
+#include <optional>
+#include <string>
+
+#include "bindings/snapshots.h"
+#include "bindings/trace.h"
+#include "core/category.h"
+#include "trace/reader.h"
+#include "trace/summary.h"
+
+namespace py = pybind11;
+
+namespace tidegauge::bindings {
+namespace {
+
+using py::literals::operator""_a;
+
+std::string phase_name(Phase phase) {
+  switch (phase) {
+    case Phase::Backward:
+      return "backward";
+    case Phase::Recompute:
+      return "recompute";
+    default:
+      return "forward";
+  }
+}
+
+py::dict peak_row(const DevicePeak& peak) {
+  py::list running;
+  for (const RunningCall& call : peak.running) {
+    running.append(py::make_tuple(call.module.value, phase_name(call.phase)));
+  }
+  py::list groups;
+  for (const LiveGroup& group : peak.groups) {
+    groups.append(py::make_tuple(std::string(to_string(group.category)), group.module.value,
+                                 group.op.value, group.tensor, group.count, group.size_bytes));
+  }
+  return py::dict("device"_a = to_string(peak.device), "sequence"_a = peak.at.sequence,
+                  "time_ns"_a = peak.at.time_ns, "step"_a = peak.at.step,
+                  "in_optimizer_step"_a = peak.at.in_optimizer_step,
+                  "categories"_a = fine_split(peak.split), "running"_a = running,
+                  "groups"_a = groups);
+}
+
+py::dict to_dict(const TraceSummary& summary) {
+  py::list peaks;
+  for (const DevicePeak& peak : summary.peaks) peaks.append(peak_row(peak));
+  py::list steps;
+  for (const StepPeak& step : summary.steps) {
+    steps.append(py::make_tuple(step.step, fine_snapshot(step.bytes)));
+  }
+  return py::dict(
+      "event_count"_a = summary.event_count, "storage_count"_a = summary.storage_count,
+      "optimizer_step_count"_a = summary.optimizer_step_count, "step_count"_a = summary.step_count,
+      "first_ns"_a = summary.first_ns, "last_ns"_a = summary.last_ns, "peaks"_a = peaks,
+      "end"_a = fine_snapshot(summary.end), "steps"_a = steps,
+      "anomaly_count"_a = summary.anomaly_count, "first_anomaly"_a = summary.first_anomaly);
+}
+
+TraceSummary summarize_unlocked(Reader& reader, const std::optional<py::function>& told) {
+  const py::gil_scoped_release release;
+  return summarize(reader, [&](double share) {
+    const py::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();  // Ctrl-C
+    if (told) (*told)(share);
+  });
+}
+
+}  // namespace
+
+void bind_trace_summary(py::module_& m) {
+  m.def("categories", [] {
+    py::list names;
+    for (size_t i = 0; i < kCategoryCount; ++i) {
+      names.append(std::string(to_string(static_cast<Category>(i))));
+    }
+    return names;
+  });
+  m.def(
+      "summarize",
+      [](Reader& reader, const std::optional<py::function>& progress) {
+        return to_dict(summarize_unlocked(reader, progress));
+      },
+      py::arg("reader"), py::arg("progress") = py::none(),
+      "What a report says of a trace; progress(share) is called now and then.");
+}
+
+}  // namespace tidegauge::bindings

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "trace/summary.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "core/event_factory.h"
+#include "core/labeller.h"
+#include "trace/event_codec.h"
+#include "trace/storage_rows.h"
+
+namespace tidegauge {
+namespace {
+
+using trace::Position;
+using trace::TraceEvent;
+
+constexpr size_t kKeptSteps = 100'000;
+constexpr uint64_t kEventsPerProgress = 1 << 18;
+
+bool is_of_module(EventKind kind) {
+  return kind == EventKind::ModuleEnter || kind == EventKind::ModuleExit ||
+         kind == EventKind::ModuleMark || kind == EventKind::ModuleSize ||
+         kind == EventKind::ModuleGone;
+}
+
+/// Follows the storages, and keeps those that were alive at given moments.
+class LiveSets {
+ public:
+  explicit LiveSets(std::vector<DevicePeak>& peaks) : peaks_(peaks), frozen_(peaks.size()) {}
+
+  void apply(const TraceEvent& traced) {
+    position_.advance(traced.event);
+    apply_storage(traced);
+    for (size_t i = 0; i < peaks_.size(); ++i) {
+      if (peaks_[i].at.sequence == static_cast<uint64_t>(position_.sequence)) freeze(i);
+    }
+  }
+
+  /// Fills the groups of the peaks.
+  void group() {
+    for (size_t i = 0; i < peaks_.size(); ++i) {
+      std::map<std::tuple<Category, uint32_t, uint32_t, uint32_t>, LiveGroup> groups;
+      for (const Life& life : frozen_[i]) {
+        LiveGroup& group = groups[{life.category, life.module.value, life.op.value, life.tensor}];
+        group.category = life.category;
+        group.module = life.module;
+        group.op = life.op;
+        group.tensor = life.tensor;
+        ++group.count;
+        group.size_bytes += life.size_bytes;
+      }
+      for (const auto& [key, group] : groups) peaks_[i].groups.push_back(group);
+      std::stable_sort(
+          peaks_[i].groups.begin(), peaks_[i].groups.end(),
+          [](const LiveGroup& a, const LiveGroup& b) { return a.size_bytes > b.size_bytes; });
+    }
+  }
+
+ private:
+  struct Life {
+    int64_t size_bytes = 0;
+    Device device;
+    Category category{};
+    ModuleId module;
+    OpId op;
+    uint32_t tensor = 0;
+    uint32_t frozen = 0;  // 1 + its index in the set of its device; 0: in none
+  };
+
+  // What the Ledger refuses has no effect here either: the same tests.
+  void apply_storage(const TraceEvent& traced) {
+    const Event& event = traced.event;
+    switch (event.kind) {
+      case EventKind::StorageBorn: {
+        if (!event.storage || event.size_bytes < 0 || (event.birth_facts & ~kAllBirthFacts)) return;
+        const auto [it, is_new] = lives_.try_emplace(event.storage);
+        if (!is_new) return;
+        if (!grow(event.device, event.size_bytes)) {
+          lives_.erase(it);
+          return;
+        }
+        it->second = {.size_bytes = event.size_bytes,
+                      .device = event.device,
+                      .category = category_at_birth(event.birth_facts),
+                      .module = position_.module_of(event.thread),
+                      .op = event.op,
+                      .tensor = traced.tensor};
+        return;
+      }
+      case EventKind::StorageResized: {
+        Life* life = find(event.storage);
+        if (life == nullptr || event.size_bytes < 0) return;
+        if (grow(life->device, event.size_bytes - life->size_bytes)) {
+          life->size_bytes = event.size_bytes;
+        }
+        return;
+      }
+      case EventKind::StorageRelabelled:
+        if (static_cast<uint8_t>(event.role) >= kRoleCount || event.since > Since::Birth) return;
+        if (Life* life = find(event.storage)) {
+          if (event.module) life->module = event.module;
+          relabel(*life, category_of(event.role), event.since);
+        }
+        return;
+      case EventKind::StorageClaimed:
+        if (event.birth_facts & ~kAllBirthFacts) return;
+        if (Life* life = find(event.storage)) {
+          if (event.op) life->op = event.op;
+          if (traced.tensor != 0) life->tensor = traced.tensor;
+          relabel(*life, category_at_birth(event.birth_facts), Since::Birth);
+        }
+        return;
+      case EventKind::StorageFreed: {
+        const auto it = lives_.find(event.storage);
+        if (it == lives_.end()) return;
+        grow(it->second.device, -it->second.size_bytes);
+        lives_.erase(it);
+        return;
+      }
+      default:
+        return;
+    }
+  }
+
+  Life* find(StorageId id) {
+    const auto it = lives_.find(id);
+    return it == lives_.end() ? nullptr : &it->second;
+  }
+
+  void relabel(Life& life, Category category, Since since) {
+    life.category = category;
+    if (since != Since::Birth || life.frozen == 0) return;
+    for (size_t i = 0; i < peaks_.size(); ++i) {
+      if (peaks_[i].device != life.device) continue;
+      Life& frozen = frozen_[i][life.frozen - 1];
+      frozen.category = category;
+      frozen.module = life.module;
+      frozen.op = life.op;
+      frozen.tensor = life.tensor;
+    }
+  }
+
+  /// False, and no change, if the total would not fit.
+  bool grow(Device device, int64_t growth_bytes) {
+    int64_t& total = totals_[device];
+    int64_t sum = 0;
+    if (__builtin_add_overflow(total, growth_bytes, &sum)) return false;
+    total = sum;
+    return true;
+  }
+
+  void freeze(size_t i) {
+    for (const Position::OpenCall& call : position_.open) {
+      peaks_[i].running.push_back({call.module, call.phase});
+    }
+    for (auto& [id, life] : lives_) {
+      if (life.device != peaks_[i].device || life.size_bytes == 0) continue;
+      frozen_[i].push_back(life);
+      life.frozen = static_cast<uint32_t>(frozen_[i].size());
+    }
+  }
+
+  std::vector<DevicePeak>& peaks_;
+  std::vector<std::vector<Life>> frozen_;  // as peaks_
+  Position position_;
+  std::unordered_map<StorageId, Life> lives_;
+  std::map<Device, int64_t> totals_;
+};
+
+}  // namespace
+
+TraceSummary summarize(Reader& reader, const Progress& progress) {
+  const uint64_t event_count = reader.event_count();
+  const auto tell = [&](uint64_t sequence, double pass) {
+    if (progress && sequence % kEventsPerProgress == 0) {
+      const auto share = static_cast<double>(sequence) / static_cast<double>(event_count);
+      progress((pass + share) / 2);
+    }
+  };
+
+  TraceSummary summary;
+  Ledger ledger({.kept_steps = kKeptSteps});
+  bool was_in_optimizer = false;
+  reader.visit_events(1, event_count, [&](const Event& event, uint64_t sequence) {
+    if (sequence == 1) summary.first_ns = event.time_ns;
+    // Peaks of the run and of steps need no modules; what takes their place keeps the count.
+    ledger.apply(is_of_module(event.kind) ? events::iteration_begin({event.time_ns, {}, {}})
+                                          : event);
+    summary.storage_count += event.kind == EventKind::StorageBorn ? 1 : 0;
+    const bool is_in_optimizer = ledger.now().in_optimizer_step;
+    summary.optimizer_step_count += is_in_optimizer && !was_in_optimizer ? 1 : 0;
+    was_in_optimizer = is_in_optimizer;
+    tell(sequence, 0);
+  });
+  summary.event_count = ledger.now().sequence;
+  summary.last_ns = ledger.now().time_ns;
+  summary.step_count = ledger.now().step;
+  summary.end = ledger.current();
+  summary.steps = ledger.step_peaks();
+  summary.anomaly_count = static_cast<uint64_t>(ledger.anomalies().total());
+  summary.first_anomaly = ledger.anomalies().first();
+  for (const DeviceSplit& device : ledger.peak().devices) {
+    summary.peaks.push_back(
+        {.device = device.device, .at = device.at, .split = device.split, .running{}, .groups{}});
+  }
+
+  LiveSets sets(summary.peaks);
+  reader.visit_trace_events(1, event_count, [&](const TraceEvent& traced, uint64_t sequence) {
+    sets.apply(traced);
+    tell(sequence, 1);
+  });
+  sets.group();
+  return summary;
+}
+
+}  // namespace tidegauge
