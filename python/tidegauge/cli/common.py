@@ -1,34 +1,32 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the commands share: exit codes, sizes in and out."""
+"""What the commands share: exit codes, sizes, where output goes, how a trace is read."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
+import os
 import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.report.text import render_bytes as render_bytes
+
+if TYPE_CHECKING:
+    from tidegauge.report import Summary
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_DOES_NOT_FIT = 3
+EXIT_INTERRUPTED = 130
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 class UsageError(Exception):
     """The arguments make no sense together, or with the file."""
-
-
-def render_bytes(size_bytes: int) -> str:
-    """With four digits or fewer: `512 B`, `1.50 KiB`, `23.4 GiB`."""
-    if abs(size_bytes) < 1024:
-        return f"{size_bytes} B"
-    value = float(size_bytes)
-    unit = 0
-    while abs(value) >= 1023.5 and unit < len(_UNITS) - 1:
-        value /= 1024
-        unit += 1
-    digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
-    return f"{value:.{digits}f} {_UNITS[unit]}"
 
 
 def parse_bytes(text: str) -> int:
@@ -38,3 +36,87 @@ def parse_bytes(text: str) -> int:
     if not 0 < size_bytes < 1 << 62:
         raise argparse.ArgumentTypeError(f"'{text}' is no size; expected such as 40GiB")
     return size_bytes
+
+
+def parse_top(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of rows; 0 shows all")
+    return int(text)
+
+
+def add_top(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--top", type=parse_top, default=10, metavar="N", help="rows of each list, 0 for all (10)"
+    )
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """For commands that print a result."""
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write there, not to the terminal")
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+    add_verbosity(parser)
+
+
+def add_verbosity(parser: argparse.ArgumentParser) -> None:
+    loudness = parser.add_mutually_exclusive_group()
+    loudness.add_argument("-q", "--quiet", action="store_true", help="no notes on standard error")
+    loudness.add_argument("-v", "--verbose", action="store_true", help="more notes there")
+
+
+def note(args: argparse.Namespace, text: str) -> None:
+    """To standard error, unless the user wants it quiet."""
+    if not args.quiet:
+        print(f"tidegauge: {text}", file=sys.stderr)
+
+
+def to_json(value: Any) -> str:
+    """Of a dataclass, or of dictionaries and lists of them."""
+    return json.dumps(value, indent=2, default=dataclasses.asdict)
+
+
+def write_result(args: argparse.Namespace, text: str) -> None:
+    """To standard output, or the file that was asked for."""
+    if not args.output:
+        print(text)
+        return
+    try:
+        with open(args.output, "w" if args.force else "x", encoding="utf-8") as file:
+            file.write(text + "\n")
+    except FileExistsError:
+        raise FileExistsError(
+            f"{args.output} exists; give another name, or --force to replace it"
+        ) from None
+    note(args, f"wrote {args.output}")
+
+
+def read_trace(args: argparse.Namespace, path: str) -> Summary:
+    """With a line that counts up while a terminal watches. Tells what is wrong with the trace."""
+    from tidegauge.report import read_summary
+    from tidegauge.report.text import describe_health
+
+    progress = _Progress(path) if sys.stderr.isatty() and not args.quiet else None
+    try:
+        summary = read_summary(path, progress)
+    finally:
+        if progress:
+            progress.clear()
+    for sentence in describe_health(summary):
+        note(args, f"{path}: {sentence}")
+    if args.verbose:
+        size = render_bytes(summary.file_bytes)
+        note(args, f"{path}: read {summary.event_count:,} events from {size}")
+    return summary
+
+
+class _Progress:
+    """One line on the terminal, for traces that take long."""
+
+    def __init__(self, path: str) -> None:
+        self._name = os.path.basename(path)[:40]
+
+    def __call__(self, share: float) -> None:
+        print(f"\rreading {self._name} {share:4.0%}", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Finds the command and runs it.
 
-A command is a module with `NAME`, `HELP`, `add_arguments(parser)` and `run(args)`, which returns an
-exit code and raises UsageError for what the user did wrong.
+A command is a module with `NAME`, `HELP`, `EXAMPLES`, `add_arguments(parser)` and `run(args)`,
+which returns an exit code and raises UsageError for what the user did wrong.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from tidegauge._build_info import __version__
-from tidegauge.cli import replay
-from tidegauge.cli.common import EXIT_FAILED, EXIT_USAGE, UsageError
+from tidegauge.cli import diff, info, merge, replay, report, run
+from tidegauge.cli.common import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, UsageError
 from tidegauge.errors import FormatError
 
-COMMANDS: tuple[ModuleType, ...] = (replay,)
+COMMANDS: tuple[ModuleType, ...] = (run, report, diff, merge, info, replay)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -28,7 +28,14 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"tidegauge {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)
     for module in COMMANDS:
-        command = commands.add_parser(module.NAME, help=module.HELP, description=module.HELP)
+        command = commands.add_parser(
+            module.NAME,
+            help=module.HELP,
+            description=module.HELP,
+            usage=getattr(module, "USAGE", None),
+            epilog=f"examples:\n{module.EXAMPLES}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         module.add_arguments(command)
         command.set_defaults(run=module.run)
     return parser
@@ -43,8 +50,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except UsageError as error:
         return _fail(error, EXIT_USAGE)
-    except FormatError as error:
+    except (FormatError, NotImplementedError) as error:
         return _fail(error, EXIT_FAILED)
+    except KeyboardInterrupt:
+        return _fail("interrupted", EXIT_INTERRUPTED)
     except BrokenPipeError:
         # Whoever read our output stopped, as `head` does. Python would complain at its own exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

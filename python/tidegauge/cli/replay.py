@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 NAME = "replay"
 HELP = "replay a CUDA memory snapshot: what was reserved, what other settings would reserve"
+EXAMPLES = """\
+  tidegauge replay snapshot.pickle
+  tidegauge replay snapshot.pickle --alloc-conf expandable_segments:True
+  tidegauge replay snapshot.pickle --device-memory 40GiB   (exit code 3: does not fit)
+"""
 _WIDTH = 80
 
 

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`tidegauge diff before.tide after.tide`: what grew and shrank, and whether that is too much."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+
+from tidegauge.cli.common import (
+    EXIT_DOES_NOT_FIT,
+    EXIT_DONE,
+    UsageError,
+    add_output,
+    add_top,
+    note,
+    read_trace,
+    to_json,
+    write_result,
+)
+from tidegauge.report.budget import (
+    Budget,
+    BudgetError,
+    Limit,
+    find_breaches,
+    parse_limit,
+    read_budget,
+)
+from tidegauge.report.comparison import Comparison, DeviceComparison, compare, render_comparison
+
+NAME = "diff"
+HELP = "what grew and shrank at the peak from one run to another; exit code 3 above a limit"
+EXAMPLES = """\
+  tidegauge diff before.tide after.tide
+  tidegauge diff main.tide branch.tide --fail-above 1%     (or 20MiB)
+  tidegauge diff main.tide branch.tide --budget budget.toml
+
+budget.toml, all of it optional:
+  [peak]                 # of the second run, on each device
+  total = "2GiB"
+  "Saved Activation" = "512MiB"
+  [growth]               # from the first run to the second
+  total = "1%"
+  [modules]              # at the peak of the second, with all below them
+  "Net.blocks" = "800MiB"
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("before", metavar="A", help="trace of the first run")
+    parser.add_argument("after", metavar="B", help="trace of the second run")
+    parser.add_argument(
+        "--fail-above",
+        type=_parse_limit,
+        metavar="LIMIT",
+        help="exit code 3 if the peak of a device grew by more, such as 1%% or 20MiB",
+    )
+    parser.add_argument(
+        "--budget", metavar="FILE", help="exit code 3 if a limit of this file is exceeded"
+    )
+    add_top(parser)
+    add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        budget = read_budget(args.budget) if args.budget else Budget({}, {}, {})
+    except BudgetError as error:
+        raise UsageError(error) from None
+    if args.fail_above:
+        budget = dataclasses.replace(budget, growth={**budget.growth, "total": args.fail_above})
+    before = read_trace(args, args.before)
+    after = read_trace(args, args.after)
+    comparison = compare(before, after)
+    breaches = find_breaches(budget, comparison, after)
+    if args.json:
+        result = dataclasses.asdict(_shorten_lists(comparison, args.top))
+        write_result(args, to_json({**result, "breaches": breaches}))
+    else:
+        write_result(args, render_comparison(comparison, (before, after), args.top))
+    for breach in breaches:
+        note(args, f"above the limit: {breach.text}")
+    return EXIT_DOES_NOT_FIT if breaches else EXIT_DONE
+
+
+def _shorten_lists(comparison: Comparison, top: int) -> Comparison:
+    def shorten(device: DeviceComparison) -> DeviceComparison:
+        return dataclasses.replace(
+            device, modules=device.modules[: top or None], tensors=device.tensors[: top or None]
+        )
+
+    return dataclasses.replace(comparison, devices=tuple(map(shorten, comparison.devices)))
+
+
+def _parse_limit(text: str) -> Limit:
+    try:
+        return parse_limit(text)
+    except BudgetError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

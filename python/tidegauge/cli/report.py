@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`tidegauge report run.tide`: what was at the peak, and whose it was."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from typing import Any
+
+from tidegauge.cli.common import (
+    EXIT_DONE,
+    add_output,
+    add_top,
+    read_trace,
+    to_json,
+    write_result,
+)
+from tidegauge.report.summary import Summary
+from tidegauge.report.text import render_report
+
+NAME = "report"
+HELP = "what was at the peak of a recorded run: categories, modules, tensors, steps"
+EXAMPLES = """\
+  tidegauge report train.tide
+  tidegauge report train.tide --top 30
+  tidegauge report train.tide --json | jq '.peaks[0].categories'
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("trace", metavar="FILE", help="file of `tidegauge run`")
+    add_top(parser)
+    add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    summary = read_trace(args, args.trace)
+    if args.json:
+        write_result(args, to_json(shorten_lists(summary, args.top)))
+    else:
+        write_result(args, render_report(summary, args.top))
+    return EXIT_DONE
+
+
+def shorten_lists(summary: Summary, top: int) -> dict[str, Any]:
+    """For JSON: `top` rows of each list, 0 for all."""
+    peaks = [
+        dataclasses.replace(
+            peak, modules=peak.modules[: top or None], tensors=peak.tensors[: top or None]
+        )
+        for peak in summary.peaks
+    ]
+    return dataclasses.asdict(dataclasses.replace(summary, peaks=tuple(peaks)))

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`tidegauge run train.py`: tracks a training script that knows nothing of it.
+
+The script is what Python would have made of it: its own `__main__`, `sys.argv` and `sys.path[0]`,
+its standard output, its exit code. What we have to say comes last, on standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import runpy
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.cli.common import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    UsageError,
+    add_verbosity,
+    note,
+    render_bytes,
+)
+from tidegauge.report.summary import largest_first
+from tidegauge.report.text import render_categories
+
+if TYPE_CHECKING:
+    from tidegauge import MemTracker, Recorder
+
+NAME = "run"
+HELP = "run a training script, unchanged, and record its memory"
+USAGE = "tidegauge run [options] (script.py | -m module) [arguments ...]"
+EXAMPLES = """\
+  tidegauge run train.py --lr 0.1
+  tidegauge run -o big_batch.tide train.py --batch 512
+  tidegauge run -m my_package.train
+  torchrun --nproc-per-node 2 -m tidegauge run train.py   (one file a rank)
+"""
+
+_PACKAGE = str(Path(__file__).parent.parent) + os.sep
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="the trace; by default the name of the script with .tide. Under torchrun the rank is "
+        "put before the ending: train.rank0.tide",
+    )
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+    parser.add_argument(
+        "--allocator",
+        action="store_true",
+        help="count all that torch's CPU allocator makes, also what no tensor shows",
+    )
+    parser.add_argument(
+        "--stacks",
+        choices=("none", "module", "python"),
+        default="none",
+        help="what to keep of the Python stack of each allocation (none)",
+    )
+    add_verbosity(parser)
+    parser.add_argument(
+        "-m",
+        dest="module",
+        nargs=argparse.REMAINDER,
+        metavar="module",
+        help="run a module, as `python -m` does; ends our options",
+    )
+    parser.add_argument(
+        "script", nargs=argparse.REMAINDER, metavar="script.py", help="and its arguments"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    is_module = args.module is not None
+    words = args.module if is_module else args.script
+    if words and words[0] == "--" and not is_module:
+        words = words[1:]
+    if not words or (is_module and args.script):
+        raise UsageError(f"no script to run; usage: {USAGE}")
+    _prepare_interpreter(words, is_module)
+    return _run_tracked(args, words[0], is_module)
+
+
+def _prepare_interpreter(words: list[str], is_module: bool) -> None:
+    """As Python would find itself; UsageError if there is nothing to run."""
+    folder = os.getcwd()
+    if not is_module:
+        script = Path(words[0])
+        if not script.exists():
+            raise UsageError(f"{script}: no such script; check the path")
+        folder = str(script.resolve() if script.is_dir() else script.resolve().parent)
+    sys.argv[:] = words
+    if not sys.flags.safe_path:
+        sys.path[0] = folder
+    if is_module:
+        try:
+            is_there = importlib.util.find_spec(words[0]) is not None
+        except (ImportError, ValueError):
+            is_there = False
+        if not is_there:
+            raise UsageError(f"{words[0]}: no such module; run where `python -m` finds it")
+
+
+def name_trace(script: str, is_module: bool, output: str | None) -> str:
+    """Where to record: what was asked for, or the name of the script; and the rank, if any."""
+    if output:
+        path = Path(output)
+    else:
+        path = Path(script.rpartition(".")[2] if is_module else Path(script).resolve().name)
+        if path.name == "__main__.py":
+            path = Path(Path(script).resolve().parent.name)
+        path = Path(f"{path.stem if path.suffix in ('.py', '.pyc') else path.name}.tide")
+    rank = os.environ.get("RANK", "")
+    if rank.isdecimal():
+        path = path.with_name(f"{path.stem}.rank{rank}{path.suffix or '.tide'}")
+    return str(path)
+
+
+def _run_tracked(args: argparse.Namespace, script: str, is_module: bool) -> int:
+    from tidegauge import MemTracker, Recorder
+
+    path = name_trace(script, is_module, args.output)
+    if os.path.lexists(path) and not args.force:
+        raise FileExistsError(f"{path} exists; give another name with -o, or --force to replace it")
+    if args.stacks != "none":
+        MemTracker(stacks=args.stacks)  # says what it does not support, before there is a file
+    recorder = Recorder(path, overwrite=args.force)
+    tracker = MemTracker(record=recorder, allocator=args.allocator, stacks=args.stacks)
+    if args.verbose:
+        note(args, f"recording to {path}")
+    process = os.getpid()
+    with tracker, _finding_optimizers(tracker):
+        code, died_of = _run_script(script, is_module)
+    if os.getpid() == process:  # else the script forked, and this is its child
+        recorder.close()
+        _tell_end(args, tracker, recorder, died_of)
+    return code
+
+
+def _run_script(script: str, is_module: bool) -> tuple[int, BaseException | None]:
+    """The exit code that Python would have ended with, and what the script died of."""
+    try:
+        if is_module:
+            runpy.run_module(script, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        return _exit_code(end), None
+    except KeyboardInterrupt as error:
+        _show(error)
+        return EXIT_INTERRUPTED, error
+    except BaseException as error:
+        _show(error)
+        return EXIT_FAILED, error
+    return EXIT_DONE, None
+
+
+def _exit_code(end: SystemExit) -> int:
+    if end.code is None:
+        return EXIT_DONE
+    if isinstance(end.code, int):
+        return end.code
+    print(end.code, file=sys.stderr)
+    return EXIT_FAILED
+
+
+def _show(error: BaseException) -> None:
+    """As Python would, or whoever took its place; without our frames."""
+    sys.stdout.flush()
+    _forget_own_frames(error)
+    sys.excepthook(type(error), error, error.__traceback__)
+
+
+def _forget_own_frames(error: BaseException | None) -> None:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        error.__traceback__ = _without_own(error.__traceback__)
+        error = error.__cause__ or error.__context__
+
+
+def _without_own(traceback: TracebackType | None) -> TracebackType | None:
+    frames = []
+    while traceback is not None:
+        file = traceback.tb_frame.f_code.co_filename
+        if not file.startswith(_PACKAGE) and file != runpy.run_path.__code__.co_filename:
+            frames.append(traceback)
+        traceback = traceback.tb_next
+    kept: TracebackType | None = None
+    for frame in reversed(frames):
+        kept = TracebackType(kept, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return kept
+
+
+@contextmanager
+def _finding_optimizers(tracker: MemTracker) -> Iterator[None]:
+    """Tells the tracker of each optimizer that is made, before it steps first."""
+    from torch import optim
+
+    make = optim.Optimizer.__init__
+
+    @wraps(make)
+    def tracked_init(self: optim.Optimizer, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        tracker.track_external(self)
+
+    optim.Optimizer.__init__ = tracked_init  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        if optim.Optimizer.__init__ is tracked_init:  # else somebody else's patch calls ours
+            optim.Optimizer.__init__ = make  # type: ignore[method-assign]
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    import torch
+
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
+
+
+def _tell_end(
+    args: argparse.Namespace,
+    tracker: MemTracker,
+    recorder: Recorder,
+    error: BaseException | None,
+) -> None:
+    if args.quiet:
+        return
+    rank = os.environ.get("RANK", "")
+    who = f"rank {rank}: " if rank else ""
+    if is_out_of_memory(error):
+        note(args, f"{who}the run went out of memory")
+    peaks = tracker._core.splits(True)
+    for device, split in peaks.items():
+        note(args, f"{who}peak on {device}: {render_bytes(sum(split.values()))}")
+        if rank in ("", "0"):  # one table, however many ranks there are
+            print("\n".join(render_categories(largest_first(split))), file=sys.stderr)
+    if not peaks:
+        note(args, f"{who}no tensor was made")
+    if args.verbose:
+        note(args, f"{who}{recorder.path} has {recorder.written_events:,} events")
+        anomalies, first = tracker._core.anomalies()
+        if anomalies:
+            note(args, f"{who}{anomalies:,} events contradict others; the first: {first}")
+    note(args, f"{who}next: tidegauge report {recorder.path}")
+    if rank == "0" and os.environ.get("WORLD_SIZE", "1") != "1":
+        every = recorder.path.replace(".rank0.", ".rank*.")
+        note(args, f"{who}or all ranks: tidegauge merge {every}")

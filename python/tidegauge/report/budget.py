@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Limits on the peak of a run, for CI: `--fail-above 1%`, or a file such as
+
+[peak]                     # of the later run, on each device
+total = "2GiB"
+"Saved Activation" = "512MiB"
+
+[growth]                   # from the earlier run to the later one
+total = "1%"
+Parameter = "0"
+
+[modules]                  # with all below them, at the peak of the later run
+"Net.blocks" = "800MiB"
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidegauge import _C
+from tidegauge.report.comparison import Change, Comparison
+from tidegauge.report.summary import Summary
+from tidegauge.report.text import render_bytes, render_change
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+class BudgetError(ValueError):
+    """A limit that makes no sense; the message says which, and what was expected."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """So many bytes, or so many percent."""
+
+    value: float
+    is_percent: bool
+
+    def __str__(self) -> str:
+        return f"{self.value:g}%" if self.is_percent else render_bytes(int(self.value))
+
+
+@dataclass(frozen=True)
+class Breach:
+    """Something is larger than it may be."""
+
+    device: str
+    what: str
+    size_bytes: int  # what it is, or how much it grew
+    limit: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Budget:
+    peak: Mapping[str, Limit]  # by category or "total"
+    growth: Mapping[str, Limit]
+    modules: Mapping[str, Limit]
+
+
+def parse_limit(text: str, *, percent: bool = True) -> Limit:
+    """`1%`, `20MiB`, `0`. BudgetError for anything else."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%|B|KiB|MiB|GiB|TiB)?", str(text).strip())
+    if not match or (match[2] == "%" and not percent) or float(match[1]) >= 2**62:
+        examples = "1% or 20MiB" if percent else "20MiB"
+        raise BudgetError(f"'{text}' is no limit; expected such as {examples}")
+    if match[2] == "%":
+        return Limit(float(match[1]), True)
+    return Limit(round(float(match[1]) * 1024 ** _UNITS.index(match[2] or "B")), False)
+
+
+def read_budget(path: str) -> Budget:
+    """BudgetError if the file is no such budget; OSError if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            tables = tomllib.load(file)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BudgetError(f"{path} is no TOML: {error}") from None
+    if unknown := sorted({*tables} - {"peak", "growth", "modules"}):
+        raise BudgetError(f"{path}: unknown table [{unknown[0]}]; use [peak], [growth], [modules]")
+    if not tables:
+        raise BudgetError(f"{path} has no limits; use the tables [peak], [growth] or [modules]")
+    return Budget(
+        peak=_read_limits(path, "peak", tables, percent=False, names=_C.categories()),
+        growth=_read_limits(path, "growth", tables, percent=True, names=_C.categories()),
+        modules=_read_limits(path, "modules", tables, percent=False, names=None),
+    )
+
+
+def _read_limits(
+    path: str, table: str, tables: dict[str, Any], *, percent: bool, names: list[str] | None
+) -> dict[str, Limit]:
+    limits = tables.get(table, {})
+    if not isinstance(limits, dict):
+        raise BudgetError(f"{path}: {table} is no table; write [{table}] on a line of its own")
+    read = {}
+    for name, limit in limits.items():
+        if names is not None and name not in ("total", *names):
+            known = ", ".join(names)
+            raise BudgetError(f"{path}: [{table}] '{name}' is no category; use total, {known}")
+        try:
+            read[name] = parse_limit(limit, percent=percent)
+        except BudgetError as error:
+            raise BudgetError(f"{path}: [{table}] {name}: {error}") from None
+    return read
+
+
+def find_breaches(budget: Budget, comparison: Comparison, after: Summary) -> list[Breach]:
+    breaches = []
+    for device in comparison.devices:
+        changes = {change.name: change for change in (device.total, *device.categories)}
+        for name, limit in budget.growth.items():
+            if (change := changes.get(name)) and _grew_above(change, limit):
+                grew = f"{render_change(change.change_bytes)} ({_percent(change)})"
+                text = f"{device.device}: {name} grew by {grew}; allowed is {limit}"
+                breaches.append(Breach(device.device, name, change.change_bytes, str(limit), text))
+    for peak in after.peaks:
+        trees = {module.name: module.tree_bytes for module in peak.modules}
+        sizes = {"total": peak.total_bytes, **peak.categories}
+        for limits, held in ((budget.peak, sizes), (budget.modules, trees)):
+            for name, limit in limits.items():
+                size = held.get(name, 0)
+                if size > limit.value:
+                    text = f"{peak.device}: {name} has {render_bytes(size)}; allowed is {limit}"
+                    breaches.append(Breach(peak.device, name, size, str(limit), text))
+    return breaches
+
+
+def _grew_above(change: Change, limit: Limit) -> bool:
+    allowed = change.before_bytes * limit.value / 100 if limit.is_percent else limit.value
+    return change.change_bytes > allowed
+
+
+def _percent(change: Change) -> str:
+    return f"{change.change_bytes / change.before_bytes:+.2%}" if change.before_bytes else "new"

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Two runs side by side: what grew and shrank at the peak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tidegauge.report.summary import Peak, Summary
+from tidegauge.report.text import (
+    WIDTH,
+    describe_run,
+    join_sections,
+    render_bytes,
+    render_change,
+    render_op,
+    shorten,
+    wrap,
+)
+
+
+@dataclass(frozen=True)
+class Change:
+    name: str
+    before_bytes: int
+    after_bytes: int
+
+    @property
+    def change_bytes(self) -> int:
+        return self.after_bytes - self.before_bytes
+
+
+@dataclass(frozen=True)
+class DeviceComparison:
+    """The peaks of one device. Each list adds up to the change of the total; the largest first."""
+
+    device: str
+    total: Change
+    categories: tuple[Change, ...]
+    modules: tuple[Change, ...]  # by what they hold themselves, without the modules below
+    tensors: tuple[Change, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    before: str
+    after: str
+    devices: tuple[DeviceComparison, ...]
+
+
+def compare(before: Summary, after: Summary) -> Comparison:
+    old = {peak.device: peak for peak in before.peaks}
+    new = {peak.device: peak for peak in after.peaks}
+    return Comparison(
+        before.path,
+        after.path,
+        tuple(
+            _compare_device(device, old.get(device), new.get(device))
+            for device in dict.fromkeys([*old, *new])
+        ),
+    )
+
+
+def _compare_device(device: str, old: Peak | None, new: Peak | None) -> DeviceComparison:
+    return DeviceComparison(
+        device,
+        Change("total", old.total_bytes if old else 0, new.total_bytes if new else 0),
+        _changes(old.categories if old else {}, new.categories if new else {}),
+        _changes(_own_bytes(old), _own_bytes(new)),
+        _changes(_tensor_bytes(old), _tensor_bytes(new)),
+    )
+
+
+def _own_bytes(peak: Peak | None) -> dict[str, int]:
+    return {module.name: module.own_bytes for module in peak.modules} if peak else {}
+
+
+def _tensor_bytes(peak: Peak | None) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for group in peak.tensors if peak else ():
+        words = (group.category, group.dtype, group.shape, group.module, render_op(group.op))
+        name = " ".join(word for word in words if word)
+        sizes[name] = sizes.get(name, 0) + group.size_bytes
+    return sizes
+
+
+def _changes(old: Mapping[str, int], new: Mapping[str, int]) -> tuple[Change, ...]:
+    changes = [Change(name, old.get(name, 0), new.get(name, 0)) for name in {**old, **new}]
+    changed = [change for change in changes if change.change_bytes]
+    return tuple(sorted(changed, key=lambda change: (-abs(change.change_bytes), change.name)))
+
+
+def render_comparison(comparison: Comparison, summaries: tuple[Summary, Summary], top: int) -> str:
+    """What `tidegauge diff` prints."""
+    sections = [
+        [
+            *wrap(f"before  {describe_run(summaries[0])}", " " * 8),
+            *wrap(f"after   {describe_run(summaries[1])}", " " * 8),
+        ]
+    ]
+    for device in comparison.devices:
+        sections.append(_render_device(device))
+        sections.append(_render_changes("Modules", device.modules, top))
+        sections.append(_render_changes("Tensors", device.tensors, top))
+    return join_sections(sections)
+
+
+def _render_device(device: DeviceComparison) -> list[str]:
+    lines = [f"{f'Peak on {device.device}':32}{'before':>12}{'after':>12}{'change':>12}{'':>10}"]
+    for change in (*device.categories, device.total):
+        lines.append(
+            f"  {change.name:30}{render_bytes(change.before_bytes):>12}"
+            f"{render_bytes(change.after_bytes):>12}{render_change(change.change_bytes):>12}"
+            f"{render_growth(change):>10}"
+        )
+    return lines
+
+
+def render_growth(change: Change) -> str:
+    if not change.change_bytes:
+        return ""
+    if not change.before_bytes:
+        return "new"
+    if not change.after_bytes:
+        return "gone"
+    return f"{change.change_bytes / change.before_bytes:+.1%}"
+
+
+def _render_changes(title: str, changes: Iterable[Change], top: int) -> list[str]:
+    changes = tuple(changes)
+    if not changes:
+        return []
+    lines = [f"{title} at the peak, by change"]
+    for change in changes[: top or None]:
+        row = f"{render_change(change.change_bytes):>12}{render_growth(change):>10}  "
+        lines.append(row + shorten(change.name, WIDTH - len(row)))
+    if top and len(changes) > top:
+        lines.append(f"  and {len(changes) - top:,} more (--top)")
+    return lines

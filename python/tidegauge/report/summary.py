@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A trace file as a value. C++ reads and counts (src/trace/summary.h), here it gets its names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tidegauge import _C
+
+SAVED = "Saved Activation"
+NO_MODULE = "(no module)"
+UNNAMED_MODULE = "(never called)"
+
+
+@dataclass(frozen=True)
+class TensorGroup:
+    """Storages that were alive at the peak and are alike."""
+
+    category: str
+    module: str  # that ran when they were made; of parameters and buffers, the owner
+    op: str  # empty: unknown
+    dtype: str  # of the first tensor; empty: unknown
+    shape: str  # "[2, 3]"
+    count: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class ModuleBytes:
+    """What a module held at the peak."""
+
+    name: str
+    own_bytes: int
+    tree_bytes: int  # with all modules below it
+    saved_bytes: int  # of `tree_bytes`, what was kept for backward alone
+    categories: dict[str, int]  # of `tree_bytes`
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The highest moment of a device."""
+
+    device: str
+    total_bytes: int
+    categories: dict[str, int]  # the largest first
+    saved_bytes: int  # activations that the autograd graph alone kept, for backward
+    sequence: int
+    after_ns: int  # the start of the recording
+    step: int  # 0: before the first
+    in_optimizer_step: bool
+    running: tuple[tuple[str, str], ...]  # (module, phase) of open calls, the innermost last
+    modules: tuple[ModuleBytes, ...]  # the largest `tree_bytes` first
+    tensors: tuple[TensorGroup, ...]  # the largest first
+
+
+@dataclass(frozen=True)
+class StepPeak:
+    step: int
+    device: str
+    total_bytes: int
+    categories: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Gap:
+    sequence: int
+    lost_events: int
+    lost_steps: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Health:
+    is_complete: bool  # False: the process was killed, or runs still
+    lost_events: int
+    gaps: tuple[Gap, ...]
+    anomaly_count: int  # events that contradict others; none are to be expected
+    first_anomaly: str
+
+    @property
+    def is_good(self) -> bool:
+        return self.is_complete and not self.lost_events and not self.anomaly_count
+
+
+@dataclass(frozen=True)
+class Summary:
+    path: str
+    facts: dict[str, str]  # command, host, rank, ...: docs/trace-format.md
+    health: Health
+    event_count: int
+    storage_count: int
+    module_count: int
+    step_count: int
+    optimizer_step_count: int
+    duration_ns: int
+    file_bytes: int
+    peaks: tuple[Peak, ...]  # one a device, the largest first; meta, which has no memory, last
+    steps: tuple[StepPeak, ...]  # the last 100,000 steps; one a step and device
+    end: dict[str, dict[str, int]]  # bytes by device and category after the last event
+
+    @property
+    def rank(self) -> int:
+        return _to_int(self.facts.get("rank"), 0)
+
+    @property
+    def world_size(self) -> int:
+        return _to_int(self.facts.get("world_size"), 1)
+
+    @property
+    def peak_bytes(self) -> int:
+        """Of the device with the most."""
+        return self.peaks[0].total_bytes if self.peaks else 0
+
+
+def read_summary(
+    path: str | os.PathLike[str], progress: Callable[[float], None] | None = None
+) -> Summary:
+    """FormatError if it is no trace that can be read, OSError if it cannot be opened.
+
+    `progress` is called now and then with the share that is done.
+    """
+    path = os.fspath(path)
+    reader = _C.Reader(path)
+    counted = _C.summarize(reader, progress)
+    names = _Names(reader)
+    facts = reader.run_facts()
+    started_ns = _to_int(facts.get("started_ns"), counted["first_ns"])
+    gaps = tuple(
+        Gap(gap["sequence"], gap["lost_events"], gap["lost_steps"], gap["reason"])
+        for gap in reader.gaps()
+    )
+    peaks = [_make_peak(peak, names, started_ns) for peak in counted["peaks"]]
+    return Summary(
+        path=path,
+        facts=facts,
+        health=Health(
+            is_complete=reader.is_complete(),
+            lost_events=sum(gap.lost_events for gap in gaps),
+            gaps=gaps,
+            anomaly_count=counted["anomaly_count"],
+            first_anomaly=counted["first_anomaly"],
+        ),
+        event_count=counted["event_count"],
+        storage_count=counted["storage_count"],
+        module_count=len(names.modules),
+        step_count=counted["step_count"],
+        optimizer_step_count=counted["optimizer_step_count"],
+        duration_ns=max(0, counted["last_ns"] - started_ns) if counted["event_count"] else 0,
+        file_bytes=os.stat(path).st_size,
+        peaks=tuple(sorted(peaks, key=lambda peak: (peak.device == "meta", -peak.total_bytes))),
+        steps=tuple(
+            StepPeak(step, device, sum(split.values()), largest_first(split))
+            for step, devices in counted["steps"]
+            for device, _, _, _, split in devices
+        ),
+        end={device: largest_first(split) for device, _, _, _, split in counted["end"]},
+    )
+
+
+def largest_first(categories: dict[str, int]) -> dict[str, int]:
+    return dict(sorted(categories.items(), key=lambda item: (-item[1], item[0])))
+
+
+class _Names:
+    """What the numbers of a trace stand for."""
+
+    def __init__(self, reader: _C.Reader) -> None:
+        self.modules = {number: name for number, name, _ in reader.modules()}
+        self.ops = reader.ops()
+        self.tensors = reader.tensors()
+
+    def module(self, number: int) -> str:
+        if number == 0:
+            return NO_MODULE
+        return self.modules.get(number) or UNNAMED_MODULE
+
+    def group(
+        self, category: str, module: int, op: int, tensor: int, count: int, size_bytes: int
+    ) -> TensorGroup:
+        dtype, shape = self.tensors.get(tensor, ("", ""))
+        return TensorGroup(
+            category, self.module(module), self.ops.get(op, ""), dtype, shape, count, size_bytes
+        )
+
+
+def _make_peak(peak: dict[str, Any], names: _Names, started_ns: int) -> Peak:
+    tensors = tuple(names.group(*group) for group in peak["groups"])
+    categories = largest_first(peak["categories"])
+    return Peak(
+        device=peak["device"],
+        total_bytes=sum(categories.values()),
+        categories=categories,
+        saved_bytes=categories.get(SAVED, 0),
+        sequence=peak["sequence"],
+        after_ns=peak["time_ns"] - started_ns,
+        step=peak["step"],
+        in_optimizer_step=peak["in_optimizer_step"],
+        running=tuple((names.module(module), phase) for module, phase in peak["running"]),
+        modules=tuple(_add_up_tree(tensors)),
+        tensors=tensors,
+    )
+
+
+def _add_up_tree(groups: Iterable[TensorGroup]) -> list[ModuleBytes]:
+    """Each module with all above it, which need not be called themselves (a ModuleList)."""
+    own: dict[str, int] = {}
+    trees: dict[str, dict[str, int]] = {}
+    for group in groups:
+        own[group.module] = own.get(group.module, 0) + group.size_bytes
+        name = group.module
+        while name:
+            tree = trees.setdefault(name, {})
+            tree[group.category] = tree.get(group.category, 0) + group.size_bytes
+            name = name.rpartition(".")[0]
+    modules = [
+        ModuleBytes(
+            name=name,
+            own_bytes=own.get(name, 0),
+            tree_bytes=sum(tree.values()),
+            saved_bytes=tree.get(SAVED, 0),
+            categories=largest_first(tree),
+        )
+        for name, tree in trees.items()
+    ]
+    return sorted(modules, key=lambda module: (-module.tree_bytes, module.name))
+
+
+def _to_int(text: str | None, otherwise: int) -> int:
+    try:
+        return int(text) if text is not None else otherwise
+    except ValueError:
+        return otherwise

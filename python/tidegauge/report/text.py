@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Summaries as text for people, at most 80 columns wide.
+
+A report is a list of sections, each a function from a summary to lines; one without lines is left
+out. A section for another table of the trace is one more function in `render_report`.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from tidegauge._printing import natural_order
+from tidegauge.report.summary import (
+    NO_MODULE,
+    SAVED,
+    ModuleBytes,
+    Peak,
+    StepPeak,
+    Summary,
+    TensorGroup,
+)
+
+WIDTH = 80
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_SHOWN_STEPS = 5  # at either end
+
+
+def render_bytes(size_bytes: int) -> str:
+    """With four digits or fewer: `512 B`, `1.50 KiB`, `23.4 GiB`."""
+    if abs(size_bytes) < 1024:
+        return f"{size_bytes} B"
+    value = float(size_bytes)
+    unit = 0
+    while abs(value) >= 1023.5 and unit < len(_UNITS) - 1:
+        value /= 1024
+        unit += 1
+    digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
+    return f"{value:.{digits}f} {_UNITS[unit]}"
+
+
+def render_change(size_bytes: int) -> str:
+    """`+1.50 KiB`, `-3 B`; `0 B` has no sign."""
+    return ("+" if size_bytes > 0 else "") + render_bytes(size_bytes)
+
+
+def render_share(part: int, whole: int) -> str:
+    return f"{part / whole:.1%}" if whole else ""
+
+
+def render_duration(duration_ns: int) -> str:
+    seconds = duration_ns / 1e9
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"
+
+
+def shorten(text: str, width: int) -> str:
+    """Cuts the beginning: the end of a module's name tells more."""
+    return text if len(text) <= width else "…" + text[len(text) - width + 1 :]
+
+
+def wrap(text: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def join_sections(sections: Iterable[Sequence[str]]) -> str:
+    texts = ("\n".join(line.rstrip() for line in lines) for lines in sections if lines)
+    return "\n\n".join(texts)
+
+
+def render_report(summary: Summary, top: int) -> str:
+    """All that `tidegauge report` prints; `top` rows of each list, 0 for all."""
+    sections: list[list[str]] = [_render_head(summary)]
+    for peak in summary.peaks:
+        sections.append(render_peak(peak))
+        sections.append(_render_modules(peak, top))
+        sections.append(_render_tensors(peak, top))
+        sections.append(_render_saved(peak, top))
+    sections.append(_render_steps(summary.steps, summary.step_count))
+    if not summary.peaks:
+        sections.append(["Nothing was tracked: no tensor was made while the run was recorded."])
+    return join_sections(sections)
+
+
+def render_peak(peak: Peak) -> list[str]:
+    lines = wrap(
+        f"Peak on {peak.device}: {render_bytes(peak.total_bytes)}, {describe_moment(peak)}"
+    )
+    return lines + render_categories(peak.categories)
+
+
+def render_categories(categories: dict[str, int]) -> list[str]:
+    total = sum(categories.values())
+    return [
+        f"  {name:20}{render_bytes(size):>12}{render_share(size, total):>9}"
+        for name, size in categories.items()
+    ]
+
+
+def describe_moment(peak: Peak) -> str:
+    """Where in the run the peak is: `in step 2, backward of Net.blocks.3`."""
+    step = f"in step {peak.step}" if peak.step else "before the first step"
+    if peak.in_optimizer_step:
+        return f"{step}, in the optimizer"
+    if peak.running:
+        module, phase = peak.running[-1]
+        return f"{step}, {phase} of {module}"
+    return step
+
+
+def describe_health(summary: Summary) -> list[str]:
+    """What is wrong with the recording, a sentence each; none if nothing is."""
+    health = summary.health
+    sentences = []
+    if not health.is_complete:
+        sentences.append(
+            "The run was killed, or goes on: this is what it had written "
+            f"{render_duration(summary.duration_ns)} after its start."
+        )
+    if health.lost_events:
+        reason = f" ({health.gaps[0].reason})" if health.gaps[0].reason else ""
+        sentences.append(
+            f"{health.lost_events:,} events are missing{reason}: peaks among them are not seen."
+        )
+    if health.anomaly_count:
+        sentences.append(
+            f"{health.anomaly_count:,} events contradict others and were left out; the first: "
+            f"{health.first_anomaly}"
+        )
+    return sentences
+
+
+def describe_run(summary: Summary) -> str:
+    steps = f"{summary.step_count:,} step{'' if summary.step_count == 1 else 's'}"
+    rank = f", rank {summary.rank} of {summary.world_size}" if summary.world_size > 1 else ""
+    return f"{summary.path}{rank}: {steps} in {render_duration(summary.duration_ns)}"
+
+
+def _render_head(summary: Summary) -> list[str]:
+    lines = [*wrap(describe_run(summary))]
+    if command := summary.facts.get("command"):
+        lines += wrap(textwrap.shorten(command, 3 * WIDTH, placeholder=" …"), "  ")
+    for sentence in describe_health(summary):
+        lines += wrap(f"! {sentence}", "  ")
+    return lines
+
+
+def _render_modules(peak: Peak, top: int) -> list[str]:
+    """A tree: as no module has more than the one above it, the largest ones are connected."""
+    shown = peak.modules[: top or None]
+    if not shown:
+        return []
+    lines = [f"{f'Modules at the peak of {peak.device}':47}{'in all':>11}{'own':>11}{'saved':>11}"]
+    for module in sorted(shown, key=_tree_order):
+        depth = module.name.count(".")
+        label = "  " * min(depth, 12) + (module.name.rpartition(".")[2] if depth else module.name)
+        lines.append(
+            f"  {shorten(label, 44):45}{render_bytes(module.tree_bytes):>11}"
+            f"{render_bytes(module.own_bytes):>11}{render_bytes(module.saved_bytes):>11}"
+        )
+    return lines + _render_rest(len(peak.modules) - len(shown), "module")
+
+
+def _tree_order(module: ModuleBytes) -> list[list[int | str]]:
+    return [natural_order(part) for part in module.name.split(".")]
+
+
+def _render_tensors(peak: Peak, top: int) -> list[str]:
+    return _render_groups(f"Tensors at the peak of {peak.device}", peak.tensors, top)
+
+
+def _render_saved(peak: Peak, top: int) -> list[str]:
+    saved = [group for group in peak.tensors if group.category == SAVED]
+    title = f"Saved for backward, of it: {render_bytes(peak.saved_bytes)}"
+    return _render_groups(title, saved, top, with_category=False) if saved else []
+
+
+def _render_groups(
+    title: str, groups: Sequence[TensorGroup], top: int, *, with_category: bool = True
+) -> list[str]:
+    shown = groups[: top or None]
+    if not shown:
+        return []
+    lines = [title]
+    for group in shown:
+        tensor = shorten(f"{group.dtype} {group.shape}".strip() or "unknown", 22)
+        category = f"{group.category:17}" if with_category else ""
+        row = f"{render_bytes(group.size_bytes):>10}{group.count:>6} x {category}{tensor:23}"
+        origin = "" if group.module == NO_MODULE else f"{group.module} "
+        lines.append(row + shorten(origin + render_op(group.op), WIDTH - len(row)))
+    return lines + _render_rest(len(groups) - len(shown), "group")
+
+
+def render_op(op: str) -> str:
+    """`aten::mm.out` is `mm`; other namespaces stay."""
+    return op.removeprefix("aten::").partition(".")[0]
+
+
+def _render_rest(count: int, what: str) -> list[str]:
+    return [f"  and {count:,} more {what}{'' if count == 1 else 's'} (--top)"] if count > 0 else []
+
+
+def _render_steps(steps: Sequence[StepPeak], step_count: int) -> list[str]:
+    if not steps:
+        return []
+    highest = max(steps, key=lambda step: step.total_bytes)
+    shown = [*steps]
+    if len(steps) > 2 * _SHOWN_STEPS + 1:
+        last = len(steps) - _SHOWN_STEPS
+        shown = [
+            step for i, step in enumerate(steps) if i < _SHOWN_STEPS or i >= last or step is highest
+        ]
+    lines = [f"Peaks of {step_count:,} step{'' if step_count == 1 else 's'}"]
+    before = shown[0].step - 1
+    for step in shown:
+        if step.step > before + 1:
+            lines.append(f"{'...':>8}")
+        before = step.step
+        largest = next(iter(step.categories.items()), ("", 0))
+        mark = "  highest" if step is highest and len(steps) > 1 else ""
+        lines.append(
+            f"{step.step:>8}  {step.device:8}{render_bytes(step.total_bytes):>11}"
+            f"   most: {largest[0]} {render_bytes(largest[1])}{mark}"
+        )
+    return lines
