@@ -40,6 +40,7 @@ class Statement {
   bool is_null(int column) const {
     return sqlite3_column_type(handle_.get(), column) == SQLITE_NULL;
   }
+  /// Valid UTF-8, whatever the file holds.
   std::string text(int column) const;
   /// Valid until the next step.
   std::span<const uint8_t> blob(int column) const;

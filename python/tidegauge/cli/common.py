@@ -11,6 +11,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.report.text import make_printable
 from tidegauge.report.text import render_bytes as render_bytes
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def add_verbosity(parser: argparse.ArgumentParser) -> None:
 def note(args: argparse.Namespace, text: str) -> None:
     """To standard error, unless the user wants it quiet."""
     if not args.quiet:
-        print(f"tidegauge: {text}", file=sys.stderr)
+        print(f"tidegauge: {make_printable(text)}", file=sys.stderr)
 
 
 def to_json(value: Any) -> str:

@@ -15,7 +15,7 @@ from tidegauge.cli.common import (
     write_result,
 )
 from tidegauge.report.summary import Summary
-from tidegauge.report.text import describe_health, render_duration, wrap
+from tidegauge.report.text import describe_health, join_lines, render_duration, wrap
 
 NAME = "info"
 HELP = "metadata and health of a trace; reads and checks all of it"
@@ -76,4 +76,4 @@ def render_info(summary: Summary) -> str:
     add("peak", ", ".join(f"{p.device} {render_bytes(p.total_bytes)}" for p in summary.peaks))
     sentences = describe_health(summary)
     add("health", " ".join(sentences) if sentences else "good: complete, nothing lost")
-    return "\n".join(line.rstrip() for line in lines)
+    return join_lines(lines)

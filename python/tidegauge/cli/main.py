@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import textwrap
 from collections.abc import Sequence
 from types import ModuleType
 
@@ -17,6 +18,7 @@ from tidegauge._build_info import __version__
 from tidegauge.cli import diff, info, merge, replay, report, run
 from tidegauge.cli.common import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, UsageError
 from tidegauge.errors import FormatError
+from tidegauge.report.text import make_printable
 
 COMMANDS: tuple[ModuleType, ...] = (run, report, diff, merge, info, replay)
 
@@ -31,7 +33,7 @@ def make_parser() -> argparse.ArgumentParser:
         command = commands.add_parser(
             module.NAME,
             help=module.HELP,
-            description=module.HELP,
+            description=textwrap.fill(module.HELP, 78),
             usage=getattr(module, "USAGE", None),
             epilog=f"examples:\n{module.EXAMPLES}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -64,5 +66,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fail(error: Exception | str, code: int) -> int:
-    print(f"tidegauge: {error}", file=sys.stderr)
+    print(f"tidegauge: {make_printable(str(error))}", file=sys.stderr)
     return code

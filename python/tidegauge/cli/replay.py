@@ -26,7 +26,7 @@ HELP = "replay a CUDA memory snapshot: what was reserved, what other settings wo
 EXAMPLES = """\
   tidegauge replay snapshot.pickle
   tidegauge replay snapshot.pickle --alloc-conf expandable_segments:True
-  tidegauge replay snapshot.pickle --device-memory 40GiB   (exit code 3: does not fit)
+  tidegauge replay snapshot.pickle --device-memory 40GiB   (3: does not fit)
 """
 _WIDTH = 80
 

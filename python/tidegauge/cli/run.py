@@ -8,15 +8,18 @@ its standard output, its exit code. What we have to say comes last, on standard 
 from __future__ import annotations
 
 import argparse
+import builtins
 import importlib.util
+import io
 import os
 import runpy
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import wraps
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.cli.common import (
@@ -153,7 +156,7 @@ def _run_script(script: str, is_module: bool) -> tuple[int, BaseException | None
         if is_module:
             runpy.run_module(script, run_name="__main__", alter_sys=True)
         else:
-            runpy.run_path(script, run_name="__main__")
+            _run_file(script)
     except SystemExit as end:
         return _exit_code(end), None
     except KeyboardInterrupt as error:
@@ -163,6 +166,22 @@ def _run_script(script: str, is_module: bool) -> tuple[int, BaseException | None
         _show(error)
         return EXIT_FAILED, error
     return EXIT_DONE, None
+
+
+def _run_file(script: str) -> None:
+    """Not by runpy, which calls itself `sys.argv[0]`, and takes `__main__` away at the end."""
+    if os.path.isdir(script):
+        runpy.run_path(script, run_name="__main__")
+        return
+    path = os.path.abspath(script)
+    with io.open_code(path) as file:
+        code = compile(file.read(), path, "exec", dont_inherit=True)
+    main = ModuleType("__main__")
+    loader = SourceFileLoader("__main__", path)
+    vars(main).update(__file__=path, __cached__=None, __loader__=loader)
+    vars(main).update(__builtins__=builtins, __annotations__={})
+    sys.modules["__main__"] = main
+    exec(code, vars(main))
 
 
 def _exit_code(end: SystemExit) -> int:

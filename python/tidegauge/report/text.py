@@ -66,8 +66,17 @@ def wrap(text: str, indent: str = "") -> list[str]:
     return textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
 
 
+def make_printable(text: str) -> str:
+    """One line that does nothing to a terminal: names in a trace may be anything."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def join_lines(lines: Iterable[str]) -> str:
+    return "\n".join(make_printable(line.rstrip()) for line in lines)
+
+
 def join_sections(sections: Iterable[Sequence[str]]) -> str:
-    texts = ("\n".join(line.rstrip() for line in lines) for lines in sections if lines)
+    texts = (join_lines(lines) for lines in sections if lines)
     return "\n\n".join(texts)
 
 
@@ -174,7 +183,7 @@ def _render_tensors(peak: Peak, top: int) -> list[str]:
 
 def _render_saved(peak: Peak, top: int) -> list[str]:
     saved = [group for group in peak.tensors if group.category == SAVED]
-    title = f"Saved for backward, of it: {render_bytes(peak.saved_bytes)}"
+    title = f"Saved for backward at that moment: {render_bytes(peak.saved_bytes)}"
     return _render_groups(title, saved, top, with_category=False) if saved else []
 
 

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`tidegauge report`, `diff`, `merge` and `info`: what they print, where, and how they end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from tidegauge import MemTracker
+from tidegauge.cli.main import COMMANDS, main
+from tidegauge.report import read_summary
+from traces import Net, normalise
+
+Golden = Callable[[str, str], None]
+Capture = pytest.CaptureFixture[str]
+
+COMMANDS_THAT_PRINT = [
+    ("report", ["report", "before.tide"]),
+    ("report_top", ["report", "before.tide", "--top", "3"]),
+    ("report_json", ["report", "before.tide", "--json", "--top", "2"]),
+    ("diff", ["diff", "before.tide", "after.tide"]),
+    ("diff_same", ["diff", "before.tide", "before.tide"]),
+    ("diff_json", ["diff", "before.tide", "after.tide", "--json", "--top", "2"]),
+    ("merge", ["merge", "run.rank0.tide", "run.rank1.tide"]),
+    ("merge_missing", ["merge", "run.rank1.tide"]),
+    ("merge_json", ["merge", "run.rank1.tide", "run.rank0.tide", "--json"]),
+    ("info", ["info", "before.tide"]),
+    ("info_rank", ["info", "run.rank1.tide"]),
+    ("info_json", ["info", "before.tide", "--json"]),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments"), COMMANDS_THAT_PRINT)
+def test_prints(
+    traces: Path, name: str, arguments: list[str], golden: Golden, capsys: Capture
+) -> None:
+    assert main(arguments) == 0
+    output = capsys.readouterr()
+    golden(f"{name}.txt", normalise(output.out))
+    assert output.err == ""
+    if "--json" in arguments:
+        json.loads(output.out)
+    else:
+        assert max(map(len, output.out.splitlines())) <= 80
+
+
+def test_summary_has_the_bytes_of_the_model(traces: Path) -> None:
+    """Closed forms: parameters, gradients and momentum are equal; the lists add up."""
+    summary = read_summary("before.tide")
+    (peak,) = summary.peaks
+    parameter_bytes = 4 * sum(p.numel() for p in Net(256).parameters())
+    assert peak.categories["Parameter"] == parameter_bytes
+    assert peak.categories["Optstate"] == parameter_bytes
+    assert sum(peak.categories.values()) == peak.total_bytes
+    assert sum(group.size_bytes for group in peak.tensors) == peak.total_bytes
+    assert sum(module.own_bytes for module in peak.modules) == peak.total_bytes
+    block = next(module for module in peak.modules if module.name == "Net.blocks.0")
+    assert block.categories["Parameter"] == 4 * (64 * 256 + 256 + 256 * 64 + 64)
+    assert peak.saved_bytes == peak.categories["Saved Activation"]
+    assert (summary.step_count, summary.optimizer_step_count) == (3, 3)
+    assert max(step.total_bytes for step in summary.steps) == peak.total_bytes
+    assert summary.health.is_good
+
+
+def test_summary_equals_the_live_tracker(tmp_path: Path) -> None:
+    path = tmp_path / "live.tide"
+    tracker = MemTracker(record=path)
+    with tracker:
+        model = Net(128)
+        model(torch.randn(8, 64)).sum().backward()
+    assert tracker._recorder is not None
+    tracker._recorder.close()
+    live = {str(device): split for device, split in tracker._core.splits(True).items()}
+    assert {peak.device: peak.categories for peak in read_summary(path).peaks} == live
+
+
+def test_a_limit_that_is_exceeded_ends_with_3(traces: Path, capsys: Capture) -> None:
+    diff = ["diff", "before.tide", "after.tide"]
+    assert main([*diff, "--fail-above", "1%"]) == 3
+    output = capsys.readouterr()
+    assert "tidegauge: above the limit: cpu: total grew by +" in output.err
+    assert "above the limit" not in output.out
+    assert main([*diff, "--fail-above", "90%"]) == 0
+    assert main([*diff, "--fail-above", "10MiB"]) == 0
+    assert main([*diff, "--fail-above", "0"]) == 3
+    assert main(["diff", "after.tide", "before.tide", "--fail-above", "0"]) == 0
+    capsys.readouterr()
+    assert main([*diff, "--fail-above", "1%", "--json", "-q"]) == 3
+    output = capsys.readouterr()
+    (breach,) = json.loads(output.out)["breaches"]
+    assert (breach["device"], breach["what"], breach["limit"]) == ("cpu", "total", "1%")
+    assert output.err == ""
+
+
+@pytest.mark.parametrize(
+    ("budget", "code"),
+    [
+        ('[peak]\ntotal = "1GiB"\n', 0),
+        ('[peak]\ntotal = "100KiB"\n', 3),
+        ('[peak]\n"Saved Activation" = "1KiB"\n', 3),
+        ('[peak]\n"All Gather" = "0"\n', 0),
+        ('[growth]\ntotal = "50%"\nParameter = "1MiB"\n', 0),
+        ('[growth]\nParameter = "1%"\n', 3),
+        ('[modules]\n"Net.blocks" = "1GiB"\n"Nobody" = 1\n', 0),
+        ('[modules]\n"Net.blocks" = 1024\n', 3),
+    ],
+)
+def test_budgets(traces: Path, budget: str, code: int) -> None:
+    Path("budget.toml").write_text(budget)
+    assert main(["diff", "before.tide", "after.tide", "--budget", "budget.toml"]) == code
+
+
+@pytest.mark.parametrize(
+    ("budget", "complaint"),
+    [
+        ("", "has no limits"),
+        ("[peak", "is no TOML"),
+        ("[speed]\ntotal = 1\n", "unknown table [speed]"),
+        ('[peak]\nWeights = "1GiB"\n', "'Weights' is no category"),
+        ('[peak]\ntotal = "1%"\n', "'1%' is no limit"),
+        ('[growth]\ntotal = "much"\n', "'much' is no limit"),
+        ("peak = 1\n", "peak is no table"),
+    ],
+)
+def test_a_bad_budget_is_wrong_usage(
+    traces: Path, budget: str, complaint: str, capsys: Capture
+) -> None:
+    Path("budget.toml").write_text(budget)
+    assert main(["diff", "before.tide", "after.tide", "--budget", "budget.toml"]) == 2
+    output = capsys.readouterr()
+    assert complaint in output.err
+    assert output.err.startswith("tidegauge: budget.toml")
+    assert output.err.count("\n") == 1
+    assert output.out == ""
+
+
+def test_output_goes_to_a_file_that_is_not_overwritten(traces: Path, capsys: Capture) -> None:
+    command = ["report", "before.tide", "-o", "report.txt"]
+    assert main(command) == 0
+    assert capsys.readouterr() == ("", "tidegauge: wrote report.txt\n")
+    text = Path("report.txt").read_text()
+    assert text.startswith("before.tide: 3 steps")
+    assert main([*command, "--json"]) == 1
+    assert capsys.readouterr().err == (
+        "tidegauge: report.txt exists; give another name, or --force to replace it\n"
+    )
+    assert Path("report.txt").read_text() == text
+    assert main([*command, "--json", "--force", "-q"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert json.loads(Path("report.txt").read_text())["step_count"] == 3
+
+
+def test_two_files_of_one_rank_are_wrong_usage(traces: Path, capsys: Capture) -> None:
+    assert main(["merge", "before.tide", "after.tide"]) == 2
+    assert "are both of rank 0" in capsys.readouterr().err
+
+
+BAD_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "missing": (lambda path: None, "No such file or directory; check the path"),
+    "folder": (lambda path: path.mkdir(), "is a folder; give a trace file in it"),
+    "empty": (lambda path: path.touch(), "is empty; record again"),
+    "foreign": (lambda path: path.write_text("no trace" * 1000), "is not a tidegauge trace"),
+    "truncated": (
+        lambda path: path.write_bytes(Path("before.tide").read_bytes()[:20_000]),
+        "is damaged or cut off",
+    ),
+    "newer": (
+        lambda path: path.write_bytes(_with_version(Path("before.tide").read_bytes(), 2000)),
+        "Install a newer tidegauge, or record again",
+    ),
+}
+
+
+def _with_version(file: bytes, version: int) -> bytes:
+    return file[:60] + version.to_bytes(4, "big") + file[64:]  # user_version of SQLite's header
+
+
+@pytest.mark.parametrize("kind", BAD_FILES)
+@pytest.mark.parametrize(
+    "command",
+    [["report", "FILE"], ["diff", "before.tide", "FILE"], ["merge", "FILE"], ["info", "FILE"]],
+    ids=lambda command: command[0],
+)
+def test_a_bad_file_is_one_line_that_says_what_to_do(
+    traces: Path, command: list[str], kind: str, capsys: Capture
+) -> None:
+    make, complaint = BAD_FILES[kind]
+    make(Path("bad.tide"))
+    assert main([word.replace("FILE", "bad.tide") for word in command]) == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("tidegauge: ")
+    assert "bad.tide" in output.err
+    assert complaint in output.err
+    assert output.err.count("\n") == 1
+
+
+def test_a_killed_run_is_told(traces: Path, capsys: Capture) -> None:
+    import sqlite3
+
+    with sqlite3.connect("before.tide") as database:
+        database.execute("DELETE FROM run WHERE key IN ('ended', 'lost_events')")
+    database.close()
+    assert main(["info", "before.tide"]) == 0
+    assert "The run was killed, or goes on" in capsys.readouterr().out
+    assert main(["report", "before.tide"]) == 0
+    output = capsys.readouterr()
+    assert "! The run was killed, or goes on" in output.out
+    assert output.err.startswith("tidegauge: before.tide: The run was killed, or goes on")
+    assert main(["report", "before.tide", "-q"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["report"],
+        ["report", "a.tide", "--top", "many"],
+        ["diff", "a.tide"],
+        ["diff", "a.tide", "b.tide", "--fail-above", "much"],
+        ["merge"],
+        ["info", "a.tide", "-q", "-v"],
+        ["sail"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_ends_with_2(arguments: list[str], capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 2
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("command", [module.NAME for module in COMMANDS])
+def test_help_has_examples(
+    command: str, golden: Golden, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as end:
+        main([command, "--help"])
+    assert end.value.code == 0
+    text = capsys.readouterr().out
+    assert f"\n  tidegauge {command} " in text
+    assert max(map(len, text.splitlines())) <= 80
+    golden(f"help_{command}.txt", text)
+
+
+def test_output_has_no_colours_and_no_progress_without_a_terminal(traces: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tidegauge", "report", "before.tide", "-v"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "\r" not in done.stderr
+    assert done.stderr.startswith("tidegauge: before.tide: read ")

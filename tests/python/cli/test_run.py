@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`tidegauge run` on scripts that have no word of tidegauge in them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tidegauge.cli.run import name_trace
+from tidegauge.report import Summary, read_summary
+
+SCRIPTS = Path(__file__).parent / "scripts"
+
+
+def run(
+    folder: Path, *arguments: str, launcher: tuple[str, ...] = (), **variables: str
+) -> subprocess.CompletedProcess[str]:
+    command = launcher or (sys.executable,)
+    return subprocess.run(
+        [*command, "-m", "tidegauge", "run", *arguments],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def read_good(path: Path) -> Summary:
+    summary = read_summary(path)
+    assert summary.health.is_good, summary.health
+    assert not path.with_name(path.name + "-journal").exists()
+    return summary
+
+
+def test_the_scripts_know_nothing_of_us() -> None:
+    assert not [path for path in SCRIPTS.iterdir() if "tidegauge" in path.read_text()]
+
+
+def test_a_plain_loop_with_workers(tmp_path: Path) -> None:
+    script = str(SCRIPTS / "plain_loop.py")
+    done = run(tmp_path, script, "--lr", "3", "-o", "mine")
+    assert done.returncode == 5, done.stderr
+    assert done.stdout == "__main__ ['--lr', '3', '-o', 'mine'] trained\n"
+    assert done.stderr.startswith("tidegauge: peak on cpu: ")
+    assert done.stderr.endswith("tidegauge: next: tidegauge report plain_loop.tide\n")
+    summary = read_good(tmp_path / "plain_loop.tide")
+    assert (summary.step_count, summary.optimizer_step_count) == (3, 3)
+    (peak,) = summary.peaks
+    assert peak.categories["Parameter"] == 4 * (64 * 256 + 256 + 256 * 8 + 8)
+
+    again = run(tmp_path, script)
+    assert (again.returncode, again.stdout) == (1, "")
+    assert again.stderr == (
+        "tidegauge: plain_loop.tide exists; give another name with -o, or --force to replace it\n"
+    )
+    forced = run(tmp_path, "--force", "-q", script)
+    assert (forced.returncode, forced.stderr) == (5, "")
+
+
+def test_a_module_runs_as_python_runs_it(tmp_path: Path) -> None:
+    package = tmp_path / "shop"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    text = "import sys; print(__name__, __package__, __spec__.name, sys.argv, sys.path[0])\n"
+    (package / "train.py").write_text(text)
+    done = run(tmp_path, "-v", "-m", "shop.train", "-m", "x")
+    plain = subprocess.run(
+        [sys.executable, "-m", "shop.train", "-m", "x"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == plain.stdout
+    assert done.returncode == 0
+    assert "tidegauge: recording to train.tide\n" in done.stderr
+    assert "tidegauge: no tensor was made\n" in done.stderr
+
+
+def test_a_script_finds_itself_as_python_would(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "helper.py").write_text("value = 7\n")
+    (folder / "script.py").write_text(
+        "import sys, helper, multiprocessing\n"
+        "class Pickled: pass\n"
+        "import pickle; pickle.loads(pickle.dumps(Pickled()))\n"
+        "print(helper.value, __name__, __file__, __spec__, sys.argv, sys.path[0])\n"
+        "print(sorted(globals()))\n"
+        "sys.exit('failed on purpose')\n"
+    )
+    done = run(tmp_path, "folder/script.py", "a")
+    plain = subprocess.run(
+        [sys.executable, "folder/script.py", "a"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == plain.stdout
+    assert done.returncode == plain.returncode == 1
+    assert done.stderr.startswith(plain.stderr)
+
+
+def test_an_exception_is_shown_without_our_frames(tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text(
+        "from torch import nn\n"
+        "class Wrong(nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        raise KeyError('lost')\n"
+        "Wrong()(1)\n"
+    )
+    done = run(tmp_path, "wrong.py")
+    assert done.returncode == 1
+    assert done.stderr.startswith("Traceback (most recent call last):\n")
+    assert "KeyError: 'lost'\ntidegauge: " in done.stderr
+    traceback = done.stderr.partition("KeyError")[0]
+    assert "/tidegauge/" not in traceback
+    assert "runpy" not in traceback
+    read_good(tmp_path / "wrong.tide")
+
+
+def test_out_of_memory_is_told_and_goes_on(tmp_path: Path) -> None:
+    done = run(tmp_path, str(SCRIPTS / "out_of_memory.py"))
+    assert done.returncode == 1
+    assert "DefaultCPUAllocator: can't allocate memory" in done.stderr
+    assert "tidegauge: the run went out of memory\n" in done.stderr
+    (peak,) = read_good(tmp_path / "out_of_memory.tide").peaks
+    activations = 4 * 1024 * 64 * 4
+    assert peak.categories["Activation"] + peak.saved_bytes >= activations
+
+
+def test_ctrl_c_ends_the_trace_and_gives_130(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tidegauge", "run", str(SCRIPTS / "endless.py")],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "training\n"
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "KeyboardInterrupt\ntidegauge: peak on cpu: " in error
+    read_good(tmp_path / "endless.tide")
+
+
+def test_a_forked_child_says_nothing_and_leaves_the_trace_alone(tmp_path: Path) -> None:
+    (tmp_path / "forks.py").write_text(
+        "import os, sys, torch\n"
+        "kept = torch.ones(1000)\n"
+        "if os.fork() == 0:\n"
+        "    more = torch.ones(100_000)\n"
+        "    sys.exit(0)\n"
+        "os.wait()\n"
+    )
+    done = run(tmp_path, "forks.py")
+    assert done.returncode == 0
+    assert done.stderr.count("next: tidegauge report") == 1
+    (peak,) = read_good(tmp_path / "forks.tide").peaks
+    assert peak.total_bytes == 4000
+
+
+def test_a_hugging_face_trainer(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate")
+    done = run(tmp_path, str(SCRIPTS / "hf_trainer.py"), HF_HUB_OFFLINE="1")
+    assert done.returncode == 0, done.stderr
+    summary = read_good(tmp_path / "hf_trainer.tide")
+    assert (summary.step_count, summary.optimizer_step_count) == (3, 3)
+    (peak,) = summary.peaks
+    layers = next(m for m in peak.modules if m.name == "LlamaForCausalLM.model.layers")
+    assert 0 < layers.categories["Parameter"] < peak.categories["Parameter"]
+    assert peak.categories["Optstate"] >= 2 * peak.categories["Parameter"]
+
+
+def test_a_lightning_run(tmp_path: Path) -> None:
+    pytest.importorskip("pytorch_lightning")
+    done = run(tmp_path, str(SCRIPTS / "lightning_run.py"))
+    assert done.returncode == 0, done.stderr
+    summary = read_good(tmp_path / "lightning_run.tide")
+    assert (summary.step_count, summary.optimizer_step_count) == (3, 3)
+    (peak,) = summary.peaks
+    assert peak.categories["Parameter"] == 4 * (16 * 64 + 64 + 64 + 1)
+
+
+def test_fsdp2_under_torchrun_records_a_file_a_rank(tmp_path: Path) -> None:
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone")
+    done = run(tmp_path, str(SCRIPTS / "fsdp2.py"), launcher=(*torchrun, "--nproc-per-node", "2"))
+    assert done.returncode == 0, done.stderr
+    assert "tidegauge: rank 0: or all ranks: tidegauge merge fsdp2.rank*.tide\n" in done.stderr
+    ranks = [read_good(tmp_path / f"fsdp2.rank{rank}.tide") for rank in (0, 1)]
+    assert [(rank.rank, rank.world_size, rank.step_count) for rank in ranks] == [
+        (0, 2, 2),
+        (1, 2, 2),
+    ]
+    assert ranks[1].peak_bytes > ranks[0].peak_bytes  # its batch is the longer one
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "no script to run; usage: tidegauge run"),
+        (["nowhere.py"], "nowhere.py: no such script"),
+        (["-m", "no_such_module"], "no_such_module: no such module"),
+        (["-m"], "no script to run"),
+        (["-o", "missing/x.tide", str(SCRIPTS / "plain_loop.py")], "its folder does not exist"),
+    ],
+    ids=["nothing", "no script", "no module", "no name", "no folder"],
+)
+def test_bad_input_is_one_line_before_anything_runs(
+    tmp_path: Path,
+    arguments: list[str],
+    complaint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from tidegauge.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [*sys.argv])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert main(["run", *arguments]) in (1, 2)
+    output = capsys.readouterr()
+    assert complaint in output.err
+    assert output.err.count("\n") == 1
+    assert output.out == ""
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_names_of_traces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    assert name_trace("jobs/train.py", False, None) == "train.tide"
+    assert name_trace("jobs/train.v2.py", False, None) == "train.v2.tide"
+    assert name_trace("shop.train", True, None) == "train.tide"
+    assert name_trace("train.py", False, "a/b.tide") == "a/b.tide"
+    monkeypatch.setenv("RANK", "3")
+    assert name_trace("train.py", False, None) == "train.rank3.tide"
+    assert name_trace("train.py", False, "a/b.tide") == "a/b.rank3.tide"
+    assert name_trace("train.py", False, "b") == "b.rank3.tide"
