@@ -25,7 +25,7 @@ class Trace {
     const std::vector<Event> step = TrainingStep(1000, 0).make();
     Recorder recorder(path_);
     for (uint64_t i = 1; event_count_ < kEvents; ++i) {
-      for (const Event& event : step) recorder.record(event, nullptr);
+      for (const Event& event : step) recorder.record(event, nullptr, {});
       event_count_ += step.size();
       if (i % 10 == 0) recorder.flush();  // no run makes events as fast as this
     }
@@ -94,7 +94,7 @@ void record_event(benchmark::State& state) {
     Recorder recorder(path);
     const std::vector<Event> step = TrainingStep(1000, 0).make();
     for (auto _ : state) {
-      for (const Event& event : step) recorder.record(event, nullptr);
+      for (const Event& event : step) recorder.record(event, nullptr, {});
       state.PauseTiming();
       recorder.flush();
       state.ResumeTiming();

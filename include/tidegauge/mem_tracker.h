@@ -32,6 +32,9 @@ struct MemTrackerOptions {
   /// A trace file to write all of it to (docs/trace-format.md); empty: none.
   std::string record{};
   bool overwrites = false;  ///< replaces a trace file that exists
+  /// What is kept of where memory was allocated: "none", or "module", the modules that were
+  /// running.
+  std::string stacks = "none";
 };
 
 /// Tells how much memory there is of each category and device: now, at the peak, in each module.
@@ -58,7 +61,8 @@ struct MemTrackerOptions {
 /// Thread-safe. Destroying an entered tracker exits it.
 class TIDEGAUGE_API MemTracker {
  public:
-  /// IoError if the trace file cannot be made, or exists and is not to be overwritten.
+  /// IoError if the trace file cannot be made, or exists and is not to be overwritten; UsageError
+  /// for `stacks` that there are not.
   explicit MemTracker(const MemTrackerOptions& options = {});
   ~MemTracker();
   MemTracker(const MemTracker&) = delete;

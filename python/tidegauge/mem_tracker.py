@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from enum import Enum, auto
 from functools import partial
+from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -35,6 +36,8 @@ _print_snapshot = _printing.print_snapshot
 _print_snapshot_tabular = _printing.print_snapshot_table
 _print_state_snapshots = _printing.print_states
 _print_state_snapshots_tabular = _printing.print_states_table
+
+_C.hide_frames_below([f"{Path(module).parent}{os.sep}" for module in (torch.__file__, __file__)])
 
 # CUDA's caching allocator gives out multiples of this; without caching every size is as asked for.
 _PYTORCH_MIN_ALLOCATE = (
@@ -162,6 +165,10 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     With `record="run.tide"` all of it goes to a trace file as well, which is written when the
     context is left, and ended when the tracker or the process is; a `Recorder` has more options.
 
+    `stacks` says what the trace, and `post_mortem`, tell of where memory was allocated: "none",
+    "module" (the modules that were running; cheap) or "python" (files, lines and functions, without
+    those of torch; in a thread that runs no Python, the modules).
+
     It is a TorchDispatchMode by name only: operators are seen below the dispatcher's modes, so that
     the run is the same as without the tracker. The mode is pushed for a subclass that overrides
     `__torch_dispatch__`.
@@ -179,14 +186,11 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         record: str | os.PathLike[str] | Recorder | None = None,
         stacks: str = "none",
     ) -> None:
-        if stacks != "none":
-            raise NotImplementedError(
-                f"{type(self).__name__}(stacks={stacks!r}) is not supported by this version of "
-                "tidegauge. Leave the argument out"
-            )
         super().__init__()  # type: ignore[no-untyped-call]
         self._mod_tracker = ModTracker()
-        self._core = _C.MemTracker(self._mod_tracker._core, strict, allocator, self._is_sharded)
+        self._core = _C.MemTracker(
+            self._mod_tracker._core, strict, allocator, stacks, self._is_sharded
+        )
         self._recorder: Recorder | None = None
         if record is not None:
             self._recorder = record if isinstance(record, Recorder) else Recorder(record)

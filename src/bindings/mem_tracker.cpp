@@ -98,17 +98,18 @@ std::vector<std::shared_ptr<MemTracker>>& started_trackers() {
 const std::vector<std::shared_ptr<MemTracker>>& all_started() { return started_trackers(); }
 
 std::shared_ptr<MemTracker> MemTracker::create(std::shared_ptr<ModTracker> modules, bool strict,
-                                               bool allocator, bool is_sharded) {
-  auto tracker = std::shared_ptr<MemTracker>(
-      new MemTracker(std::move(modules), strict, allocator, is_sharded));
+                                               bool allocator, const std::string& stacks,
+                                               bool is_sharded) {
+  auto tracker = std::shared_ptr<MemTracker>(new MemTracker(
+      std::move(modules), strict, allocator, parse_stack_mode(stacks, true), is_sharded));
   tracker->modules_->set_listener(tracker);
   return tracker;
 }
 
 MemTracker::MemTracker(std::shared_ptr<ModTracker> modules, bool strict, bool allocator,
-                       bool is_sharded)
+                       StackMode stacks, bool is_sharded)
     : modules_(std::move(modules)),
-      memory_(MemoryTracker::create(modules_->activity(), &is_parameter, allocator)),
+      memory_(MemoryTracker::create(modules_->activity(), &is_parameter, allocator, stacks)),
       strict_(strict),
       is_sharded_(is_sharded) {}
 
@@ -423,7 +424,7 @@ void bind_mem_tracker(py::module_& m) {
                           "Bytes by device and category; see tidegauge.MemTracker.");
   tracker
       .def(py::init(&MemTracker::create), py::arg("mod_tracker"), py::arg("strict"),
-           py::arg("allocator") = false, py::arg("is_sharded") = false)
+           py::arg("allocator") = false, py::arg("stacks") = "none", py::arg("is_sharded") = false)
       .def("record_to", &MemTracker::record_to, py::arg("recorder"))
       .def("start", &MemTracker::start)
       .def("stop", &MemTracker::stop)

@@ -19,8 +19,10 @@ namespace tidegauge::bindings {
 /// in its categories and states, and only modules of units are listed. All calls need the GIL.
 class MemTracker : public ModuleListener, public std::enable_shared_from_this<MemTracker> {
  public:
+  /// UsageError for `stacks` that there are not (capture/birth_stacks.h).
   static std::shared_ptr<MemTracker> create(std::shared_ptr<ModTracker> modules, bool strict,
-                                            bool allocator, bool is_sharded);
+                                            bool allocator, const std::string& stacks,
+                                            bool is_sharded);
   ~MemTracker() override;
 
   /// UsageError if another tracker records to it, or something was tracked already.
@@ -67,7 +69,8 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
   void on_death(ModuleId id) override;
 
  private:
-  MemTracker(std::shared_ptr<ModTracker> modules, bool strict, bool allocator, bool is_sharded);
+  MemTracker(std::shared_ptr<ModTracker> modules, bool strict, bool allocator, StackMode stacks,
+             bool is_sharded);
   void label(pybind11::handle object, Role role, Since since, ModuleId owner = {});
   void label_own(pybind11::handle module);
   void label_gradients(pybind11::handle module);

@@ -39,7 +39,7 @@ py::dict storage_row(const TraceStorage& storage) {
                   "size_bytes"_a = storage.size_bytes, "device"_a = storage.device,
                   "category"_a = std::string(to_string(storage.category)), "step"_a = storage.step,
                   "module"_a = storage.module.value, "op"_a = storage.op, "dtype"_a = storage.dtype,
-                  "shape"_a = storage.shape);
+                  "shape"_a = storage.shape, "stack"_a = storage.stack);
 }
 
 void bind_ledger(py::module_& m) {

@@ -48,7 +48,7 @@ class MemTracker::Impl : public ModTracker::Impl {
         memory(MemoryTracker::create(
             activity,
             [labels = labels](const at::Tensor& leaf) { return labels->is_parameter(leaf); },
-            options.allocator)),
+            options.allocator, parse_stack_mode(options.stacks, /*has_python=*/false))),
         recorder(make_recorder(options)),
         strict_(options.strict) {
     if (recorder) memory->record_to(recorder);

@@ -69,16 +69,18 @@ ThreadId this_thread() {
 
 std::shared_ptr<MemoryTracker> MemoryTracker::create(std::shared_ptr<ModuleActivity> modules,
                                                      IsParameter is_parameter,
-                                                     bool has_allocator_channel) {
-  return std::shared_ptr<MemoryTracker>(
-      new MemoryTracker(std::move(modules), std::move(is_parameter), has_allocator_channel));
+                                                     bool has_allocator_channel,
+                                                     StackMode stack_mode) {
+  return std::shared_ptr<MemoryTracker>(new MemoryTracker(
+      std::move(modules), std::move(is_parameter), has_allocator_channel, stack_mode));
 }
 
 MemoryTracker::MemoryTracker(std::shared_ptr<ModuleActivity> modules, IsParameter is_parameter,
-                             bool has_allocator_channel)
+                             bool has_allocator_channel, StackMode stack_mode)
     : modules_(std::move(modules)),
       is_parameter_(std::move(is_parameter)),
-      has_allocator_channel_(has_allocator_channel) {
+      has_allocator_channel_(has_allocator_channel),
+      stack_mode_(stack_mode) {
   const auto lock = lock_capture();
   StorageCapture::get().add(this);
   StorageCapture::get().tell_again();
@@ -91,6 +93,7 @@ MemoryTracker::~MemoryTracker() {
     StorageCapture::get().tell_again();
   }
   if (wants_allocations()) AllocatorChannel::get().close(static_cast<int>(starts_.size()));
+  if (stack_mode_ == StackMode::Python && is_started()) python_stacks::stop();
   for (const op_hook::Thread& thread : starts_) op_hook::stop_in(thread);
 }
 
@@ -107,6 +110,7 @@ void MemoryTracker::start() {
   starts_.push_back(std::move(thread));
   if (starts_.size() == 1) {
     fake_mode_ = fake_mode;
+    if (stack_mode_ == StackMode::Python) python_stacks::start();
     StorageCapture::get().poll_all();
     apply(events::peak_reset(origin()));
     was_started_ = true;
@@ -120,6 +124,7 @@ void MemoryTracker::stop() {
     if (starts_.empty()) return;
     thread = std::move(starts_.back());
     starts_.pop_back();
+    if (stack_mode_ == StackMode::Python && starts_.empty()) python_stacks::stop();
     run_outside();
     StorageCapture::get().tell_again();
     tell_names();
@@ -135,12 +140,18 @@ void MemoryTracker::look_at_clock() {
 
 events::Origin MemoryTracker::origin(Device device) const { return {time_ns_, thread_, device}; }
 
-void MemoryTracker::apply(const Event& event, const c10::TensorImpl* tensor) {
+void MemoryTracker::apply(const Event& event, const c10::TensorImpl* tensor, StackId stack) {
   if (event.kind == EventKind::ModuleEnter) ++open_calls_;
   if (event.kind == EventKind::ModuleExit) --open_calls_;
   ledger_.apply(event);
-  if (sink_) tell_sink(event, tensor);
+  if (sink_) tell_sink(event, tensor, stack);
   if (units_) tell_units(event);
+}
+
+StackId MemoryTracker::birth_stack(StackId python) {
+  if (stack_mode_ == StackMode::None) return {};
+  if (stack_mode_ == StackMode::Python && python) return python;
+  return module_stacks_.find(ledger_, thread_, *modules_);
 }
 
 void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since, ModuleId owner) {
@@ -344,7 +355,9 @@ void MemoryTracker::storage_freed(StorageId id, bool by_backward) {
 }
 
 void MemoryTracker::memory_allocated(StorageId id, Device device, int64_t size_bytes) {
-  apply(events::storage_born(origin(device), id, size_bytes, kFromAllocator));
+  thread_ = this_thread();
+  apply(events::storage_born(origin(device), id, size_bytes, kFromAllocator), nullptr,
+        birth_stack({}));
 }
 
 void MemoryTracker::storage_resized(StorageId id, int64_t size_bytes, StorageId allocated) {
@@ -383,9 +396,11 @@ void MemoryTracker::tell_seen(const SeenStorage& seen, bool was_there_before, Op
   }
 }
 
-void MemoryTracker::tell_made(c10::StorageImpl* storage, const c10::TensorImpl* tensor) {
+void MemoryTracker::tell_made(c10::StorageImpl* storage, const c10::TensorImpl* tensor,
+                              StackId stack) {
   SeenStorage seen = StorageCapture::get().see(storage);
   seen.tensor = tensor;
+  seen.stack = stack;
   if (seen.id) tell_seen(seen, /*was_there_before=*/false, {}, nullptr);
 }
 
@@ -403,7 +418,7 @@ void MemoryTracker::see(const SeenStorage& seen, bool was_there_before, OpId op)
   apply(known ? events::storage_claimed(origin(), seen.id, moment::birth_facts(), op)
               : events::storage_born(origin(seen.device), seen.id, seen.size_bytes,
                                      moment::birth_facts(), op),
-        seen.tensor);
+        seen.tensor, was_there_before ? StackId() : birth_stack(seen.stack));
   // It is older than the tracker: whatever it is, this op did not make it.
   if (was_there_before) {
     if (!scopes_.empty()) found_in_backward_.insert(seen.id);
@@ -471,9 +486,10 @@ void MemoryTracker::close_task(int task) {
 }
 
 void tell_made(const at::Tensor& tensor) {
+  const StackId stack = python_stacks::collect();
   const auto lock = lock_capture();
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
-    MemoryTracker::tell_made(storage, tensor.unsafeGetTensorImpl());
+    MemoryTracker::tell_made(storage, tensor.unsafeGetTensorImpl(), stack);
   });
 }
 

@@ -14,6 +14,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "capture/birth_stacks.h"
 #include "capture/module_activity.h"
 #include "capture/op_hook.h"
 #include "core/event_factory.h"
@@ -55,7 +56,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   /// Untracked, so that the total is that of the CPU allocator (allocator_channel.h).
   static std::shared_ptr<MemoryTracker> create(std::shared_ptr<ModuleActivity> modules,
                                                IsParameter is_parameter,
-                                               bool has_allocator_channel = false);
+                                               bool has_allocator_channel = false,
+                                               StackMode stack_mode = StackMode::None);
   ~MemoryTracker();
 
   /// Every event goes to `sink`, too. UsageError unless it comes before the first event.
@@ -140,7 +142,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   static void tell_seen(const SeenStorage& seen, bool was_there_before, OpId op,
                         const void* fake_mode);
   /// The storage got its memory past the dispatcher, just now. `tensor`: its first, if known.
-  static void tell_made(c10::StorageImpl* storage, const c10::TensorImpl* tensor = nullptr);
+  static void tell_made(c10::StorageImpl* storage, const c10::TensorImpl* tensor = nullptr,
+                        StackId stack = {});
   /// A node of this thread is about to run an op.
   void run_node(int task, const torch::autograd::Node& node);
   /// An op of this thread is about to run outside of all backwards.
@@ -161,7 +164,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   };
 
   MemoryTracker(std::shared_ptr<ModuleActivity> modules, IsParameter is_parameter,
-                bool has_allocator_channel);
+                bool has_allocator_channel, StackMode stack_mode);
   void rename_since_birth(StorageId id, Category category);
   int64_t sum_known(std::span<const at::Tensor> tensors);
   void see(const SeenStorage& seen, bool was_there_before, OpId op);
@@ -172,8 +175,10 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void look_at_clock();
   void begin_step();
   events::Origin origin(Device device = {}) const;
-  void apply(const Event& event, const c10::TensorImpl* tensor = nullptr);
-  void tell_sink(const Event& event, const c10::TensorImpl* tensor);
+  void apply(const Event& event, const c10::TensorImpl* tensor = nullptr, StackId stack = {});
+  /// Of a storage that is being born in this thread; `python`: if it is known.
+  StackId birth_stack(StackId python);
+  void tell_sink(const Event& event, const c10::TensorImpl* tensor, StackId stack);
   void tell_names();
   Instant instant();
   void settle_units();
@@ -185,10 +190,13 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   const std::shared_ptr<ModuleActivity> modules_;
   const IsParameter is_parameter_;
   const bool has_allocator_channel_;
+  const StackMode stack_mode_;
+  ModuleStacks module_stacks_;
   Ledger ledger_;
   std::shared_ptr<EventSink> sink_;             // may be null
   std::unordered_set<ModuleId> named_modules_;  // that the sink has names of
   uint32_t named_ops_ = 0;
+  std::unordered_set<StackId> named_stacks_;
   StepRule steps_;
   std::unique_ptr<ShardedUnits> units_;  // null: nothing is sharded
   std::vector<BackwardScope> scopes_;

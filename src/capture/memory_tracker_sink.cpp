@@ -39,7 +39,7 @@ void MemoryTracker::name_class(ModuleId module, std::string_view class_name) {
   sink_->name_module(module, modules_->name(module), class_name);
 }
 
-void MemoryTracker::tell_sink(const Event& event, const c10::TensorImpl* tensor) {
+void MemoryTracker::tell_sink(const Event& event, const c10::TensorImpl* tensor, StackId stack) {
   if (event.module && named_modules_.insert(event.module).second) {
     sink_->name_module(event.module, modules_->name(event.module), {});
   }
@@ -47,15 +47,16 @@ void MemoryTracker::tell_sink(const Event& event, const c10::TensorImpl* tensor)
     ++named_ops_;
     sink_->name_op(OpId(named_ops_), op_name(OpId(named_ops_)));
   }
+  if (stack && named_stacks_.insert(stack).second) sink_->name_stack(stack, stack_text(stack));
   // Symbolic and nested sizes have no plain numbers; those of a sparse tensor are not its parts'.
   if (tensor == nullptr || !tensor->has_storage() || tensor->has_symbolic_sizes_strides() ||
       tensor->is_nested()) {
-    sink_->record(event, nullptr);
+    sink_->record(event, nullptr, stack);
     return;
   }
   const c10::IntArrayRef sizes = tensor->sizes();
   const TensorFacts facts{dtype_name(tensor->dtype()), {sizes.data(), sizes.size()}};
-  sink_->record(event, &facts);
+  sink_->record(event, &facts, stack);
 }
 
 /// A module gets a longer name when it turns out to be part of another.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "capture/allocator_channel.h"
+#include "capture/birth_stacks.h"
 #include "capture/memory_tracker.h"
 #include "capture/storage_capture.h"
 
@@ -168,6 +169,7 @@ OpFacts OpFacts::read(const c10::FunctionSchema& schema) {
     const auto* alias = schema.returns()[i].alias_info();
     if (alias == nullptr) {
       facts.returns_only_arguments = false;
+      facts.makes_storages = true;
       continue;
     }
     facts.returns_arguments = true;
@@ -176,6 +178,7 @@ OpFacts OpFacts::read(const c10::FunctionSchema& schema) {
   if (facts.written != 0) facts.returns_only_arguments = false;
   if (facts.returns_arguments && makes_fresh(schema)) {
     facts.returns_arguments = facts.returns_only_arguments = false;
+    facts.makes_storages = true;
   }
   facts.is_lazy_clone = clones_lazily(schema);
   return facts;
@@ -185,6 +188,7 @@ OpWatch::OpWatch(const OpFacts& facts, const void* fake_mode) noexcept
     : facts_(facts), fake_mode_(fake_mode), pending_(StorageCapture::begin_op()) {
   try {
     gradient_trackers_ = tell_node();
+    if (facts_.makes_storages) stack_ = python_stacks::collect();
   } catch (const std::exception& error) {
     fail(error.what());
   }
@@ -249,6 +253,7 @@ void OpWatch::tell_storage(c10::StorageImpl* storage, const at::Tensor& tensor, 
   if (!seen.id) return;
   if (!seen.is_told) {
     seen.tensor = tensor.unsafeGetTensorImpl();
+    seen.stack = stack_;
     const bool was_there_before =
         facts_.returns_only_arguments ||
         std::find(arguments_.begin(), arguments_.end(),

@@ -23,6 +23,7 @@ struct OpFacts {
   bool returns_only_arguments = false;  ///< all are, and none is written to: a view
   uint64_t written = 0;                 ///< results, by position, that the op writes to
   bool is_lazy_clone = false;           ///< wants the memory of its argument as torch made it
+  bool makes_storages = false;          ///< some result is none of its arguments
 
   static OpFacts read(const c10::FunctionSchema& schema);
 };
@@ -81,6 +82,7 @@ class OpWatch {
   const OpFacts& facts_;
   const void* const fake_mode_;
   StorageCapture::Pending& pending_;
+  StackId stack_;                   // Python's, if somebody wants it
   uint64_t gradient_trackers_ = 0;  // by position, that know the leaf of the running AccumulateGrad
   bool is_over_ = false;
   c10::SmallVector<StorageMemory, 4> arguments_;

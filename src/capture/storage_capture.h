@@ -42,6 +42,7 @@ struct SeenStorage {
   uint64_t* told_epoch = nullptr;           ///< to remember that they do, until the next change
   const void* data = nullptr;               ///< likewise; null for memory that may change unseen
   const c10::TensorImpl* tensor = nullptr;  ///< that it was come across by; may be unknown
+  StackId stack{};                          ///< Python's, where it was made; may be unknown
 };
 
 /// Knows the storages of this process that some tracker has come across, and notices their ends.

@@ -23,13 +23,17 @@ class EventSink {
  public:
   virtual ~EventSink() = default;
 
-  /// `first_tensor` may come with a StorageBorn or StorageClaimed; null if none is known.
-  virtual void record(const Event& event, const TensorFacts* first_tensor) noexcept = 0;
+  /// `first_tensor` and `stack` may come with a StorageBorn or StorageClaimed; null and 0 if not
+  /// known.
+  virtual void record(const Event& event, const TensorFacts* first_tensor,
+                      StackId stack) noexcept = 0;
 
   /// Before the first event with the id. The last name holds; an empty class keeps the one known.
   virtual void name_module(ModuleId module, std::string_view name,
                            std::string_view class_name) noexcept = 0;
   virtual void name_op(OpId op, std::string_view name) noexcept = 0;
+  /// One frame a line, the innermost first.
+  virtual void name_stack(StackId stack, std::string_view frames) noexcept = 0;
 };
 
 }  // namespace tidegauge

@@ -25,6 +25,7 @@ using ModuleId = Id<struct ModuleTag, uint32_t>;
 using OpId = Id<struct OpTag, uint32_t>;
 using StreamId = Id<struct StreamTag, uint16_t>;
 using ThreadId = Id<struct ThreadTag, uint16_t>;
+using StackId = Id<struct StackTag, uint32_t>;
 
 }  // namespace tidegauge
 

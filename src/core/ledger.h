@@ -66,6 +66,10 @@ class Ledger {
   std::vector<ModuleId> modules() { return module_log_.modules(); }
   /// Whether a call of the module is open in this phase.
   bool is_open(ModuleId module, Phase phase) const;
+  /// The innermost module that runs in the thread; 0 for none.
+  ModuleId innermost_module(ThreadId thread) const;
+  /// All that run in the thread, the innermost first.
+  void append_open_modules(ThreadId thread, std::vector<ModuleId>& modules) const;
   bool has_statistics(ModuleId module) const { return module_log_.has_entries(module); }
   /// Also for modules that are not listed: then sizes and peaks of open calls, if any.
   ModuleStats module_stats(ModuleId module);

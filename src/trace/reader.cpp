@@ -196,8 +196,9 @@ std::vector<TraceStorage> Reader::storages_alive_at(uint64_t sequence, size_t li
   impl_->read([&] {
     Statement row = impl_->database().prepare(
         "SELECT s.born, s.freed, s.born_ns, s.freed_ns, s.id, s.size_bytes, s.device, s.category,"
-        " s.step, s.module, o.name, t.dtype, t.shape FROM storages s"
+        " s.step, s.module, o.name, t.dtype, t.shape, k.frames FROM storages s"
         " LEFT JOIN ops o ON o.id = s.op LEFT JOIN tensors t ON t.id = s.tensor"
+        " LEFT JOIN stacks k ON k.id = s.stack"
         " WHERE s.born <= ? AND (s.freed IS NULL OR s.freed > ?)"
         " ORDER BY s.size_bytes DESC, s.born LIMIT ?");
     row.bind(0, to_sql(sequence)).bind(1, to_sql(sequence)).bind(2, to_sql(limit));
@@ -217,7 +218,8 @@ std::vector<TraceStorage> Reader::storages_alive_at(uint64_t sequence, size_t li
                           .module = ModuleId(static_cast<uint32_t>(row.integer(9))),
                           .op = row.text(10),
                           .dtype = row.text(11),
-                          .shape = row.text(12)});
+                          .shape = row.text(12),
+                          .stack = row.text(13)});
     }
   });
   return storages;

@@ -54,6 +54,7 @@ struct TraceStorage {
   std::string op;     ///< empty: no op made it, or it was not seen
   std::string dtype;  ///< of the first tensor; empty if unknown
   std::string shape;  ///< "[2, 3]"
+  std::string stack;  ///< of the allocation, one frame a line, the innermost first; may be empty
 };
 
 /// Reads a trace file. Live and replayed are one path: `replay` feeds the Ledger that a tracker

@@ -85,12 +85,12 @@ class Recorder::Impl {
     thread_ = std::thread([this] { run(); });
   }
 
-  void record(const Event& event, const TensorFacts* first_tensor) {
+  void record(const Event& event, const TensorFacts* first_tensor, StackId stack) {
     bool is_due = false;
     {
       const std::lock_guard lock(lock_);
       if (waiting_.is_closing) return;
-      TraceEvent traced{event};
+      TraceEvent traced{.event = event, .stack = stack.value};
       if (first_tensor != nullptr) traced.tensor = tensors_.intern(*first_tensor, waiting_.names);
       const size_t count = waiting_.events.size();
       if (!gap_.is_empty()) {
@@ -312,10 +312,10 @@ bool Recorder::is_in_child() const {
   return fork_generation.load(std::memory_order_relaxed) != generation_;
 }
 
-void Recorder::record(const Event& event, const TensorFacts* first_tensor) noexcept {
+void Recorder::record(const Event& event, const TensorFacts* first_tensor, StackId stack) noexcept {
   if (is_in_child()) return;
   try {
-    impl_->record(event, first_tensor);
+    impl_->record(event, first_tensor, stack);
   } catch (...) {
     impl_->count_lost();  // no memory
   }
@@ -339,6 +339,15 @@ void Recorder::name_op(OpId op, std::string_view name) noexcept {
   if (is_in_child()) return;
   try {
     impl_->name([&](Names& names) { names.ops[op] = name; });
+  } catch (...) {
+    impl_->count_lost();
+  }
+}
+
+void Recorder::name_stack(StackId stack, std::string_view frames) noexcept {
+  if (is_in_child()) return;
+  try {
+    impl_->name([&](Names& names) { names.stacks[stack] = frames; });
   } catch (...) {
     impl_->count_lost();
   }

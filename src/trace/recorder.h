@@ -51,10 +51,11 @@ class Recorder : public EventSink {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  void record(const Event& event, const TensorFacts* first_tensor) noexcept override;
+  void record(const Event& event, const TensorFacts* first_tensor, StackId stack) noexcept override;
   void name_module(ModuleId module, std::string_view name,
                    std::string_view class_name) noexcept override;
   void name_op(OpId op, std::string_view name) noexcept override;
+  void name_stack(StackId stack, std::string_view frames) noexcept override;
 
   /// Waits until all that was recorded before is in the file, or lost.
   void flush();

@@ -64,6 +64,7 @@ void Names::merge(Names&& later) {
   ops.merge(later.ops);
   tensors.insert(tensors.end(), std::make_move_iterator(later.tensors.begin()),
                  std::make_move_iterator(later.tensors.end()));
+  stacks.merge(later.stacks);
 }
 
 TraceWriter::TraceWriter(const std::string& path, bool overwrites, int64_t max_file_bytes,
@@ -167,6 +168,10 @@ void TraceWriter::write_names(const Names& names) {
   Statement tensor = database_.prepare("INSERT OR REPLACE INTO tensors VALUES (?, ?, ?)");
   for (const auto& [id, dtype, shape] : names.tensors) {
     tensor.bind(0, int64_t{id}).bind(1, dtype).bind(2, shape).run();
+  }
+  Statement stack = database_.prepare("INSERT OR REPLACE INTO stacks VALUES (?, ?)");
+  for (const auto& [id, frames] : names.stacks) {
+    stack.bind(0, int64_t{id.value}).bind(1, frames).run();
   }
 }
 

@@ -31,8 +31,11 @@ struct Names {
     std::string shape;
   };
   std::vector<Tensor> tensors;
+  std::map<StackId, std::string> stacks;
 
-  bool is_empty() const { return modules.empty() && ops.empty() && tensors.empty(); }
+  bool is_empty() const {
+    return modules.empty() && ops.empty() && tensors.empty() && stacks.empty();
+  }
   /// Adds later ones.
   void merge(Names&& later);
 };

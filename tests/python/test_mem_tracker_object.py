@@ -55,13 +55,6 @@ def test_arguments_are_keyword_only() -> None:
     assert {parameter.kind for parameter in parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
 
 
-@pytest.mark.parametrize("options", [{"stacks": "python"}])
-def test_option_of_a_later_version_is_refused_by_name(options: dict[str, Any]) -> None:
-    ((name, value),) = options.items()
-    with pytest.raises(NotImplementedError, match=f"{name}={value!r}"):
-        ours.MemTracker(**options)
-
-
 def test_entry_returns_the_tracker_and_counts_depth() -> None:
     def describe(tool: ModuleType) -> Any:
         tracker = tool.MemTracker()

@@ -57,7 +57,7 @@ TEST(Recorder, FullQueueLosesWholeStepsAndIsRightAfterwards) {
                     {.max_waiting_events = 100, .max_delay_ns = 3'600'000'000'000});
   for (int round = 0; round < 3; ++round) {
     const std::vector<Event> some = steps(50, next_storage);
-    for (const Event& event : some) recorder.record(event, nullptr);
+    for (const Event& event : some) recorder.record(event, nullptr, {});
     events.insert(events.end(), some.begin(), some.end());
     recorder.flush();
   }
@@ -74,7 +74,7 @@ TEST(Recorder, FullDiskIsCountedAndTheFileStaysWhole) {
   std::vector<Event> events;
   for (int round = 0; round < 40; ++round) {
     const std::vector<Event> some = steps(100, next_storage);
-    for (const Event& event : some) recorder.record(event, nullptr);
+    for (const Event& event : some) recorder.record(event, nullptr, {});
     events.insert(events.end(), some.begin(), some.end());
     recorder.flush();
   }
@@ -97,7 +97,7 @@ TEST(Recorder, GoesOnWhenTheDiskHasRoomAgain) {
   std::vector<Event> events;
   const auto train = [&] {
     const std::vector<Event> some = steps(30, next_storage);
-    for (const Event& event : some) recorder.record(event, nullptr);
+    for (const Event& event : some) recorder.record(event, nullptr, {});
     events.insert(events.end(), some.begin(), some.end());
     recorder.flush();
   };
@@ -137,11 +137,11 @@ TEST(Recorder, ForkedChildRecordsNothingAndHarmsNothing) {
   const std::vector<Event> events = steps(20, next_storage);
   auto recorder = std::make_unique<Recorder>(folder.file("run.tide"));
   for (const Event& event : events) {
-    recorder->record(event, nullptr);
+    recorder->record(event, nullptr, {});
     if (event.kind != EventKind::StepMarker) continue;
     const pid_t child = ::fork();
     if (child == 0) {
-      for (int i = 0; i < 100; ++i) recorder->record(event, nullptr);
+      for (int i = 0; i < 100; ++i) recorder->record(event, nullptr, {});
       recorder->name_op(OpId(1), "of a child");
       recorder->flush();
       recorder->close();
@@ -168,7 +168,7 @@ TEST(Recorder, KilledProcessLeavesAPrefix) {
     const pid_t child = ::fork();
     if (child == 0) {
       Recorder recorder(path, {.max_delay_ns = 1'000'000});
-      for (const Event& event : events) recorder.record(event, nullptr);
+      for (const Event& event : events) recorder.record(event, nullptr, {});
       ::pause();
     }
     while (!std::filesystem::exists(path) || std::filesystem::file_size(path) < 100'000) {
@@ -194,7 +194,7 @@ TEST(Recorder, ThreadsMayRecordAtOnce) {
     threads.emplace_back([&, t] {
       for (uint64_t i = 1; i <= 5000; ++i) {
         recorder.record(events::storage_born({0, ThreadId(t), kCpu}, StorageId(10'000u * t + i), 8),
-                        nullptr);
+                        nullptr, {});
       }
       recorder.flush();
     });

@@ -56,14 +56,15 @@ TEST(RoundTrip, StoragesHaveNamesShapesAndLives) {
     recorder.name_module(ModuleId(4), "Net", "my.Net");
     recorder.name_module(ModuleId(4), "Outer.net", "");
     recorder.name_op(OpId(7), "aten::mm");
-    recorder.record(events::step_marker(origin), nullptr);
-    recorder.record(events::module_enter(origin, ModuleId(4), Phase::Forward), nullptr);
-    recorder.record(events::storage_born(origin, StorageId(9), 24, 0, OpId(7)), &tensor);
-    recorder.record(events::storage_born(origin, StorageId(10), 100), nullptr);
+    recorder.record(events::step_marker(origin), nullptr, {});
+    recorder.record(events::module_enter(origin, ModuleId(4), Phase::Forward), nullptr, {});
+    recorder.record(events::storage_born(origin, StorageId(9), 24, 0, OpId(7)), &tensor, {});
+    recorder.record(events::storage_born(origin, StorageId(10), 100), nullptr, {});
     recorder.flush();  // the rest changes rows of an earlier batch
     recorder.record(
-        events::storage_relabelled(origin, StorageId(9), Role::IsGradient, Since::Birth), nullptr);
-    recorder.record(events::storage_freed(origin, StorageId(10)), nullptr);
+        events::storage_relabelled(origin, StorageId(9), Role::IsGradient, Since::Birth), nullptr,
+        {});
+    recorder.record(events::storage_freed(origin, StorageId(10)), nullptr, {});
   }
   Reader reader(folder.file("run.tide"));
   EXPECT_EQ(reader.run_facts().at("torch_version"), "2.13.0");
@@ -93,11 +94,12 @@ TEST(RoundTrip, ClaimSaysWhatTheAllocatorDidNotKnow) {
   Recorder recorder(folder.file("run.tide"));
   recorder.name_op(OpId(7), "aten::mm");
   for (const uint64_t id : {1, 2, 3}) {
-    recorder.record(events::storage_born(origin, StorageId(id), 100, kFromAllocator), nullptr);
+    recorder.record(events::storage_born(origin, StorageId(id), 100, kFromAllocator), nullptr, {});
     if (id == 1) recorder.flush();  // one row is of an earlier batch, one of this one
   }
   for (const uint64_t id : {1, 2}) {
-    recorder.record(events::storage_claimed(origin, StorageId(id), kInBackward, OpId(7)), &tensor);
+    recorder.record(events::storage_claimed(origin, StorageId(id), kInBackward, OpId(7)), &tensor,
+                    {});
   }
   recorder.close();
   Reader reader(folder.file("run.tide"));
@@ -117,7 +119,7 @@ TEST(RoundTrip, FileCanBeReadWhileItIsWritten) {
   const Folder folder;
   const std::vector<Event> events = random_events(1, 1000);
   Recorder recorder(folder.file("run.tide"));
-  for (const Event& event : events) recorder.record(event, nullptr);
+  for (const Event& event : events) recorder.record(event, nullptr, {});
   recorder.flush();
   Reader reader(folder.file("run.tide"));
   EXPECT_EQ(read_events(reader), events);

@@ -48,7 +48,7 @@ inline std::vector<Event> random_events(uint64_t seed, int count) {
 inline void record(const std::string& path, const std::vector<Event>& events,
                    const RecorderOptions& options = {}) {
   Recorder recorder(path, options);
-  for (const Event& event : events) recorder.record(event, nullptr);
+  for (const Event& event : events) recorder.record(event, nullptr, {});
 }
 
 inline Ledger apply_all(const std::vector<Event>& events) {

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bindings/python_stack.h"
+
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "capture/birth_stacks.h"
+
+namespace py = pybind11;
+
+namespace tidegauge::bindings {
+namespace {
+
+constexpr size_t kMaxStacks = 200'000;
+constexpr size_t kDeepest = 512;  // frames; those further out are left out
+
+struct Frame {
+  PyCodeObject* code;
+  int instruction;
+  friend bool operator==(const Frame&, const Frame&) = default;
+};
+using Frames = std::vector<Frame>;
+
+struct FramesHash {
+  size_t operator()(const Frames& frames) const {
+    uint64_t hash = 0;
+    for (const auto& [code, instruction] : frames) {
+      hash = (hash ^ reinterpret_cast<uintptr_t>(code) ^ static_cast<uint64_t>(instruction)) *
+             0x9E3779B97F4A7C15ull;
+      hash ^= hash >> 29;
+    }
+    return hash;
+  }
+};
+
+/// Guarded by the GIL. A stack that is known costs no look at names and lines; for that its code
+/// objects are held, so that an address stands for one of them for ever.
+struct Known {
+  std::unordered_map<Frames, StackId, FramesHash> stacks;
+  std::vector<std::string> hidden_folders;
+};
+Known& known() {
+  static auto* all = new Known;
+  return *all;
+}
+
+std::string to_text(PyObject* text) {
+  const char* utf8 = text != nullptr ? PyUnicode_AsUTF8(text) : nullptr;
+  if (utf8 != nullptr) return utf8;
+  PyErr_Clear();  // no valid text
+  return "?";
+}
+
+bool is_hidden(const std::string& file) {
+  const auto& folders = known().hidden_folders;
+  return file.starts_with("<frozen ") ||
+         std::any_of(folders.begin(), folders.end(),
+                     [&](const std::string& folder) { return file.starts_with(folder); });
+}
+
+std::string render(const Frames& frames) {
+  std::string text;
+  for (const auto& [code, instruction] : frames) {
+    const std::string file = to_text(code->co_filename);
+    if (is_hidden(file)) continue;
+    if (!text.empty()) text += '\n';
+    text += file + ":" + std::to_string(PyCode_Addr2Line(code, instruction)) + " " +
+            to_text(code->co_qualname);
+  }
+  return text;
+}
+
+/// The references of frames and their code are given back at once: those who run hold them.
+Frames read_frames() {
+  Frames frames;
+  PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get());
+  while (frame != nullptr) {
+    if (frames.size() < kDeepest) {
+      PyCodeObject* code = PyFrame_GetCode(frame);
+      frames.push_back({code, PyFrame_GetLasti(frame)});
+      Py_DECREF(code);
+    }
+    PyFrameObject* outer = PyFrame_GetBack(frame);
+    Py_DECREF(frame);
+    frame = outer;
+  }
+  return frames;
+}
+
+/// Ops run without the GIL, so it is taken for a moment.
+StackId collect() {
+  if (PyGILState_GetThisThreadState() == nullptr) return {};  // autograd's thread of a device
+  const py::gil_scoped_acquire gil;
+  const py::error_scope error;  // an error of the program's own may be on its way
+  Frames frames = read_frames();
+  if (frames.empty()) return {};
+  auto& stacks = known().stacks;
+  if (const auto found = stacks.find(frames); found != stacks.end()) return found->second;
+  if (stacks.size() == kMaxStacks) return {};
+  const std::string text = render(frames);
+  const StackId id = text.empty() ? StackId() : intern_stack(text);
+  for (const Frame& frame : frames) Py_INCREF(frame.code);
+  stacks.emplace(std::move(frames), id);
+  return id;
+}
+
+}  // namespace
+
+void bind_python_stack(py::module_& m) {
+  python_stacks::set_collector(&collect);
+  m.def(
+      "hide_frames_below",
+      [](std::vector<std::string> folders) { known().hidden_folders = std::move(folders); },
+      py::arg("folders"));
+}
+
+}  // namespace tidegauge::bindings
