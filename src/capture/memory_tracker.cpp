@@ -238,6 +238,7 @@ void MemoryTracker::set_module_size(ModuleId module, SizeOf size_of, int64_t siz
 
 void MemoryTracker::forget_module(ModuleId module) {
   const auto lock = lock_capture();
+  if (ledger_.now().sequence == 0) return;  // it may still be told where to record
   // A graph that is still to be run after so many later modules died is not worth a longer memory.
   if (dead_.size() == kMaxDead) dead_.clear();
   dead_.insert(module);

@@ -54,6 +54,15 @@ def test_missing_folder_is_named_before_the_training(tmp_path: Path) -> None:
         MemTracker(record=tmp_path / "no" / "run.tide")
 
 
+def test_module_that_dies_is_no_event_to_a_tracker_that_has_seen_none(tmp_path: Path) -> None:
+    model = torch.nn.Linear(2, 2)
+    with MemTracker():
+        model(torch.ones(1, 2))
+        late = MemTracker()
+        del model
+        late._core.record_to(Recorder(tmp_path / "run.tide")._core)
+
+
 def test_recorder_serves_one_tracker(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "run.tide")
     MemTracker(record=recorder)
