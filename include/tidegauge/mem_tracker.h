@@ -112,6 +112,10 @@ class TIDEGAUGE_API MemTracker {
   void display_snapshot(std::string_view type = "current", std::string_view units = "B") const;
   void display_modulewise_snapshots(int depth = 2, std::string_view units = "B") const;
 
+  /// The report on the last allocation that failed: what was alive by category, module and tensor,
+  /// and what could go. Empty if none has. It was printed to standard error then, and recorded.
+  std::string render_post_mortem() const;
+
   /// Events that cannot be true, which were left out, and the first one's text.
   int64_t anomaly_count() const;
   std::string first_anomaly() const;

@@ -190,6 +190,9 @@ def _tracked_resize(self: torch.UntypedStorage, *args: Any) -> Any:
     _C.before_resize(self)
     try:
         return _resize(self, *args)
+    except RuntimeError as error:
+        _C.allocation_failed(str(error))
+        raise
     finally:
         _C.after_resize(self)
 

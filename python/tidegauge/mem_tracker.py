@@ -295,6 +295,13 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 print(f"Module:  {stats.mod_fqn}")
                 show(stats.snapshots, units)
 
+    def post_mortem(self) -> _C.PostMortem | None:
+        """The memory at the last allocation that failed, by category, module and tensor.
+
+        None if none has failed. Its text was printed to stderr then, and it is in the trace.
+        """
+        return self._core.post_mortem()
+
     def reset_mod_stats(self) -> None:
         """Forgets the statistics of modules. Bytes, labels, names and the peak stay."""
         self.memory_tracking.clear()

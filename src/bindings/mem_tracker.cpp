@@ -432,6 +432,7 @@ void bind_mem_tracker(py::module_& m) {
       .def("track_module", &MemTracker::track_module, py::arg("module"))
       .def("track_optimizer", &MemTracker::track_optimizer, py::arg("optimizer"))
       .def("reset_module_stats", &MemTracker::reset_module_stats)
+      .def("post_mortem", [](MemTracker& self) { return self.memory().post_mortem(); })
       .def("current",
            [](MemTracker& self) {
              self.refresh_labels();

@@ -6,6 +6,7 @@
 #include "bindings/mem_tracker.h"
 #include "bindings/mod_tracker.h"
 #include "bindings/module_calls.h"
+#include "bindings/post_mortem.h"
 #include "bindings/python_stack.h"
 #include "bindings/trace.h"
 #include "tidegauge/errors.h"
@@ -32,6 +33,7 @@ PYBIND11_MODULE(_C, m) {
   tidegauge::bindings::bind_mod_tracker(m);
   tidegauge::bindings::bind_module_calls(m);
   tidegauge::bindings::bind_python_stack(m);
+  tidegauge::bindings::bind_post_mortem(m);
   tidegauge::bindings::bind_trace(m);
   tidegauge::bindings::bind_mem_tracker(m);
   tidegauge::bindings::bind_allocator(m);

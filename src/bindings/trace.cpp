@@ -91,6 +91,7 @@ void bind_reader(py::module_& m) {
             }
             return result;
           })
+      .def("failures", &Reader::failures)
       .def("modules",
            [](Reader& self) {
              py::list result;

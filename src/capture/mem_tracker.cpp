@@ -219,6 +219,11 @@ void MemTracker::display_modulewise_snapshots(int depth, std::string_view units)
   std::cout << render_modulewise_snapshots(memory_tracking(), depth, units) << std::flush;
 }
 
+std::string MemTracker::render_post_mortem() const {
+  const std::shared_ptr<const PostMortem> last = impl_->memory->post_mortem();
+  return last ? tidegauge::render_post_mortem(*last) : std::string();
+}
+
 int64_t MemTracker::anomaly_count() const { return impl_->memory->anomaly_count(); }
 std::string MemTracker::first_anomaly() const { return impl_->memory->first_anomaly(); }
 

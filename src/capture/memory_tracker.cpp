@@ -2,6 +2,8 @@
 #include "capture/memory_tracker.h"
 
 #include <ATen/record_function.h>
+#include <c10/core/ScalarType.h>
+#include <c10/core/TensorImpl.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/node.h>
@@ -9,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "capture/allocator_channel.h"
@@ -53,6 +56,22 @@ bool is_finer(Category category, Role role) {
     default:
       return false;
   }
+}
+
+/// As torch.dtype prints it, without its "torch."; empty if it has no name.
+std::string_view dtype_name(caffe2::TypeMeta dtype) {
+  if (!dtype.isScalarType() || dtype.toScalarType() >= c10::ScalarType::Undefined) return {};
+  return c10::getDtypeNames(dtype.toScalarType()).first;
+}
+
+std::optional<TensorFacts> read_tensor_facts(const c10::TensorImpl* tensor) {
+  // Symbolic and nested sizes have no plain numbers; those of a sparse tensor are not its parts'.
+  if (tensor == nullptr || !tensor->has_storage() || tensor->has_symbolic_sizes_strides() ||
+      tensor->is_nested()) {
+    return std::nullopt;
+  }
+  const c10::IntArrayRef sizes = tensor->sizes();
+  return TensorFacts{dtype_name(tensor->dtype()), {sizes.data(), sizes.size()}};
 }
 
 int64_t now_ns() {
@@ -144,7 +163,10 @@ void MemoryTracker::apply(const Event& event, const c10::TensorImpl* tensor, Sta
   if (event.kind == EventKind::ModuleEnter) ++open_calls_;
   if (event.kind == EventKind::ModuleExit) --open_calls_;
   ledger_.apply(event);
-  if (sink_) tell_sink(event, tensor, stack);
+  const std::optional<TensorFacts> first_tensor = read_tensor_facts(tensor);
+  const TensorFacts* facts = first_tensor ? &*first_tensor : nullptr;
+  live_.apply(event, ledger_, facts, stack);
+  if (sink_) tell_sink(event, facts, stack);
   if (units_) tell_units(event);
 }
 
@@ -330,6 +352,11 @@ bool MemoryTracker::has_backward_elsewhere() {
                      [&](const BackwardScope& scope) { return scope.thread != own; });
 }
 
+std::shared_ptr<const PostMortem> MemoryTracker::post_mortem() {
+  const auto lock = lock_capture();
+  return post_mortem_;
+}
+
 int64_t MemoryTracker::anomaly_count() {
   const auto lock = lock_capture();
   return static_cast<int64_t>(ledger_.anomalies().total());
@@ -342,8 +369,8 @@ std::string MemoryTracker::first_anomaly() {
 
 size_t MemoryTracker::footprint_bytes() {
   const auto lock = lock_capture();
-  return ledger_.footprint_bytes() + StorageCapture::get().storage_count() * 128 +
-         (units_ ? units_->footprint_bytes() : 0);
+  return ledger_.footprint_bytes() + live_.footprint_bytes() +
+         StorageCapture::get().storage_count() * 128 + (units_ ? units_->footprint_bytes() : 0);
 }
 
 void MemoryTracker::storage_freed(StorageId id, bool by_backward) {

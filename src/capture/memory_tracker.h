@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "capture/birth_stacks.h"
+#include "capture/live_set.h"
 #include "capture/module_activity.h"
 #include "capture/op_hook.h"
 #include "core/event_factory.h"
@@ -120,6 +121,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   uint64_t version();
   /// Whether another thread runs a backward: gradients are not to be touched then.
   bool has_backward_elsewhere();
+  /// Of the last allocation that failed; null if none has.
+  std::shared_ptr<const PostMortem> post_mortem();
   int64_t anomaly_count();
   std::string first_anomaly();
   /// Memory of the ledger and the table of storages, to see that they stay flat.
@@ -153,6 +156,10 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   /// AccumulateGrad of a parameter has handled the storage.
   void mark_gradient(StorageId id);
   bool knows_parameter(const at::Tensor& tensor);
+  /// An allocation failed in this thread, within `op` if any.
+  std::shared_ptr<const PostMortem> allocation_failed(const FailedAllocation& failed, OpId op,
+                                                      const std::string& message);
+  bool has_post_mortem() const { return post_mortem_ != nullptr; }
   const IsParameter& is_parameter() const { return is_parameter_; }
 
  private:
@@ -178,7 +185,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void apply(const Event& event, const c10::TensorImpl* tensor = nullptr, StackId stack = {});
   /// Of a storage that is being born in this thread; `python`: if it is known.
   StackId birth_stack(StackId python);
-  void tell_sink(const Event& event, const c10::TensorImpl* tensor, StackId stack);
+  void tell_sink(const Event& event, const TensorFacts* first_tensor, StackId stack);
+  void tell_names_in(const Event& event);
   void tell_names();
   Instant instant();
   void settle_units();
@@ -193,6 +201,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   const StackMode stack_mode_;
   ModuleStacks module_stacks_;
   Ledger ledger_;
+  LiveSet live_;
+  std::shared_ptr<const PostMortem> post_mortem_;
   std::shared_ptr<EventSink> sink_;             // may be null
   std::unordered_set<ModuleId> named_modules_;  // that the sink has names of
   uint32_t named_ops_ = 0;

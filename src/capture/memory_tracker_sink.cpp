@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a tracker tells its EventSink beside the events: names, and the first tensor of a storage.
-#include <c10/core/ScalarType.h>
-#include <c10/core/TensorImpl.h>
-
+// What a tracker tells its EventSink beside the events: names, and allocations that failed.
 #include <mutex>
 #include <utility>
 
@@ -12,16 +9,6 @@
 #include "tidegauge/errors.h"
 
 namespace tidegauge {
-namespace {
-
-/// As torch.dtype prints it, without its "torch.".
-std::string_view dtype_name(caffe2::TypeMeta dtype) {
-  if (!dtype.isScalarType() || dtype.toScalarType() >= c10::ScalarType::Undefined) return {};
-  return c10::getDtypeNames(dtype.toScalarType()).first;
-}
-
-}  // namespace
-
 void MemoryTracker::record_to(std::shared_ptr<EventSink> sink) {
   const std::lock_guard lock(StorageCapture::get().mutex());
   if (ledger_.now().sequence != 0) {
@@ -39,7 +26,7 @@ void MemoryTracker::name_class(ModuleId module, std::string_view class_name) {
   sink_->name_module(module, modules_->name(module), class_name);
 }
 
-void MemoryTracker::tell_sink(const Event& event, const c10::TensorImpl* tensor, StackId stack) {
+void MemoryTracker::tell_names_in(const Event& event) {
   if (event.module && named_modules_.insert(event.module).second) {
     sink_->name_module(event.module, modules_->name(event.module), {});
   }
@@ -47,16 +34,37 @@ void MemoryTracker::tell_sink(const Event& event, const c10::TensorImpl* tensor,
     ++named_ops_;
     sink_->name_op(OpId(named_ops_), op_name(OpId(named_ops_)));
   }
+}
+
+void MemoryTracker::tell_sink(const Event& event, const TensorFacts* first_tensor, StackId stack) {
+  tell_names_in(event);
   if (stack && named_stacks_.insert(stack).second) sink_->name_stack(stack, stack_text(stack));
-  // Symbolic and nested sizes have no plain numbers; those of a sparse tensor are not its parts'.
-  if (tensor == nullptr || !tensor->has_storage() || tensor->has_symbolic_sizes_strides() ||
-      tensor->is_nested()) {
-    sink_->record(event, nullptr, stack);
-    return;
+  sink_->record(event, first_tensor, stack);
+}
+
+std::shared_ptr<const PostMortem> MemoryTracker::allocation_failed(const FailedAllocation& failed,
+                                                                   OpId op,
+                                                                   const std::string& message) {
+  look_at_clock();
+  const ModuleId module = ledger_.innermost_module(thread_);
+  const Event event =
+      events::allocation_failed(origin(), failed.size_bytes.value_or(0), module, op);
+  ledger_.apply(event);
+  const auto name = [&](ModuleId id) { return modules_->name(id); };
+  auto made = std::make_shared<PostMortem>(
+      PostMortem{.sequence = ledger_.now().sequence,
+                 .time_ns = time_ns_,
+                 .step = ledger_.now().step,
+                 .failed = failed,
+                 .op = op ? op_name(op) : std::string(),
+                 .module = module ? name(module) : std::string(),
+                 .message = message,
+                 .live = live_.groups(ledger_, {name, &op_name, &stack_text})});
+  if (sink_) {
+    tell_names_in(event);
+    sink_->record_failure(event, *made);
   }
-  const c10::IntArrayRef sizes = tensor->sizes();
-  const TensorFacts facts{dtype_name(tensor->dtype()), {sizes.data(), sizes.size()}};
-  sink_->record(event, &facts, stack);
+  return post_mortem_ = std::move(made);
 }
 
 /// A module gets a longer name when it turns out to be part of another.

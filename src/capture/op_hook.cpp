@@ -41,7 +41,7 @@ void observe(const OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   if (watch.wants_arguments()) {
     visit_arguments(schema, *stack, [&](const at::Tensor& tensor) { watch.add_argument(tensor); });
   }
-  op.redispatchBoxed(keys & kBelowFake, stack);
+  watch.run([&] { op.redispatchBoxed(keys & kBelowFake, stack); });
   OpWatch::Results results(watch);
   visit_results(schema, *stack,
                 [&](const at::Tensor& tensor, size_t position) { results.tell(tensor, position); });

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <vector>
 
+#include "capture/allocation_failure.h"
 #include "capture/allocator_channel.h"
 #include "capture/birth_stacks.h"
 #include "capture/memory_tracker.h"
@@ -209,6 +210,25 @@ bool OpWatch::knows(const at::Tensor& argument) noexcept {
   } catch (const std::exception& error) {
     fail(error.what());
     return false;
+  }
+}
+
+void OpWatch::note_failure(const std::exception& error) noexcept {
+  try {
+    const auto failed = allocation_failure::read(error);
+    if (!failed) return;
+    OpId op;
+    {
+      const std::lock_guard lock(StorageCapture::get().mutex());
+      StorageCapture::get().end_op(pending_);  // what it freed is gone
+      is_over_ = true;
+      op = op_id(facts_);
+    }
+    const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
+    allocation_failure::tell(*failed, op,
+                             of_torch ? of_torch->what_without_backtrace() : error.what());
+  } catch (const std::exception& own) {
+    fail(own.what());
   }
 }
 

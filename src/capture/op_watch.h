@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -55,6 +56,17 @@ class OpWatch {
     return (facts_.returns_arguments && !facts_.returns_only_arguments) || facts_.is_lazy_clone;
   }
   void add_argument(const at::Tensor& tensor) noexcept;
+  /// Runs the op. If it has no memory, trackers are told (allocation_failure.h); what it throws
+  /// goes on as it is.
+  template <typename Op>
+  decltype(auto) run(Op&& op) {
+    try {
+      return op();
+    } catch (const std::exception& error) {
+      note_failure(error);
+      throw;
+    }
+  }
 
   /// The op is over. Holds the lock of StorageCapture as long as it lives.
   class Results {
@@ -77,6 +89,7 @@ class OpWatch {
   /// A storage and its memory, before the op: it may give the storage other memory (copy-on-write).
   using StorageMemory = std::pair<const c10::StorageImpl*, const void*>;
 
+  void note_failure(const std::exception& error) noexcept;
   void tell_storage(c10::StorageImpl* storage, const at::Tensor& tensor, size_t position);
 
   const OpFacts& facts_;

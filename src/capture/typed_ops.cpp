@@ -71,7 +71,9 @@ struct Handler<Op, Result(Arguments...)> {
     }
     OpWatch watch(facts);
     if (watch.wants_arguments()) (add_argument(watch, arguments), ...);
-    Result result = Op::redispatch(keys & kBelowFake, std::forward<Arguments>(arguments)...);
+    Result result = watch.run([&]() -> Result {
+      return Op::redispatch(keys & kBelowFake, std::forward<Arguments>(arguments)...);
+    });
     OpWatch::Results results(watch);
     tell(results, result);
     return result;

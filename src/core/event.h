@@ -25,12 +25,13 @@ enum class EventKind : uint8_t {
   OptimizerStepEnd,
   CollectiveBegin,
   CollectiveEnd,
-  StepMarker,       ///< a training step begins
-  StatisticsReset,  ///< the user cleared the module statistics; bytes and peak stay
-  IterationBegin,   ///< the module lists restart; sizes of modules, bytes and peak stay
-  PeakReset,        ///< the peak restarts from the current state (a tracker was entered)
-  ModuleGone,       ///< the module was destroyed: its statistics are forgotten
-  StorageClaimed,   ///< a tensor was found for what only the allocator had shown
+  StepMarker,        ///< a training step begins
+  StatisticsReset,   ///< the user cleared the module statistics; bytes and peak stay
+  IterationBegin,    ///< the module lists restart; sizes of modules, bytes and peak stay
+  PeakReset,         ///< the peak restarts from the current state (a tracker was entered)
+  ModuleGone,        ///< the module was destroyed: its statistics are forgotten
+  StorageClaimed,    ///< a tensor was found for what only the allocator had shown
+  AllocationFailed,  ///< an allocator had no memory; changes nothing
 };
 
 enum class Phase : uint8_t { Forward, Backward, Recompute };
@@ -81,9 +82,10 @@ inline constexpr uint8_t kSizeOfCount = 4;
 struct Event {
   int64_t time_ns = 0;
   StorageId storage;
-  int64_t size_bytes = 0;  ///< StorageBorn, StorageResized, ModuleSize
+  int64_t size_bytes =
+      0;  ///< StorageBorn, StorageResized, ModuleSize, AllocationFailed (0: unknown)
   ModuleId module;
-  OpId op;  ///< StorageBorn, StorageClaimed, Collective*
+  OpId op;  ///< StorageBorn, StorageClaimed, Collective*, AllocationFailed
   StreamId stream;
   ThreadId thread;
   Device device;  ///< counts for StorageBorn; a storage never moves

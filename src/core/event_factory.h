@@ -129,6 +129,14 @@ inline Event iteration_begin(const Origin& origin) {
   return make(origin, EventKind::IterationBegin);
 }
 
+inline Event allocation_failed(const Origin& origin, int64_t size_bytes, ModuleId module, OpId op) {
+  Event event = make(origin, EventKind::AllocationFailed);
+  event.size_bytes = size_bytes;
+  event.module = module;
+  event.op = op;
+  return event;
+}
+
 inline Event peak_reset(const Origin& origin) { return make(origin, EventKind::PeakReset); }
 
 }  // namespace tidegauge::events

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "core/event.h"
+#include "core/post_mortem.h"
 
 namespace tidegauge {
 
@@ -14,6 +16,9 @@ struct TensorFacts {
   std::string_view dtype;  ///< as torch spells it, "float32"
   std::span<const int64_t> shape;
 };
+
+/// "[2, 3]"
+std::string shape_text(std::span<const int64_t> shape);
 
 /// Somebody who gets the same events as a Ledger, in the same order, and the names behind the ids.
 ///
@@ -27,6 +32,9 @@ class EventSink {
   /// known.
   virtual void record(const Event& event, const TensorFacts* first_tensor,
                       StackId stack) noexcept = 0;
+
+  /// In place of `record` for an AllocationFailed.
+  virtual void record_failure(const Event& event, const PostMortem& post_mortem) noexcept = 0;
 
   /// Before the first event with the id. The last name holds; an empty class keeps the one known.
   virtual void name_module(ModuleId module, std::string_view name,

@@ -74,6 +74,9 @@ void Ledger::apply(const Event& event) {
       return module_log_.forget(event.module);
     case EventKind::StorageClaimed:
       return storage_claimed(event);
+    case EventKind::AllocationFailed:
+      if (event.size_bytes < 0) reject(Anomaly::NegativeSize, event);
+      return;
   }
   reject(Anomaly::UnknownEvent, event);
 }

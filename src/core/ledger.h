@@ -81,6 +81,14 @@ class Ledger {
   /// The event from which on a live storage has its size; 0 for others.
   uint64_t since_sequence(StorageId storage) const;
   size_t storage_count() const { return storages_.size(); }
+  /// Calls `visit(StorageId, StorageInfo)` for each live storage, in no order.
+  template <typename Visit>
+  void visit_storages(Visit&& visit) const {
+    storages_.visit([&](const StorageRecord& record) {
+      visit(record.id,
+            StorageInfo{devices_[record.device_slot], record.size_bytes, record.category});
+    });
+  }
   const Anomalies& anomalies() const { return anomalies_; }
   /// The last event applied.
   const Instant& now() const { return now_; }

@@ -54,6 +54,14 @@ class StorageTable {
 
   void erase(StorageRecord* record);
 
+  /// In no order.
+  template <typename Visit>
+  void visit(Visit&& visit) const {
+    for (const StorageRecord& record : slots_) {
+      if (record.id) visit(record);
+    }
+  }
+
   size_t size() const { return size_; }
   size_t footprint_bytes() const { return slots_.capacity() * sizeof(StorageRecord); }
 

@@ -12,8 +12,9 @@ namespace tidegauge::trace {
 /// An event and what side tables know of it; ids of the trace file, 0 for none.
 struct TraceEvent {
   Event event;
-  uint32_t tensor = 0;  ///< StorageBorn, StorageClaimed: row of `tensors`
-  uint32_t stack = 0;   ///< StorageBorn, StorageClaimed: row of `stacks`
+  /// StorageBorn, StorageClaimed: row of `tensors`; AllocationFailed: row of `failures`
+  uint32_t tensor = 0;
+  uint32_t stack = 0;  ///< StorageBorn, StorageClaimed: row of `stacks`
 
   friend bool operator==(const TraceEvent&, const TraceEvent&) = default;
 };

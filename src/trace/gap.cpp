@@ -71,6 +71,9 @@ void Gap::add(const TraceEvent& traced) {
                    sizes_.lower_bound({ModuleId(event.module.value + 1), SizeOf{}}));
       gone_[event.module] = traced;
       return;
+    case EventKind::AllocationFailed:
+      failures_.push_back(traced);
+      return;
   }
 }
 
@@ -176,6 +179,7 @@ std::vector<TraceEvent> Gap::net() const {
   append_all(collectives_.begins);
   append_all(calls_.begins);
   append(peak_reset_);
+  append_all(failures_);
   return events;
 }
 

@@ -67,6 +67,7 @@ class Gap {
   Nesting calls_, optimizer_steps_, collectives_;
   std::map<std::pair<ModuleId, SizeOf>, TraceEvent> sizes_;
   std::map<ModuleId, TraceEvent> gone_;
+  std::vector<TraceEvent> failures_;
   std::optional<TraceEvent> step_, statistics_reset_, iteration_, peak_reset_;
   uint64_t steps_to_tell_ = 0;
 };

@@ -173,6 +173,48 @@ std::map<uint32_t, TraceTensor> Reader::tensors() {
   return tensors;
 }
 
+std::vector<PostMortem> Reader::failures() {
+  std::vector<PostMortem> failures;
+  bool has_table = false;  // since 1.1
+  impl_->query("SELECT 1 FROM sqlite_master WHERE name = 'live_at_failure'",
+               [&](const Statement&) { has_table = true; });
+  if (!has_table) return failures;
+  std::map<int64_t, size_t> positions;
+  impl_->query(
+      "SELECT id, sequence, time_ns, step, size_bytes, device, op, module, message FROM failures"
+      " ORDER BY id",
+      [&](const Statement& row) {
+        positions[row.integer(0)] = failures.size();
+        PostMortem& each = failures.emplace_back();
+        each.sequence = static_cast<uint64_t>(row.integer(1));
+        each.time_ns = row.integer(2);
+        each.step = static_cast<uint32_t>(row.integer(3));
+        if (!row.is_null(4)) each.failed.size_bytes = row.integer(4);
+        each.failed.device = row.text(5);
+        each.op = row.text(6);
+        each.module = row.text(7);
+        each.message = row.text(8);
+      });
+  impl_->query(
+      "SELECT failure, device, category, module, op, dtype, shape, stack, storage_count, size_bytes"
+      " FROM live_at_failure ORDER BY rowid",
+      [&](const Statement& row) {
+        const auto position = positions.find(row.integer(0));
+        if (position == positions.end()) return;
+        failures[position->second].live.push_back(
+            {.device = row.text(1),
+             .category = parse_category(row.text(2)).value_or(Category::Other),
+             .module = row.text(3),
+             .op = row.text(4),
+             .dtype = row.text(5),
+             .shape = row.text(6),
+             .stack = row.text(7),
+             .storage_count = row.integer(8),
+             .size_bytes = row.integer(9)});
+      });
+  return failures;
+}
+
 void Reader::visit_events(uint64_t first, uint64_t last,
                           const std::function<void(const Event&, uint64_t)>& visit) {
   impl_->visit(first, last,

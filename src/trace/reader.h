@@ -11,6 +11,7 @@
 #include "core/category.h"
 #include "core/event.h"
 #include "core/ledger.h"
+#include "core/post_mortem.h"
 
 namespace tidegauge {
 
@@ -79,6 +80,9 @@ class Reader {
   std::map<OpId, std::string> ops();
   /// By the number that a TraceEvent has.
   std::map<uint32_t, TraceTensor> tensors();
+
+  /// Allocations that failed, in the order in which they did.
+  std::vector<PostMortem> failures();
 
   /// Calls `visit(event, its sequence number)` for events `first` to `last`, counted from 1. Reads
   /// only the batches that hold them, one at a time.

@@ -55,12 +55,7 @@ class Tensors {
     if (found != ids_.end()) return found->second;
     if (ids_.size() == kMaxTensors) return 0;
     const auto id = static_cast<uint32_t>(ids_.size() + 1);
-    std::string shape = "[";
-    for (const int64_t size : facts.shape) {
-      if (shape.size() > 1) shape += ", ";
-      shape += std::to_string(size);
-    }
-    names.tensors.push_back({id, std::string(facts.dtype), shape + "]"});
+    names.tensors.push_back({id, std::string(facts.dtype), shape_text(facts.shape)});
     ids_.emplace(key_, id);
     return id;
   }
@@ -92,23 +87,19 @@ class Recorder::Impl {
       if (waiting_.is_closing) return;
       TraceEvent traced{.event = event, .stack = stack.value};
       if (first_tensor != nullptr) traced.tensor = tensors_.intern(*first_tensor, waiting_.names);
-      const size_t count = waiting_.events.size();
-      if (!gap_.is_empty()) {
-        if (!trace::begins_step(event) || count != 0 || waiting_.gap_before) {
-          gap_.add(traced);
-          ++lost_events_;
-          return;
-        }
-        waiting_.gap_before = std::exchange(gap_, Gap());
-      } else if (count >= options_.max_waiting_events) {
-        gap_.add(traced);
-        ++lost_events_;
-        return;
-      }
-      waiting_.events.push_back(traced);
-      is_due = waiting_.events.size() % kWakeEvents == 0;
+      is_due = add(traced);
     }
     if (is_due) wake_.release();
+  }
+
+  void record_failure(const Event& event, const PostMortem& post_mortem) {
+    {
+      const std::lock_guard lock(lock_);
+      if (waiting_.is_closing) return;
+      waiting_.names.failures[++failure_count_] = post_mortem;
+      add({.event = event, .tensor = failure_count_});
+    }
+    wake_.release();  // the process may not live for long
   }
 
   void count_lost() { ++lost_events_; }
@@ -153,6 +144,25 @@ class Recorder::Impl {
 
  private:
   static constexpr const char* kTooSlow = "events came faster than the disk takes them";
+
+  /// With the lock held; whether so many wait that the thread is to be woken.
+  bool add(const TraceEvent& traced) {
+    const size_t count = waiting_.events.size();
+    if (!gap_.is_empty()) {
+      if (!trace::begins_step(traced.event) || count != 0 || waiting_.gap_before) {
+        gap_.add(traced);
+        ++lost_events_;
+        return false;
+      }
+      waiting_.gap_before = std::exchange(gap_, Gap());
+    } else if (count >= options_.max_waiting_events) {
+      gap_.add(traced);
+      ++lost_events_;
+      return false;
+    }
+    waiting_.events.push_back(traced);
+    return waiting_.events.size() % kWakeEvents == 0;
+  }
 
   // ---- on our own thread ----
 
@@ -269,10 +279,11 @@ class Recorder::Impl {
 
   const RecorderOptions options_;
 
-  SpinLock lock_;  // waiting_, gap_, tensors_
+  SpinLock lock_;  // waiting_, gap_, tensors_, failure_count_
   Waiting waiting_;
   Gap gap_;  // not empty: events are lost at this moment
   Tensors tensors_;
+  uint32_t failure_count_ = 0;
   std::atomic<uint64_t> lost_events_{0};
   std::counting_semaphore<> wake_{0};
 
@@ -318,6 +329,15 @@ void Recorder::record(const Event& event, const TensorFacts* first_tensor, Stack
     impl_->record(event, first_tensor, stack);
   } catch (...) {
     impl_->count_lost();  // no memory
+  }
+}
+
+void Recorder::record_failure(const Event& event, const PostMortem& post_mortem) noexcept {
+  if (is_in_child()) return;
+  try {
+    impl_->record_failure(event, post_mortem);
+  } catch (...) {
+    impl_->count_lost();
   }
 }
 

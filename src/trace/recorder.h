@@ -52,6 +52,7 @@ class Recorder : public EventSink {
   Recorder& operator=(const Recorder&) = delete;
 
   void record(const Event& event, const TensorFacts* first_tensor, StackId stack) noexcept override;
+  void record_failure(const Event& event, const PostMortem& post_mortem) noexcept override;
   void name_module(ModuleId module, std::string_view name,
                    std::string_view class_name) noexcept override;
   void name_op(OpId op, std::string_view name) noexcept override;

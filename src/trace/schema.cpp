@@ -61,6 +61,29 @@ CREATE TABLE gaps (
   end_ns INTEGER NOT NULL,
   reason TEXT NOT NULL
 );
+CREATE TABLE failures (
+  id INTEGER PRIMARY KEY,
+  sequence INTEGER,
+  time_ns INTEGER NOT NULL,
+  step INTEGER NOT NULL,
+  size_bytes INTEGER,
+  device TEXT NOT NULL,
+  op TEXT NOT NULL,
+  module TEXT NOT NULL,
+  message TEXT NOT NULL
+);
+CREATE TABLE live_at_failure (
+  failure INTEGER NOT NULL,
+  device TEXT NOT NULL,
+  category TEXT NOT NULL,
+  module TEXT NOT NULL,
+  op TEXT NOT NULL,
+  dtype TEXT NOT NULL,
+  shape TEXT NOT NULL,
+  stack TEXT NOT NULL,
+  storage_count INTEGER NOT NULL,
+  size_bytes INTEGER NOT NULL
+);
 CREATE VIEW allocations AS
   SELECT s.born, s.freed, s.born_ns, s.freed_ns, s.size_bytes, s.device, c.name AS category,
          s.step, m.name AS module, o.name AS op, t.dtype, t.shape, k.frames AS stack, s.id

@@ -65,6 +65,7 @@ void Names::merge(Names&& later) {
   tensors.insert(tensors.end(), std::make_move_iterator(later.tensors.begin()),
                  std::make_move_iterator(later.tensors.end()));
   stacks.merge(later.stacks);
+  failures.merge(later.failures);
 }
 
 TraceWriter::TraceWriter(const std::string& path, bool overwrites, int64_t max_file_bytes,
@@ -173,6 +174,38 @@ void TraceWriter::write_names(const Names& names) {
   for (const auto& [id, frames] : names.stacks) {
     stack.bind(0, int64_t{id.value}).bind(1, frames).run();
   }
+  for (const auto& [id, post_mortem] : names.failures) write_failure(id, post_mortem);
+}
+
+void TraceWriter::write_failure(uint32_t id, const PostMortem& post_mortem) {
+  Statement failure =
+      database_.prepare("INSERT OR REPLACE INTO failures VALUES (?, NULL, ?, ?, ?, ?, ?, ?, ?)");
+  failure.bind(0, int64_t{id}).bind(1, post_mortem.time_ns).bind(2, int64_t{post_mortem.step});
+  if (post_mortem.failed.size_bytes) {
+    failure.bind(3, *post_mortem.failed.size_bytes);
+  } else {
+    failure.bind_null(3);
+  }
+  failure.bind(4, post_mortem.failed.device)
+      .bind(5, post_mortem.op)
+      .bind(6, post_mortem.module)
+      .bind(7, post_mortem.message)
+      .run();
+  Statement live =
+      database_.prepare("INSERT INTO live_at_failure VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  for (const LiveGroup& group : post_mortem.live) {
+    live.bind(0, int64_t{id})
+        .bind(1, group.device)
+        .bind(2, to_string(group.category))
+        .bind(3, group.module)
+        .bind(4, group.op)
+        .bind(5, group.dtype)
+        .bind(6, group.shape)
+        .bind(7, group.stack)
+        .bind(8, group.storage_count)
+        .bind(9, group.size_bytes)
+        .run();
+  }
 }
 
 void TraceWriter::write_batch(std::span<const TraceEvent> events, Position& position) {
@@ -189,6 +222,12 @@ void TraceWriter::write_batch(std::span<const TraceEvent> events, Position& posi
     const bool was_in_optimizer = position.optimizer_depth > 0;
     position.advance(event);
     storages_.apply(traced, position);
+    if (event.kind == EventKind::AllocationFailed) {
+      database_.prepare("UPDATE failures SET sequence=? WHERE id=?")
+          .bind(0, position.sequence)
+          .bind(1, int64_t{traced.tensor})
+          .run();
+    }
     if (event.kind == EventKind::StepMarker) {
       insert_step_->bind(0, position.step).bind(1, position.sequence).bind(2, event.time_ns).run();
     }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/ledger.h"
+#include "core/post_mortem.h"
 #include "trace/database.h"
 #include "trace/event_codec.h"
 #include "trace/storage_rows.h"
@@ -32,9 +33,10 @@ struct Names {
   };
   std::vector<Tensor> tensors;
   std::map<StackId, std::string> stacks;
+  std::map<uint32_t, PostMortem> failures;
 
   bool is_empty() const {
-    return modules.empty() && ops.empty() && tensors.empty() && stacks.empty();
+    return modules.empty() && ops.empty() && tensors.empty() && stacks.empty() && failures.empty();
   }
   /// Adds later ones.
   void merge(Names&& later);
@@ -72,6 +74,7 @@ class TraceWriter {
   template <typename Body>
   void transact(Body body);
   void write_names(const Names& names);
+  void write_failure(uint32_t id, const PostMortem& post_mortem);
   void write_batch(std::span<const TraceEvent> events, Position& position);
   void write_storages();
   void write_peaks();

@@ -30,7 +30,7 @@ void BruteForce::apply(const Event& event) {
 std::optional<Anomaly> BruteForce::find_fault(const Event& event) const {
   const auto number = [](auto value) { return static_cast<int>(value); };
   const int kind = number(event.kind);
-  if (kind < number(EventKind::StorageBorn) || kind > number(EventKind::StorageClaimed)) {
+  if (kind < number(EventKind::StorageBorn) || kind > number(EventKind::AllocationFailed)) {
     return Anomaly::UnknownEvent;
   }
   if (event.kind == EventKind::OptimizerStepEnd && optimizer_steps_ == 0) {
@@ -54,7 +54,9 @@ std::optional<Anomaly> BruteForce::find_fault(const Event& event) const {
   }
   if (is_storage && !event.storage) return Anomaly::NoStorage;
   if (is_module && !event.module) return Anomaly::NoModule;
-  const bool has_size = event.kind == EventKind::StorageBorn || event.kind == EventKind::ModuleSize;
+  const bool has_size = event.kind == EventKind::StorageBorn ||
+                        event.kind == EventKind::ModuleSize ||
+                        event.kind == EventKind::AllocationFailed;
   if (has_size && event.size_bytes < 0) return Anomaly::NegativeSize;
 
   const Life* life = is_storage ? find_alive(event.storage) : nullptr;
@@ -190,6 +192,8 @@ void BruteForce::change(const Event& event) {
     case EventKind::ModuleGone:
       sizes_.erase(event.module);
       std::erase_if(entries_, [&](const auto& entry) { return entry.module == event.module; });
+      break;
+    case EventKind::AllocationFailed:
       break;
   }
 }

@@ -85,7 +85,9 @@ class Stream {
 
   Event draw_rare(const events::Origin& origin) {
     const auto first = static_cast<int>(EventKind::OptimizerStepBegin);
-    Event event = events::make(origin, static_cast<EventKind>(first + below(9)));
+    const int drawn = below(10);
+    if (drawn == 9) return events::allocation_failed(origin, below(100), ModuleId(1), OpId(1));
+    Event event = events::make(origin, static_cast<EventKind>(first + drawn));
     if (event.kind == EventKind::ModuleGone) event.module = ModuleId(1 + below(4));
     return event;
   }

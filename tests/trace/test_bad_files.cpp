@@ -39,6 +39,7 @@ void read_all(const std::string& path) {
     reader.storages_alive_at(100, 1000);
     reader.tensors();
     summarize(reader);
+    reader.failures();
   } catch (const FormatError& error) {
     EXPECT_TRUE(contains(error.what(), path)) << error.what();
   } catch (const IoError& error) {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "core/labeller.h"
+#include "trace/database.h"
 #include "trace_files.h"
 
 namespace tidegauge {
@@ -84,6 +85,91 @@ TEST(RoundTrip, StoragesHaveNamesShapesAndLives) {
   EXPECT_EQ(alive[1].category, Category::Gradient);
   EXPECT_EQ(alive[1].step, 1);
   EXPECT_EQ(reader.storages_alive_at(6, 10).size(), 1);
+}
+
+TEST(RoundTrip, StacksAreKeptWithTheirStorages) {
+  const Folder folder;
+  const events::Origin origin{5, ThreadId(1), kCpu};
+  {
+    Recorder recorder(folder.file("run.tide"));
+    recorder.name_stack(StackId(3), "inner\nouter");
+    recorder.record(events::storage_born(origin, StorageId(9), 24), nullptr, StackId(3));
+    recorder.record(events::storage_born(origin, StorageId(10), 12, kFromAllocator), nullptr, {});
+    recorder.flush();  // the claim changes a row of an earlier batch
+    recorder.record(events::storage_claimed(origin, StorageId(10), 0), nullptr, StackId(3));
+    recorder.record(events::storage_born(origin, StorageId(11), 6), nullptr, {});
+  }
+  Reader reader(folder.file("run.tide"));
+  const auto alive = reader.storages_alive_at(4, 10);
+  ASSERT_EQ(alive.size(), 3);
+  EXPECT_EQ(alive[0].stack, "inner\nouter");
+  EXPECT_EQ(alive[1].stack, "inner\nouter");
+  EXPECT_EQ(alive[2].stack, "");
+}
+
+PostMortem some_post_mortem() {
+  return {.sequence = 2,
+          .time_ns = 5,
+          .step = 0,
+          .failed = {4096, "cpu"},
+          .op = "aten::mm",
+          .module = "Net",
+          .message = "no memory",
+          .live = {{"cpu", Category::Gradient, "Net", "aten::mm", "float32", "[6]", "a\nb", 2, 48},
+                   {"meta", Category::Other, "", "", "", "", "", 1, 8}}};
+}
+
+TEST(RoundTrip, FailedAllocationsAreKeptWithWhatWasAlive) {
+  const Folder folder;
+  const events::Origin origin{5, ThreadId(1), kCpu};
+  const PostMortem first = some_post_mortem();
+  PostMortem second = some_post_mortem();
+  second.sequence = 3;
+  second.failed.size_bytes.reset();
+  second.live.clear();
+  {
+    Recorder recorder(folder.file("run.tide"));
+    recorder.record(events::storage_born(origin, StorageId(9), 24), nullptr, {});
+    recorder.record_failure(events::allocation_failed(origin, 4096, {}, {}), first);
+    recorder.flush();
+    recorder.record_failure(events::allocation_failed(origin, 0, {}, {}), second);
+  }
+  Reader reader(folder.file("run.tide"));
+  EXPECT_EQ(reader.failures(), (std::vector<PostMortem>{first, second}));
+  const std::vector<Event> events = read_events(reader, 2);
+  ASSERT_EQ(events.size(), 2);
+  EXPECT_EQ(events[0].kind, EventKind::AllocationFailed);
+  EXPECT_EQ(events[0].size_bytes, 4096);
+}
+
+TEST(RoundTrip, FailureAmongLostEventsIsKept) {
+  const Folder folder;
+  const events::Origin origin{5, ThreadId(1), kCpu};
+  {
+    // Nothing waits: every event but the first is lost until the file is closed.
+    Recorder recorder(folder.file("run.tide"),
+                      {.max_waiting_events = 1, .max_delay_ns = 3'600'000'000'000});
+    for (const uint64_t id : {1, 2, 3}) {
+      recorder.record(events::storage_born(origin, StorageId(id), 8), nullptr, {});
+    }
+    recorder.record_failure(events::allocation_failed(origin, 4096, {}, {}), some_post_mortem());
+  }
+  Reader reader(folder.file("run.tide"));
+  const auto failures = reader.failures();
+  ASSERT_EQ(failures.size(), 1);
+  EXPECT_EQ(failures[0].live, some_post_mortem().live);
+  const std::vector<Event> event = read_events(reader, failures[0].sequence, failures[0].sequence);
+  ASSERT_EQ(event.size(), 1);
+  EXPECT_EQ(event[0].kind, EventKind::AllocationFailed);
+  EXPECT_EQ(reader.storages_alive_at(failures[0].sequence, 10).size(), 3);
+}
+
+TEST(RoundTrip, FileOfVersionOnePointZeroHasNoFailures) {
+  const Folder folder;
+  record(folder.file("run.tide"), {});
+  trace::Database(folder.file("run.tide"), SQLITE_OPEN_READWRITE)
+      .execute("DROP TABLE failures; DROP TABLE live_at_failure; PRAGMA user_version=1000");
+  EXPECT_TRUE(Reader(folder.file("run.tide")).failures().empty());
 }
 
 TEST(RoundTrip, ClaimSaysWhatTheAllocatorDidNotKnow) {

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace tidegauge::bindings {
+
+/// Binds PostMortem and `allocation_failed`, and has reports printed to Python's sys.stderr.
+void bind_post_mortem(pybind11::module_& m);
+
+}  // namespace tidegauge::bindings

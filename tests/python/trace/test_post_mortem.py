@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""An allocation that fails: what was alive is told, once, and the exception goes on as it is."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import traceback
+import weakref
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tidegauge import _C, MemTracker
+from torch import nn
+
+IMPOSSIBLE = 2**50  # floats: 4 PiB, which no address space has
+
+
+class Hungry(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.empty(IMPOSSIBLE)
+
+
+class Nested(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(8, 16, bias=False)
+        self.hungry = Hungry()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.hungry(self.fc(x))
+
+
+class HungryInBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+        return torch.empty(IMPOSSIBLE)
+
+
+def fail(body: Callable[[], object]) -> str:
+    with pytest.raises(RuntimeError, match="DefaultCPUAllocator: can't allocate memory") as caught:
+        body()
+    return str(caught.value)
+
+
+def sums(post_mortem: Any, *keys: str) -> dict[Any, int]:
+    result: dict[Any, int] = {}
+    for row in post_mortem.live:
+        key = row[keys[0]] if len(keys) == 1 else tuple(row[key] for key in keys)
+        result[key] = result.get(key, 0) + row["size_bytes"]
+    return result
+
+
+@pytest.mark.parametrize("records", [False, True])
+def test_live_set_is_that_of_the_moment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], records: bool
+) -> None:
+    path = tmp_path / "run.tide"
+    model = Nested()
+    inputs = torch.ones(4, 8)
+    tracker = MemTracker(record=path if records else None)
+    tracker.track_external(model, inputs)
+    with tracker:
+        message = fail(lambda: model(inputs))
+    post_mortem = tracker.post_mortem()
+    assert post_mortem is not None
+    assert post_mortem.failed_bytes == 4 * IMPOSSIBLE
+    assert (post_mortem.device, post_mortem.op) == ("cpu", "aten::empty.memory_format")
+    assert post_mortem.module == "Nested.hungry"
+    assert post_mortem.message == message
+    # The weight has 8 * 16 floats, the inputs 4 * 8, what `fc` made 4 * 16.
+    assert sums(post_mortem, "category") == {"Parameter": 512, "Other": 128, "Activation": 256}
+    assert sums(post_mortem, "module") == {"": 640, "Nested.fc": 256}
+    assert sums(post_mortem, "dtype", "shape", "op") == {
+        ("float32", "[16, 8]", ""): 512,
+        ("float32", "[4, 8]", ""): 128,
+        ("float32", "[4, 16]", "aten::mm"): 256,
+    }
+    assert post_mortem.live_bytes == 896
+    assert capsys.readouterr().err == post_mortem.render()
+    if records:
+        assert _C.Reader(str(path)).failures() == [post_mortem]
+
+
+def test_recorded_moment_is_that_of_the_event(tmp_path: Path) -> None:
+    with MemTracker(record=tmp_path / "run.tide") as tracker:
+        kept = torch.ones(10)
+        fail(lambda: torch.empty(IMPOSSIBLE))
+        del kept
+        torch.ones(20)
+    reader = _C.Reader(str(tmp_path / "run.tide"))
+    (failure,) = reader.failures()
+    assert failure == tracker.post_mortem()
+    (row,) = reader.storages_alive_at(failure.sequence, 10)
+    assert row["size_bytes"] == 40 == failure.live_bytes
+    ((_, split),) = reader.replay(failure.sequence).current()
+    assert sum(split) == 40
+
+
+class Marker:
+    pass
+
+
+def raise_and_describe(make_context: Callable[[], Any]) -> tuple[Any, weakref.ref[Marker]]:
+    marker = Marker()
+    model = Nested()
+    with pytest.raises(RuntimeError) as caught, make_context():
+        model(torch.ones(4, 8))
+    error = caught.value
+    frames = traceback.extract_tb(error.__traceback__)
+    names = [frame.name for frame in frames if "_patches.py" not in frame.filename]
+    # Our module wrapper calls what torch's own would have called.
+    names = [name for name in names if name != "_wrapped_call_impl"]
+    description = (type(error), str(error), error.__cause__, error.__context__, names)
+    return description, weakref.ref(marker)
+
+
+def test_exception_is_unchanged_and_nothing_is_held() -> None:
+    plain, _ = raise_and_describe(nullcontext)
+    tracked, marker = raise_and_describe(MemTracker)
+    assert tracked == plain
+    gc.collect()
+    assert marker() is None
+
+
+def test_memory_of_a_failed_run_is_freed() -> None:
+    def run() -> weakref.ref[torch.Tensor]:
+        kept = torch.ones(100)
+        fail(lambda: kept + torch.empty(IMPOSSIBLE))
+        return weakref.ref(kept)
+
+    with MemTracker() as tracker:
+        reference = run()
+        gc.collect()
+        assert reference() is None
+        assert tracker.get_tracker_snapshot() == {}
+    assert tracker.post_mortem() is not None
+
+
+def test_failure_in_a_backward_belongs_to_the_module_of_its_node(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return HungryInBackward.apply(x)  # type: ignore[no-any-return]
+
+    model, x = Model(), torch.ones(6, requires_grad=True)
+    with MemTracker() as tracker:
+        loss = model(x).sum()
+        fail(loss.backward)
+    post_mortem = tracker.post_mortem()
+    assert post_mortem is not None
+    assert post_mortem.module == "Model"
+    assert post_mortem.failed_bytes == 4 * IMPOSSIBLE
+    assert capsys.readouterr().err.count("tidegauge: no memory for") == 1
+
+
+def test_failure_of_another_thread_is_told_there() -> None:
+    def worker() -> None:
+        fail(lambda: Nested()(torch.ones(4, 8)))
+
+    with MemTracker() as tracker:
+        thread = threading.Thread(target=worker)
+        thread.start()
+        thread.join()
+    post_mortem = tracker.post_mortem()
+    assert post_mortem is not None
+    assert post_mortem.module == "Nested.hungry"
+
+
+def test_one_report_for_two_trackers_and_a_line_for_each_later_failure(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    outer = MemTracker()
+    more = torch.ones(50)
+    outer.track_external(more)
+    with outer, MemTracker() as inner:
+        fail(lambda: torch.empty(IMPOSSIBLE))
+        report = capsys.readouterr().err
+        fail(lambda: torch.empty(IMPOSSIBLE))
+        later = capsys.readouterr().err
+    first = outer.post_mortem()
+    assert first is not None
+    assert inner.post_mortem() is not None
+    assert "alive at that moment: 200 B" in report  # that of the tracker that knows most
+    assert report.count("tidegauge:") == 1
+    assert later == report.splitlines(keepends=True)[0]
+
+
+def test_stacks_say_where_the_largest_things_come_from() -> None:
+    with MemTracker(stacks="module") as tracker:
+        fail(lambda: Nested()(torch.ones(4, 8)))
+    post_mortem = tracker.post_mortem()
+    assert post_mortem is not None
+    (row,) = [row for row in post_mortem.live if row["op"] == "aten::mm"]
+    assert row["stack"] == "Nested.fc\nNested"
+    assert "Activation: Nested.fc\n" in post_mortem.render()
+
+
+def test_storage_that_cannot_grow_is_a_failure_as_well() -> None:
+    with MemTracker() as tracker:
+        tensor = torch.ones(3)
+        fail(lambda: tensor.untyped_storage().resize_(IMPOSSIBLE))
+    post_mortem = tracker.post_mortem()
+    assert post_mortem is not None
+    assert (post_mortem.failed_bytes, post_mortem.live_bytes) == (IMPOSSIBLE, 12)
+
+
+def test_out_of_memory_of_a_custom_operator_is_seen() -> None:
+    @torch.library.custom_op("tidegauge_test::hungry", mutates_args=())
+    def hungry(x: torch.Tensor) -> torch.Tensor:
+        return torch.empty(IMPOSSIBLE)
+
+    with MemTracker() as tracker:
+        fail(lambda: hungry(torch.ones(1)))
+    post_mortem = tracker.post_mortem()
+    assert post_mortem is not None
+    assert post_mortem.op == "tidegauge_test::hungry"
+
+
+def test_other_errors_are_no_failures(capsys: pytest.CaptureFixture[str]) -> None:
+    with MemTracker() as tracker, pytest.raises(RuntimeError, match="cannot be multiplied"):
+        torch.ones(2, 3) @ torch.ones(4, 5)
+    assert tracker.post_mortem() is None
+    assert capsys.readouterr().err == ""
+
+
+def test_process_that_dies_of_it_leaves_report_and_trace(tmp_path: Path) -> None:
+    program = (
+        "import sys, torch; from tidegauge import MemTracker\n"
+        "with MemTracker(record=sys.argv[1]):\n"
+        f"    kept = torch.ones(100); torch.empty({IMPOSSIBLE})\n"
+    )
+    path = tmp_path / "run.tide"
+    command = [sys.executable, "-c", program, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("tidegauge: no memory for 4096 TiB on cpu\n")
+    assert done.stderr.rstrip().endswith("Error code 12 (Cannot allocate memory)")
+    (failure,) = _C.Reader(str(path)).failures()
+    assert failure.live_bytes == 400
+    assert failure.render() in done.stderr
