@@ -3,31 +3,62 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
+#include "capture/tensor_facts.h"
+#include "core/event_sink.h"
 #include "core/ledger.h"
 
 namespace tidegauge {
 
-void LiveSet::apply(const Event& event, const Ledger& ledger, const TensorFacts* first_tensor,
-                    StackId stack) {
-  if (event.kind == EventKind::StorageFreed) {
-    births_.erase(event.storage);
-    return;
+void LiveSet::add(const Event& event, const Ledger& ledger, const c10::TensorImpl* tensor,
+                  StackId stack) {
+  if (births_.size() >= capacity_) drop_dead(ledger);
+  Birth& birth = births_.emplace_back();
+  birth.storage = event.storage;
+  if (event.kind == EventKind::StorageBorn) birth.module = ledger.innermost_module(event.thread);
+  birth.op = event.op;
+  birth.stack = stack;
+  if (!has_plain_sizes(tensor)) return;
+  const c10::IntArrayRef sizes = tensor->sizes();
+  birth.dtype = tensor->dtype();
+  birth.dimensions = static_cast<uint8_t>(std::min<size_t>(sizes.size(), kInlineSizes + 1));
+  if (sizes.size() <= kInlineSizes) {
+    std::copy(sizes.begin(), sizes.end(), birth.sizes.begin());
+  } else {
+    long_shapes_[event.storage] = sizes.vec();
   }
-  const bool is_born = event.kind == EventKind::StorageBorn;
-  if (!is_born && event.kind != EventKind::StorageClaimed) return;
-  Birth& birth = births_[event.storage];
-  if (is_born) birth.module = ledger.innermost_module(event.thread);
-  if (event.op) birth.op = event.op;
-  if (stack) birth.stack = stack;
-  if (first_tensor == nullptr) return;
-  birth.dtype = first_tensor->dtype;
-  birth.shape.assign(first_tensor->shape.begin(), first_tensor->shape.end());
+}
+
+void LiveSet::drop_dead(const Ledger& ledger) {
+  const auto is_dead = [&](StorageId storage) { return !ledger.find_storage(storage); };
+  std::erase_if(births_, [&](const Birth& birth) { return is_dead(birth.storage); });
+  std::erase_if(long_shapes_, [&](const auto& entry) { return is_dead(entry.first); });
+  capacity_ = kMinCapacity + 2 * births_.size();
+}
+
+std::vector<int64_t> LiveSet::shape_of(const Birth& birth) const {
+  if (birth.dimensions == kNoTensor) return {};
+  if (birth.dimensions > kInlineSizes) return long_shapes_.at(birth.storage);
+  return {birth.sizes.begin(), birth.sizes.begin() + birth.dimensions};
 }
 
 std::vector<LiveGroup> LiveSet::groups(const Ledger& ledger, const Names& names) const {
+  std::unordered_map<StorageId, Birth> known;
+  for (const Birth& birth : births_) {
+    const auto [place, is_new] = known.try_emplace(birth.storage, birth);
+    if (is_new) continue;
+    Birth& first = place->second;
+    if (birth.op) first.op = birth.op;
+    if (birth.stack) first.stack = birth.stack;
+    if (birth.dimensions == kNoTensor) continue;
+    first.dtype = birth.dtype;
+    first.dimensions = birth.dimensions;
+    first.sizes = birth.sizes;
+  }
+
   using Key =
       std::tuple<Device, Category, ModuleId, OpId, StackId, std::string_view, std::vector<int64_t>>;
   struct Sum {
@@ -35,18 +66,12 @@ std::vector<LiveGroup> LiveSet::groups(const Ledger& ledger, const Names& names)
     int64_t size_bytes = 0;
   };
   std::map<Key, Sum> sums;
-  static const Birth unknown;
   ledger.visit_storages([&](StorageId id, const StorageInfo& storage) {
     if (storage.size_bytes == 0) return;
-    const auto found = births_.find(id);
-    const Birth& birth = found != births_.end() ? found->second : unknown;
-    Sum& sum = sums[{storage.device,
-                     storage.category,
-                     birth.module,
-                     birth.op,
-                     birth.stack,
-                     birth.dtype,
-                     {birth.shape.begin(), birth.shape.end()}}];
+    const Birth& birth = known[id];
+    Sum& sum = sums[{storage.device, storage.category, birth.module, birth.op, birth.stack,
+                     birth.dimensions == kNoTensor ? std::string_view() : dtype_name(birth.dtype),
+                     shape_of(birth)}];
     ++sum.storage_count;
     sum.size_bytes += storage.size_bytes;
   });

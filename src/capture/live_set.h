@@ -1,32 +1,40 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <c10/util/SmallVector.h>
-#include <c10/util/flat_hash_map.h>
+#include <c10/util/typeid.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <string_view>
+#include <unordered_map>
 #include <vector>
 
-#include "core/event_sink.h"
+#include "core/event.h"
 #include "core/post_mortem.h"
+
+namespace c10 {
+struct TensorImpl;
+}
 
 namespace tidegauge {
 
 class Ledger;
 
 /// What is known of each live storage of a tracker beside its bytes, which the Ledger has: who made
-/// it, where and as what. Kept for the day on which memory runs out, so a birth and a free cost one
-/// look into a table and no allocation.
+/// it, where and as what. Nobody asks before memory runs out, so it is a log of births, from which
+/// those of dead storages are dropped when it has doubled: a birth is appended, a free costs
+/// nothing.
 class LiveSet {
  public:
-  /// After the Ledger has applied the same event. `first_tensor` may be null, its dtype is a text
-  /// that lives for ever.
-  void apply(const Event& event, const Ledger& ledger, const TensorFacts* first_tensor,
-             StackId stack);
+  /// After the Ledger has applied the same event. `tensor`: the first one seen, may be null.
+  void apply(const Event& event, const Ledger& ledger, const c10::TensorImpl* tensor,
+             StackId stack) {
+    if (event.kind == EventKind::StorageBorn || event.kind == EventKind::StorageClaimed) {
+      add(event, ledger, tensor, stack);
+    }
+  }
 
   struct Names {
     std::function<std::string(ModuleId)> module;
@@ -36,17 +44,28 @@ class LiveSet {
   /// All that the Ledger knows to be alive, the largest first.
   std::vector<LiveGroup> groups(const Ledger& ledger, const Names& names) const;
 
-  size_t footprint_bytes() const { return births_.size() * 2 * sizeof(Birth); }
+  size_t footprint_bytes() const { return births_.capacity() * sizeof(Birth); }
 
  private:
+  static constexpr size_t kInlineSizes = 5;
+  static constexpr uint8_t kNoTensor = UINT8_MAX;
   struct Birth {
+    StorageId storage;
     ModuleId module;
     OpId op;
     StackId stack;
-    std::string_view dtype;  // empty: no tensor is known
-    c10::SmallVector<int64_t, 4> shape;
+    caffe2::TypeMeta dtype;
+    uint8_t dimensions = kNoTensor;
+    std::array<int64_t, kInlineSizes> sizes{};
   };
-  ska::flat_hash_map<StorageId, Birth> births_;
+  void add(const Event& event, const Ledger& ledger, const c10::TensorImpl* tensor, StackId stack);
+  void drop_dead(const Ledger& ledger);
+  std::vector<int64_t> shape_of(const Birth& birth) const;
+
+  static constexpr size_t kMinCapacity = 4096;
+  std::vector<Birth> births_;  // a claim adds to the birth before it
+  size_t capacity_ = kMinCapacity;
+  std::unordered_map<StorageId, std::vector<int64_t>> long_shapes_;
 };
 
 }  // namespace tidegauge

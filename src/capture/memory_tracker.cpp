@@ -2,8 +2,6 @@
 #include "capture/memory_tracker.h"
 
 #include <ATen/record_function.h>
-#include <c10/core/ScalarType.h>
-#include <c10/core/TensorImpl.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/node.h>
@@ -11,7 +9,6 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
-#include <optional>
 #include <utility>
 
 #include "capture/allocator_channel.h"
@@ -56,22 +53,6 @@ bool is_finer(Category category, Role role) {
     default:
       return false;
   }
-}
-
-/// As torch.dtype prints it, without its "torch."; empty if it has no name.
-std::string_view dtype_name(caffe2::TypeMeta dtype) {
-  if (!dtype.isScalarType() || dtype.toScalarType() >= c10::ScalarType::Undefined) return {};
-  return c10::getDtypeNames(dtype.toScalarType()).first;
-}
-
-std::optional<TensorFacts> read_tensor_facts(const c10::TensorImpl* tensor) {
-  // Symbolic and nested sizes have no plain numbers; those of a sparse tensor are not its parts'.
-  if (tensor == nullptr || !tensor->has_storage() || tensor->has_symbolic_sizes_strides() ||
-      tensor->is_nested()) {
-    return std::nullopt;
-  }
-  const c10::IntArrayRef sizes = tensor->sizes();
-  return TensorFacts{dtype_name(tensor->dtype()), {sizes.data(), sizes.size()}};
 }
 
 int64_t now_ns() {
@@ -163,10 +144,8 @@ void MemoryTracker::apply(const Event& event, const c10::TensorImpl* tensor, Sta
   if (event.kind == EventKind::ModuleEnter) ++open_calls_;
   if (event.kind == EventKind::ModuleExit) --open_calls_;
   ledger_.apply(event);
-  const std::optional<TensorFacts> first_tensor = read_tensor_facts(tensor);
-  const TensorFacts* facts = first_tensor ? &*first_tensor : nullptr;
-  live_.apply(event, ledger_, facts, stack);
-  if (sink_) tell_sink(event, facts, stack);
+  live_.apply(event, ledger_, tensor, stack);
+  if (sink_) tell_sink(event, tensor, stack);
   if (units_) tell_units(event);
 }
 

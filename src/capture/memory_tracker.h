@@ -185,7 +185,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void apply(const Event& event, const c10::TensorImpl* tensor = nullptr, StackId stack = {});
   /// Of a storage that is being born in this thread; `python`: if it is known.
   StackId birth_stack(StackId python);
-  void tell_sink(const Event& event, const TensorFacts* first_tensor, StackId stack);
+  void tell_sink(const Event& event, const c10::TensorImpl* tensor, StackId stack);
   void tell_names_in(const Event& event);
   void tell_names();
   Instant instant();

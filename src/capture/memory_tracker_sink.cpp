@@ -6,9 +6,11 @@
 #include "capture/memory_tracker.h"
 #include "capture/op_watch.h"
 #include "capture/storage_capture.h"
+#include "capture/tensor_facts.h"
 #include "tidegauge/errors.h"
 
 namespace tidegauge {
+
 void MemoryTracker::record_to(std::shared_ptr<EventSink> sink) {
   const std::lock_guard lock(StorageCapture::get().mutex());
   if (ledger_.now().sequence != 0) {
@@ -36,10 +38,13 @@ void MemoryTracker::tell_names_in(const Event& event) {
   }
 }
 
-void MemoryTracker::tell_sink(const Event& event, const TensorFacts* first_tensor, StackId stack) {
+void MemoryTracker::tell_sink(const Event& event, const c10::TensorImpl* tensor, StackId stack) {
   tell_names_in(event);
   if (stack && named_stacks_.insert(stack).second) sink_->name_stack(stack, stack_text(stack));
-  sink_->record(event, first_tensor, stack);
+  if (!has_plain_sizes(tensor)) return sink_->record(event, nullptr, stack);
+  const c10::IntArrayRef sizes = tensor->sizes();
+  const TensorFacts facts{dtype_name(tensor->dtype()), {sizes.data(), sizes.size()}};
+  sink_->record(event, &facts, stack);
 }
 
 std::shared_ptr<const PostMortem> MemoryTracker::allocation_failed(const FailedAllocation& failed,

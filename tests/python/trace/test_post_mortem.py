@@ -197,6 +197,22 @@ def test_one_report_for_two_trackers_and_a_line_for_each_later_failure(
     assert later == report.splitlines(keepends=True)[0]
 
 
+def test_only_the_living_are_told_after_many_have_died() -> None:
+    with MemTracker(allocator=True) as tracker:
+        kept = torch.ones(1, 2, 3, 1, 2, 3, dtype=torch.float64)  # 288 bytes
+        early = torch.ones(7)
+        for _ in range(20_000):  # more than the log of births holds
+            torch.empty(3)
+        late = [torch.ones(9) for _ in range(2)]
+        fail(lambda: torch.empty(IMPOSSIBLE))
+    post_mortem = tracker.post_mortem()
+    assert post_mortem is not None
+    rows = {(row["shape"], row["storage_count"]): row["size_bytes"] for row in post_mortem.live}
+    assert rows == {("[1, 2, 3, 1, 2, 3]", 1): 288, ("[7]", 1): 28, ("[9]", 2): 72}
+    assert {row["op"] for row in post_mortem.live} == {"aten::ones"}
+    del kept, early, late
+
+
 def test_stacks_say_where_the_largest_things_come_from() -> None:
     with MemTracker(stacks="module") as tracker:
         fail(lambda: Nested()(torch.ones(4, 8)))
