@@ -50,7 +50,13 @@ bool is_parameter(const at::Tensor& leaf) {
   return py::isinstance(object, py::module_::import("torch.nn").attr("Parameter"));
 }
 
-/// Calls `visit(tensor)` for the values of one of a module's own dictionaries.
+std::string class_name(py::handle object) {
+  const py::handle type(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())));
+  return py::cast<std::string>(type.attr("__module__")) + "." +
+         py::cast<std::string>(type.attr("__qualname__"));
+}
+
+/// Calls `visit(tensor)`, or `visit(name, tensor)`, for one of a module's own dictionaries.
 template <typename Visit>
 void visit_own(py::handle module, PyObject* dictionary, Visit&& visit) {
   // Not by attribute: nn.Module has a __getattr__, which makes that three times as slow.
@@ -62,7 +68,12 @@ void visit_own(py::handle module, PyObject* dictionary, Visit&& visit) {
   PyObject* key = nullptr;
   PyObject* value = nullptr;
   for (Py_ssize_t position = 0; PyDict_Next(values.ptr(), &position, &key, &value) != 0;) {
-    if (value != Py_None) visit(py::handle(value));
+    if (value == Py_None) continue;
+    if constexpr (std::is_invocable_v<Visit, py::handle, py::handle>) {
+      visit(py::handle(key), py::handle(value));
+    } else {
+      visit(py::handle(value));
+    }
   }
 }
 
@@ -153,12 +164,19 @@ void MemTracker::register_tensor(py::handle module, py::handle tensor, Role role
   label(tensor, role, Since::Birth, owner);
 }
 
-void MemTracker::label_own(py::handle module) {
-  const ModuleId owner = ModuleRegistry::get().find(module.ptr());
-  visit_own(module, parameters_name(),
-            [&](py::handle value) { label(value, Role::IsParameter, Since::Birth, owner); });
-  visit_own(module, buffers_name(),
-            [&](py::handle value) { label(value, Role::IsBuffer, Since::Birth, owner); });
+void MemTracker::label_own(py::handle module, ModuleId id) {
+  const auto label_as = [&](Role role) {
+    return [this, id, role](py::handle name, py::handle value) {
+      label(value, role, Since::Birth, id);
+      if (!memory_->is_recording()) return;
+      ScratchTensors tensors;
+      append_inner_tensors(value.ptr(), *tensors);
+      const auto text = py::str(name).cast<std::string>();
+      for (const at::Tensor& tensor : *tensors) memory_->name_owned(tensor, id, text);
+    };
+  };
+  visit_own(module, parameters_name(), label_as(Role::IsParameter));
+  visit_own(module, buffers_name(), label_as(Role::IsBuffer));
 }
 
 void MemTracker::label_gradients(py::handle module) {
@@ -203,8 +221,9 @@ bool MemTracker::note_owned(py::handle module, ModuleId id) {
 void MemTracker::track_module(py::handle module) {
   std::unordered_set<PyObject*> seen;
   visit_modules(module, seen, [&](py::handle each) {
-    note_owned(each, ModuleRegistry::get().intern(each.ptr()));
-    label_own(each);
+    const ModuleId id = ModuleRegistry::get().intern(each.ptr());
+    note_owned(each, id);
+    label_own(each, id);
     label_gradients(each);
   });
 }
@@ -216,7 +235,7 @@ void MemTracker::refresh_labels() {
   for (const ModuleId id : known) {
     const py::object module = ModuleRegistry::get().resolve(id);
     if (module.is_none()) continue;
-    if (note_owned(module, id)) label_own(module);
+    if (note_owned(module, id)) label_own(module, id);
     if (!memory_->has_backward_elsewhere()) label_gradients(module);
   }
 }
@@ -247,11 +266,7 @@ void MemTracker::reset_module_stats() {
 }
 
 void MemTracker::describe(py::handle module, ModuleId id) {
-  if (memory_->is_recording()) {
-    const py::handle type(reinterpret_cast<PyObject*>(Py_TYPE(module.ptr())));
-    memory_->name_class(id, py::cast<std::string>(type.attr("__module__")) + "." +
-                                py::cast<std::string>(type.attr("__qualname__")));
-  }
+  if (memory_->is_recording()) memory_->name_class(id, class_name(module));
   track_module(module);
   std::vector<at::Tensor> parameters;
   std::vector<at::Tensor> buffers;
@@ -279,7 +294,7 @@ void MemTracker::on_enter(py::handle module, ModuleId id, bool is_root_call, py:
       throw py::error_already_set();
     }
     if (described_.insert(id).second) describe(module, id);
-    if (note_owned(module, id)) label_own(module);
+    if (note_owned(module, id)) label_own(module, id);
     append_all_inner_tensors(args.ptr(), *inputs);
     append_all_inner_tensors(kwargs.ptr(), *inputs);
   }
@@ -331,9 +346,13 @@ py::dict MemTracker::module_stats(py::handle module) {
 
 namespace {
 
-void optimizer_step_begin(py::handle) {
+void optimizer_step_begin(py::handle optimizer) {
   moment::begin_optimizer_step();
-  for (const auto& tracker : started_trackers()) tracker->memory().optimizer_step(true);
+  for (const auto& tracker : started_trackers()) {
+    MemoryTracker& memory = tracker->memory();
+    if (memory.is_recording()) memory.count_optimizer_step(class_name(optimizer));
+    memory.optimizer_step(true);
+  }
 }
 
 void optimizer_step_end(py::handle optimizer) {

@@ -72,7 +72,7 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
   MemTracker(std::shared_ptr<ModTracker> modules, bool strict, bool allocator, StackMode stacks,
              bool is_sharded);
   void label(pybind11::handle object, Role role, Since since, ModuleId owner = {});
-  void label_own(pybind11::handle module);
+  void label_own(pybind11::handle module, ModuleId id);
   void label_gradients(pybind11::handle module);
   Role gradient_role(pybind11::handle parameter);
   void add_recompute_of_wrapped(pybind11::handle module, ModuleStats& stats);

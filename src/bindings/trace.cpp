@@ -39,7 +39,8 @@ py::dict storage_row(const TraceStorage& storage) {
                   "size_bytes"_a = storage.size_bytes, "device"_a = storage.device,
                   "category"_a = std::string(to_string(storage.category)), "step"_a = storage.step,
                   "module"_a = storage.module.value, "op"_a = storage.op, "dtype"_a = storage.dtype,
-                  "shape"_a = storage.shape, "stack"_a = storage.stack);
+                  "shape"_a = storage.shape, "parameter"_a = storage.parameter,
+                  "stack"_a = storage.stack);
 }
 
 void bind_ledger(py::module_& m) {
@@ -92,6 +93,7 @@ void bind_reader(py::module_& m) {
             return result;
           })
       .def("failures", &Reader::failures)
+      .def("optimizer_steps", &Reader::optimizer_steps)
       .def("modules",
            [](Reader& self) {
              py::list result;

@@ -28,6 +28,20 @@ void MemoryTracker::name_class(ModuleId module, std::string_view class_name) {
   sink_->name_module(module, modules_->name(module), class_name);
 }
 
+void MemoryTracker::name_owned(const at::Tensor& tensor, ModuleId module, std::string_view name) {
+  const std::lock_guard lock(StorageCapture::get().mutex());
+  if (!sink_) return;
+  visit_storages(tensor, [&](c10::StorageImpl* storage) {
+    const SeenStorage seen = StorageCapture::get().see(storage);
+    if (seen.id) sink_->name_owned(seen.id, module, name);
+  });
+}
+
+void MemoryTracker::count_optimizer_step(std::string_view class_name) {
+  const std::lock_guard lock(StorageCapture::get().mutex());
+  if (sink_) sink_->count_optimizer_step(class_name);
+}
+
 void MemoryTracker::tell_names_in(const Event& event) {
   if (event.module && named_modules_.insert(event.module).second) {
     sink_->name_module(event.module, modules_->name(event.module), {});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "capture/optimizer_states.h"
 
+#include <c10/util/Type.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
@@ -8,6 +9,8 @@
 #include <torch/optim/optimizer.h>
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
+
+#include <typeinfo>
 
 namespace tidegauge {
 namespace {
@@ -58,6 +61,10 @@ void visit_states(const torch::optim::Optimizer& optimizer, Visit visit) {
       visit_history(*lbfgs, visit);
     }
   }
+}
+
+std::string class_name(const torch::optim::Optimizer& optimizer) {
+  return c10::demangle(typeid(optimizer).name());
 }
 
 }  // namespace tidegauge

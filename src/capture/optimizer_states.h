@@ -4,6 +4,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/FunctionRef.h>
 
+#include <string>
+
 namespace torch::optim {
 class Optimizer;
 }
@@ -14,5 +16,8 @@ namespace tidegauge {
 /// optimizers are of classes that only they know, and show no tensors.
 void visit_states(const torch::optim::Optimizer& optimizer,
                   c10::function_ref<void(const at::Tensor&)> visit);
+
+/// "torch::optim::SGD"
+std::string class_name(const torch::optim::Optimizer& optimizer);
 
 }  // namespace tidegauge

@@ -40,6 +40,10 @@ class EventSink {
   virtual void name_module(ModuleId module, std::string_view name,
                            std::string_view class_name) noexcept = 0;
   virtual void name_op(OpId op, std::string_view name) noexcept = 0;
+  /// The storage is the parameter or buffer `name` of the module; several may hold.
+  virtual void name_owned(StorageId storage, ModuleId module, std::string_view name) noexcept = 0;
+  /// An optimizer of the class steps.
+  virtual void count_optimizer_step(std::string_view class_name) noexcept = 0;
   /// One frame a line, the innermost first.
   virtual void name_stack(StackId stack, std::string_view frames) noexcept = 0;
 };

@@ -91,6 +91,16 @@ class Reader::Impl {
 
   Database& database() { return *database_; }
 
+  /// Files of 1.0 lack some.
+  bool has_table(std::string_view name) {
+    bool is_there = false;
+    read([&] {
+      Statement query = database_->prepare("SELECT 1 FROM sqlite_master WHERE name = ?");
+      is_there = query.bind(0, name).step();
+    });
+    return is_there;
+  }
+
  private:
   /// Fills events_ and returns the sequence number of the first one.
   uint64_t decode(const Statement& batch, uint64_t expected) {
@@ -173,12 +183,17 @@ std::map<uint32_t, TraceTensor> Reader::tensors() {
   return tensors;
 }
 
+std::map<std::string, int64_t> Reader::optimizer_steps() {
+  std::map<std::string, int64_t> steps;
+  if (!impl_->has_table("optimizers")) return steps;
+  impl_->query("SELECT class, step_count FROM optimizers",
+               [&](const Statement& row) { steps[row.text(0)] = row.integer(1); });
+  return steps;
+}
+
 std::vector<PostMortem> Reader::failures() {
   std::vector<PostMortem> failures;
-  bool has_table = false;  // since 1.1
-  impl_->query("SELECT 1 FROM sqlite_master WHERE name = 'live_at_failure'",
-               [&](const Statement&) { has_table = true; });
-  if (!has_table) return failures;
+  if (!impl_->has_table("live_at_failure")) return failures;
   std::map<int64_t, size_t> positions;
   impl_->query(
       "SELECT id, sequence, time_ns, step, size_bytes, device, op, module, message FROM failures"
@@ -234,15 +249,24 @@ std::vector<TraceStorage> Reader::storages_alive_at(uint64_t sequence, size_t li
   const auto to_sql = [](uint64_t value) {
     return static_cast<int64_t>(std::min<uint64_t>(value, std::numeric_limits<int64_t>::max()));
   };
+  const std::string parameter =
+      impl_->has_table("parameters")
+          ? "(SELECT coalesce(nullif(w.name, '') || '.', '') || p.name FROM parameters p"
+            " LEFT JOIN modules w ON w.id = p.module WHERE p.storage = s.id"
+            " ORDER BY p.module, p.name LIMIT 1)"
+          : "NULL";
   std::vector<TraceStorage> storages;
   impl_->read([&] {
-    Statement row = impl_->database().prepare(
+    const std::string sql =
         "SELECT s.born, s.freed, s.born_ns, s.freed_ns, s.id, s.size_bytes, s.device, s.category,"
-        " s.step, s.module, o.name, t.dtype, t.shape, k.frames FROM storages s"
+        " s.step, s.module, o.name, t.dtype, t.shape, k.frames, " +
+        parameter +
+        " FROM storages s"
         " LEFT JOIN ops o ON o.id = s.op LEFT JOIN tensors t ON t.id = s.tensor"
         " LEFT JOIN stacks k ON k.id = s.stack"
         " WHERE s.born <= ? AND (s.freed IS NULL OR s.freed > ?)"
-        " ORDER BY s.size_bytes DESC, s.born LIMIT ?");
+        " ORDER BY s.size_bytes DESC, s.born LIMIT ?";
+    Statement row = impl_->database().prepare(sql.c_str());
     row.bind(0, to_sql(sequence)).bind(1, to_sql(sequence)).bind(2, to_sql(limit));
     while (row.step()) {
       const int64_t category = row.integer(7);
@@ -261,6 +285,7 @@ std::vector<TraceStorage> Reader::storages_alive_at(uint64_t sequence, size_t li
                           .op = row.text(10),
                           .dtype = row.text(11),
                           .shape = row.text(12),
+                          .parameter = row.text(14),
                           .stack = row.text(13)});
     }
   });

@@ -51,10 +51,11 @@ struct TraceStorage {
   std::string device;
   Category category{};  ///< the last one
   uint32_t step = 0;
-  ModuleId module;    ///< that was running; 0 for none
-  std::string op;     ///< empty: no op made it, or it was not seen
-  std::string dtype;  ///< of the first tensor; empty if unknown
-  std::string shape;  ///< "[2, 3]"
+  ModuleId module;        ///< that was running; 0 for none
+  std::string op;         ///< empty: no op made it, or it was not seen
+  std::string dtype;      ///< of the first tensor; empty if unknown
+  std::string shape;      ///< "[2, 3]"
+  std::string parameter;  ///< its name if it is one, or a buffer: "Net.fc.weight"
   std::string stack;  ///< of the allocation, one frame a line, the innermost first; may be empty
 };
 
@@ -81,6 +82,8 @@ class Reader {
   /// By the number that a TraceEvent has.
   std::map<uint32_t, TraceTensor> tensors();
 
+  /// Steps of the optimizers of each class.
+  std::map<std::string, int64_t> optimizer_steps();
   /// Allocations that failed, in the order in which they did.
   std::vector<PostMortem> failures();
 

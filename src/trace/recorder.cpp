@@ -364,6 +364,24 @@ void Recorder::name_op(OpId op, std::string_view name) noexcept {
   }
 }
 
+void Recorder::name_owned(StorageId storage, ModuleId module, std::string_view name) noexcept {
+  if (is_in_child()) return;
+  try {
+    impl_->name([&](Names& names) { names.owned.insert({storage, module, std::string(name)}); });
+  } catch (...) {
+    impl_->count_lost();
+  }
+}
+
+void Recorder::count_optimizer_step(std::string_view class_name) noexcept {
+  if (is_in_child()) return;
+  try {
+    impl_->name([&](Names& names) { ++names.optimizer_steps[std::string(class_name)]; });
+  } catch (...) {
+    impl_->count_lost();
+  }
+}
+
 void Recorder::name_stack(StackId stack, std::string_view frames) noexcept {
   if (is_in_child()) return;
   try {

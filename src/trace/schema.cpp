@@ -84,9 +84,19 @@ CREATE TABLE live_at_failure (
   storage_count INTEGER NOT NULL,
   size_bytes INTEGER NOT NULL
 );
+CREATE TABLE parameters (
+  storage INTEGER NOT NULL,
+  module INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  PRIMARY KEY (storage, module, name)
+) WITHOUT ROWID;
+CREATE TABLE optimizers (class TEXT PRIMARY KEY, step_count INTEGER NOT NULL) WITHOUT ROWID;
 CREATE VIEW allocations AS
   SELECT s.born, s.freed, s.born_ns, s.freed_ns, s.size_bytes, s.device, c.name AS category,
-         s.step, m.name AS module, o.name AS op, t.dtype, t.shape, k.frames AS stack, s.id
+         s.step, m.name AS module, o.name AS op, t.dtype, t.shape, k.frames AS stack, s.id,
+         (SELECT coalesce(nullif(w.name, '') || '.', '') || p.name
+          FROM parameters p LEFT JOIN modules w ON w.id = p.module
+          WHERE p.storage = s.id ORDER BY p.module, p.name LIMIT 1) AS parameter
   FROM storages s
   JOIN categories c ON c.id = s.category
   LEFT JOIN modules m ON m.id = s.module

@@ -66,6 +66,9 @@ void Names::merge(Names&& later) {
                  std::make_move_iterator(later.tensors.end()));
   stacks.merge(later.stacks);
   failures.merge(later.failures);
+  owned.merge(later.owned);
+  for (const auto& [class_name, count] : later.optimizer_steps)
+    optimizer_steps[class_name] += count;
 }
 
 TraceWriter::TraceWriter(const std::string& path, bool overwrites, int64_t max_file_bytes,
@@ -173,6 +176,19 @@ void TraceWriter::write_names(const Names& names) {
   Statement stack = database_.prepare("INSERT OR REPLACE INTO stacks VALUES (?, ?)");
   for (const auto& [id, frames] : names.stacks) {
     stack.bind(0, int64_t{id.value}).bind(1, frames).run();
+  }
+  Statement owned = database_.prepare("INSERT OR IGNORE INTO parameters VALUES (?, ?, ?)");
+  for (const auto& [storage, owner, name] : names.owned) {
+    owned.bind(0, static_cast<int64_t>(storage.value))
+        .bind(1, int64_t{owner.value})
+        .bind(2, name)
+        .run();
+  }
+  Statement optimizer = database_.prepare(
+      "INSERT INTO optimizers VALUES (?, ?) ON CONFLICT (class) DO UPDATE SET"
+      " step_count=step_count+excluded.step_count");
+  for (const auto& [class_name, count] : names.optimizer_steps) {
+    optimizer.bind(0, class_name).bind(1, count).run();
   }
   for (const auto& [id, post_mortem] : names.failures) write_failure(id, post_mortem);
 }

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/ledger.h"
@@ -34,9 +36,12 @@ struct Names {
   std::vector<Tensor> tensors;
   std::map<StackId, std::string> stacks;
   std::map<uint32_t, PostMortem> failures;
+  std::set<std::tuple<StorageId, ModuleId, std::string>> owned;  // parameters and buffers
+  std::map<std::string, int64_t> optimizer_steps;                // by class
 
   bool is_empty() const {
-    return modules.empty() && ops.empty() && tensors.empty() && stacks.empty() && failures.empty();
+    return modules.empty() && ops.empty() && tensors.empty() && stacks.empty() &&
+           failures.empty() && owned.empty() && optimizer_steps.empty();
   }
   /// Adds later ones.
   void merge(Names&& later);

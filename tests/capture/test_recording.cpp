@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -52,7 +53,7 @@ TEST(Recording, MemTrackerOfCppRecordsStepsModulesAndWhatTheAllocatorShows) {
   const std::string path =
       std::filesystem::temp_directory_path() / ("mem_tracker" + std::to_string(::getpid()));
   {
-    MemTracker tracker({.allocator = true, .record = path});
+    MemTracker tracker({.allocator = true, .record = path, .stacks = "module"});
     torch::nn::Sequential net(torch::nn::Linear(4, 8));
     torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
     tracker.track_external(net, sgd);
@@ -77,12 +78,17 @@ TEST(Recording, MemTrackerOfCppRecordsStepsModulesAndWhatTheAllocatorShows) {
     EXPECT_EQ(replayed.step_peaks().size(), 3);
     ASSERT_EQ(reader.modules().size(), 1);
     EXPECT_EQ(reader.modules()[0].class_name, "torch::nn::SequentialImpl");
+    EXPECT_EQ(reader.optimizer_steps(), (std::map<std::string, int64_t>{{"torch::optim::SGD", 3}}));
     bool has_momentum = false;
+    bool has_gradient = false;
     for (const TraceStorage& storage : reader.storages_alive_at(reader.event_count(), 100)) {
       has_momentum |= storage.category == Category::Optstate && storage.shape == "[8, 4]" &&
                       storage.dtype == "float32" && !storage.op.empty() && storage.step == 1;
+      has_gradient |= storage.category == Category::Gradient && storage.shape == "[8, 4]" &&
+                      storage.stack == reader.modules()[0].name;
     }
     EXPECT_TRUE(has_momentum);
+    EXPECT_TRUE(has_gradient);
   }
   EXPECT_TRUE(Reader(path).is_complete());
   std::filesystem::remove(path);

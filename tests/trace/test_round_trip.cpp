@@ -166,10 +166,15 @@ TEST(RoundTrip, FailureAmongLostEventsIsKept) {
 
 TEST(RoundTrip, FileOfVersionOnePointZeroHasNoFailures) {
   const Folder folder;
-  record(folder.file("run.tide"), {});
+  record(folder.file("run.tide"), {events::storage_born({0, {}, kCpu}, StorageId(1), 8)});
   trace::Database(folder.file("run.tide"), SQLITE_OPEN_READWRITE)
-      .execute("DROP TABLE failures; DROP TABLE live_at_failure; PRAGMA user_version=1000");
-  EXPECT_TRUE(Reader(folder.file("run.tide")).failures().empty());
+      .execute(
+          "DROP VIEW allocations; DROP TABLE failures; DROP TABLE live_at_failure;"
+          "DROP TABLE parameters; DROP TABLE optimizers; PRAGMA user_version=1000");
+  Reader reader(folder.file("run.tide"));
+  EXPECT_TRUE(reader.failures().empty());
+  EXPECT_TRUE(reader.optimizer_steps().empty());
+  EXPECT_EQ(reader.storages_alive_at(1, 10).size(), 1);
 }
 
 TEST(RoundTrip, ClaimSaysWhatTheAllocatorDidNotKnow) {
