@@ -34,7 +34,7 @@ py::dict peak_row(const DevicePeak& peak) {
     running.append(py::make_tuple(call.module.value, phase_name(call.phase)));
   }
   py::list groups;
-  for (const LiveGroup& group : peak.groups) {
+  for (const StorageGroup& group : peak.groups) {
     groups.append(py::make_tuple(std::string(to_string(group.category)), group.module.value,
                                  group.op.value, group.tensor, group.count, group.size_bytes));
   }

@@ -42,7 +42,7 @@ uint64_t unzigzag(uint64_t value) { return (value >> 1) ^ (0 - (value & 1)); }
 
 class Encoder {
  public:
-  void put(const TraceEvent& traced) {
+  void put(const CodedEvent& traced) {
     const Event& e = traced.event;
     uint32_t fields = 0;
     const auto add = [&fields](bool is_told, Field field) {
@@ -114,8 +114,8 @@ class Decoder {
   explicit Decoder(std::span<const uint8_t> bytes)
       : next_(bytes.data()), end_(bytes.data() + bytes.size()) {}
 
-  TraceEvent get() {
-    TraceEvent traced;
+  CodedEvent get() {
+    CodedEvent traced;
     Event& e = traced.event;
     e.kind = static_cast<EventKind>(byte());
     const uint64_t fields = number();
@@ -184,14 +184,14 @@ class Decoder {
 
 }  // namespace
 
-std::vector<uint8_t> encode_batch(std::span<const TraceEvent> events) {
+std::vector<uint8_t> encode_batch(std::span<const CodedEvent> events) {
   Encoder encoder;
   encoder.bytes.reserve(events.size() * 10);
-  for (const TraceEvent& event : events) encoder.put(event);
+  for (const CodedEvent& event : events) encoder.put(event);
   return std::move(encoder.bytes);
 }
 
-bool decode_batch(std::span<const uint8_t> bytes, uint64_t count, std::vector<TraceEvent>& events) {
+bool decode_batch(std::span<const uint8_t> bytes, uint64_t count, std::vector<CodedEvent>& events) {
   if (count > bytes.size() / 2) return false;  // kind and fields at least
   Decoder decoder(bytes);
   events.reserve(events.size() + count);

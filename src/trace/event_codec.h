@@ -10,13 +10,13 @@
 namespace tidegauge::trace {
 
 /// An event and what side tables know of it; ids of the trace file, 0 for none.
-struct TraceEvent {
+struct CodedEvent {
   Event event;
   /// StorageBorn, StorageClaimed: row of `tensors`; AllocationFailed: row of `failures`
   uint32_t tensor = 0;
   uint32_t stack = 0;  ///< StorageBorn, StorageClaimed: row of `stacks`
 
-  friend bool operator==(const TraceEvent&, const TraceEvent&) = default;
+  friend bool operator==(const CodedEvent&, const CodedEvent&) = default;
 };
 
 /// Batches as bytes, about 6 for an event of 48. Each batch can be read without the others.
@@ -28,11 +28,11 @@ struct TraceEvent {
 /// time are told as the difference from the last one told, thread and device only when they change,
 /// all else only when it is not 0. Every Event there can be comes back equal, also an impossible
 /// one, since replays must count the same anomalies.
-std::vector<uint8_t> encode_batch(std::span<const TraceEvent> events);
+std::vector<uint8_t> encode_batch(std::span<const CodedEvent> events);
 
 /// Appends exactly `count` events. False if the bytes are not those of so many, whatever they are.
 [[nodiscard]] bool decode_batch(std::span<const uint8_t> bytes, uint64_t count,
-                                std::vector<TraceEvent>& events);
+                                std::vector<CodedEvent>& events);
 
 /// FNV-1a, in 63 bits since SQLite's integers have a sign.
 int64_t checksum(std::span<const uint8_t> bytes);

@@ -15,7 +15,7 @@ void Gap::add(const Gap& later) {
   const uint64_t events = lost_events_ + later.lost_events_;
   const uint64_t steps = lost_steps_ + later.lost_steps_;
   if (is_empty()) begin_ns_ = later.begin_ns_;
-  for (const TraceEvent& traced : later.net()) {
+  for (const CodedEvent& traced : later.net()) {
     lost_events_ = 1;  // any but 0, which would begin the gap here
     add(traced);
   }
@@ -24,7 +24,7 @@ void Gap::add(const Gap& later) {
   end_ns_ = later.end_ns_;
 }
 
-void Gap::add(const TraceEvent& traced) {
+void Gap::add(const CodedEvent& traced) {
   const Event& event = traced.event;
   if (lost_events_++ == 0) begin_ns_ = event.time_ns;
   end_ns_ = event.time_ns;
@@ -77,7 +77,7 @@ void Gap::add(const TraceEvent& traced) {
   }
 }
 
-void Gap::add_storage(const TraceEvent& traced) {
+void Gap::add_storage(const CodedEvent& traced) {
   const auto [it, is_new] = storages_.try_emplace(traced.event.storage);
   Change& change = it->second;
   if (is_new) change.order = next_order_++;
@@ -107,7 +107,7 @@ void Gap::add_storage(const TraceEvent& traced) {
     default:
       break;
   }
-  std::vector<TraceEvent> ended = std::move(change.ended);
+  std::vector<CodedEvent> ended = std::move(change.ended);
   if (!change.born) {
     if (change.claimed) ended.push_back(*change.claimed);
     if (change.since_birth) ended.push_back(*change.since_birth);
@@ -123,7 +123,7 @@ void Gap::add_storage(const TraceEvent& traced) {
   }
 }
 
-void Gap::add_exit(const TraceEvent& exit) {
+void Gap::add_exit(const CodedEvent& exit) {
   for (size_t i = calls_.begins.size(); i-- > 0;) {
     const Event& enter = calls_.begins[i].event;
     if (enter.module != exit.event.module || enter.phase != exit.event.phase) continue;
@@ -134,7 +134,7 @@ void Gap::add_exit(const TraceEvent& exit) {
   calls_.ends.push_back(exit);
 }
 
-void Gap::nest(Nesting& nesting, const TraceEvent& traced, bool begins) {
+void Gap::nest(Nesting& nesting, const CodedEvent& traced, bool begins) {
   if (begins) {
     nesting.begins.push_back(traced);
   } else if (!nesting.begins.empty()) {
@@ -144,12 +144,12 @@ void Gap::nest(Nesting& nesting, const TraceEvent& traced, bool begins) {
   }
 }
 
-std::vector<TraceEvent> Gap::net() const {
-  std::vector<TraceEvent> events;
-  const auto append = [&](const std::optional<TraceEvent>& one) {
+std::vector<CodedEvent> Gap::net() const {
+  std::vector<CodedEvent> events;
+  const auto append = [&](const std::optional<CodedEvent>& one) {
     if (one) events.push_back(*one);
   };
-  const auto append_all = [&](const std::vector<TraceEvent>& all) {
+  const auto append_all = [&](const std::vector<CodedEvent>& all) {
     events.insert(events.end(), all.begin(), all.end());
   };
   append(statistics_reset_);

@@ -27,7 +27,7 @@ bool begins_step(const Event& event);
 /// Memory: O(live storages), however long it is.
 class Gap {
  public:
-  void add(const TraceEvent& traced);
+  void add(const CodedEvent& traced);
   /// A later gap, which could not be written either.
   void add(const Gap& later);
 
@@ -37,26 +37,26 @@ class Gap {
   int64_t begin_ns() const { return begin_ns_; }
   int64_t end_ns() const { return end_ns_; }
 
-  std::vector<TraceEvent> net() const;
+  std::vector<CodedEvent> net() const;
 
  private:
   struct Change {
     uint64_t order = 0;
-    std::vector<TraceEvent> ended;  ///< of the life before: its last labels since birth, its free
-    std::optional<TraceEvent> born;
-    std::optional<TraceEvent> resized;
-    std::optional<TraceEvent> claimed;
-    std::optional<TraceEvent> since_birth;  ///< the last label that corrects the past ...
-    std::optional<TraceEvent> from_now;     ///< ... and one after it
+    std::vector<CodedEvent> ended;  ///< of the life before: its last labels since birth, its free
+    std::optional<CodedEvent> born;
+    std::optional<CodedEvent> resized;
+    std::optional<CodedEvent> claimed;
+    std::optional<CodedEvent> since_birth;  ///< the last label that corrects the past ...
+    std::optional<CodedEvent> from_now;     ///< ... and one after it
   };
   /// Brackets: ends without a begin, then begins without an end.
   struct Nesting {
-    std::vector<TraceEvent> ends;
-    std::vector<TraceEvent> begins;
+    std::vector<CodedEvent> ends;
+    std::vector<CodedEvent> begins;
   };
-  void add_storage(const TraceEvent& traced);
-  void add_exit(const TraceEvent& exit);
-  static void nest(Nesting& nesting, const TraceEvent& traced, bool begins);
+  void add_storage(const CodedEvent& traced);
+  void add_exit(const CodedEvent& exit);
+  static void nest(Nesting& nesting, const CodedEvent& traced, bool begins);
 
   uint64_t lost_events_ = 0;
   uint64_t lost_steps_ = 0;
@@ -65,10 +65,10 @@ class Gap {
   std::unordered_map<StorageId, Change> storages_;
   uint64_t next_order_ = 0;
   Nesting calls_, optimizer_steps_, collectives_;
-  std::map<std::pair<ModuleId, SizeOf>, TraceEvent> sizes_;
-  std::map<ModuleId, TraceEvent> gone_;
-  std::vector<TraceEvent> failures_;
-  std::optional<TraceEvent> step_, statistics_reset_, iteration_, peak_reset_;
+  std::map<std::pair<ModuleId, SizeOf>, CodedEvent> sizes_;
+  std::map<ModuleId, CodedEvent> gone_;
+  std::vector<CodedEvent> failures_;
+  std::optional<CodedEvent> step_, statistics_reset_, iteration_, peak_reset_;
   uint64_t steps_to_tell_ = 0;
 };
 

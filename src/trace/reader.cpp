@@ -21,7 +21,7 @@ namespace tidegauge {
 using trace::Database;
 using trace::SqlError;
 using trace::Statement;
-using trace::TraceEvent;
+using trace::CodedEvent;
 
 class Reader::Impl {
  public:
@@ -80,7 +80,7 @@ class Reader::Impl {
       uint64_t expected = 0;
       while (batches.step()) {
         uint64_t sequence = decode(batches, expected);
-        for (const TraceEvent& traced : events_) {
+        for (const CodedEvent& traced : events_) {
           if (sequence >= first && sequence <= last) visit(traced, sequence);
           ++sequence;
         }
@@ -123,7 +123,7 @@ class Reader::Impl {
 
   const std::string path_;
   std::optional<Database> database_;
-  std::vector<TraceEvent> events_;  // of one batch
+  std::vector<CodedEvent> events_;  // of one batch
 };
 
 Reader::Reader(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}
@@ -233,16 +233,16 @@ std::vector<PostMortem> Reader::failures() {
 void Reader::visit_events(uint64_t first, uint64_t last,
                           const std::function<void(const Event&, uint64_t)>& visit) {
   impl_->visit(first, last,
-               [&](const TraceEvent& traced, uint64_t sequence) { visit(traced.event, sequence); });
+               [&](const CodedEvent& traced, uint64_t sequence) { visit(traced.event, sequence); });
 }
 
 void Reader::visit_trace_events(uint64_t first, uint64_t last,
-                                const std::function<void(const TraceEvent&, uint64_t)>& visit) {
+                                const std::function<void(const CodedEvent&, uint64_t)>& visit) {
   impl_->visit(first, last, visit);
 }
 
 void Reader::replay(Ledger& ledger, uint64_t last) {
-  impl_->visit(1, last, [&](const TraceEvent& traced, uint64_t) { ledger.apply(traced.event); });
+  impl_->visit(1, last, [&](const CodedEvent& traced, uint64_t) { ledger.apply(traced.event); });
 }
 
 std::vector<TraceStorage> Reader::storages_alive_at(uint64_t sequence, size_t limit) {

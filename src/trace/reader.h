@@ -26,7 +26,7 @@ struct TraceGap {
 };
 
 namespace trace {
-struct TraceEvent;
+struct CodedEvent;
 }
 
 struct TraceTensor {
@@ -79,7 +79,7 @@ class Reader {
   std::vector<TraceGap> gaps();
   std::vector<TraceModule> modules();
   std::map<OpId, std::string> ops();
-  /// By the number that a TraceEvent has.
+  /// By the number that a CodedEvent has.
   std::map<uint32_t, TraceTensor> tensors();
 
   /// Steps of the optimizers of each class.
@@ -93,7 +93,7 @@ class Reader {
                     const std::function<void(const Event&, uint64_t)>& visit);
   /// The same, with the numbers of side tables.
   void visit_trace_events(uint64_t first, uint64_t last,
-                          const std::function<void(const trace::TraceEvent&, uint64_t)>& visit);
+                          const std::function<void(const trace::CodedEvent&, uint64_t)>& visit);
   /// Applies the events up to `last` to a fresh ledger: the state is that of the tracker then.
   void replay(Ledger& ledger, uint64_t last = UINT64_MAX);
 

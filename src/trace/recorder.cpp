@@ -25,7 +25,7 @@ namespace {
 
 using trace::Gap;
 using trace::Names;
-using trace::TraceEvent;
+using trace::CodedEvent;
 using trace::TraceWriter;
 
 std::atomic<uint64_t> fork_generation{1};
@@ -39,7 +39,7 @@ uint64_t current_generation() {
 /// What training has handed over.
 struct Waiting {
   std::optional<Gap> gap_before;
-  std::vector<TraceEvent> events;
+  std::vector<CodedEvent> events;
   Names names;
   bool is_closing = false;
   uint64_t flush_ticket = 0;  // the last flush that was asked for
@@ -85,7 +85,7 @@ class Recorder::Impl {
     {
       const std::lock_guard lock(lock_);
       if (waiting_.is_closing) return;
-      TraceEvent traced{.event = event, .stack = stack.value};
+      CodedEvent traced{.event = event, .stack = stack.value};
       if (first_tensor != nullptr) traced.tensor = tensors_.intern(*first_tensor, waiting_.names);
       is_due = add(traced);
     }
@@ -146,7 +146,7 @@ class Recorder::Impl {
   static constexpr const char* kTooSlow = "events came faster than the disk takes them";
 
   /// With the lock held; whether so many wait that the thread is to be woken.
-  bool add(const TraceEvent& traced) {
+  bool add(const CodedEvent& traced) {
     const size_t count = waiting_.events.size();
     if (!gap_.is_empty()) {
       if (!trace::begins_step(traced.event) || count != 0 || waiting_.gap_before) {
@@ -215,7 +215,7 @@ class Recorder::Impl {
 
   /// `is_awaited`: what was lost is to be told now, even though no step begins.
   void write_taken(bool is_awaited) {
-    std::vector<TraceEvent>& events = taken_.events;
+    std::vector<CodedEvent>& events = taken_.events;
     if (taken_.gap_before) {
       unwritten_.add(*taken_.gap_before);
       taken_.gap_before.reset();
@@ -235,8 +235,8 @@ class Recorder::Impl {
     events.clear();
   }
 
-  void write_after_gap(std::span<const TraceEvent> events) {
-    std::vector<TraceEvent> all = unwritten_.net();
+  void write_after_gap(std::span<const CodedEvent> events) {
+    std::vector<CodedEvent> all = unwritten_.net();
     all.insert(all.end(), events.begin(), events.end());
     if (try_write(all, &unwritten_)) {
       unwritten_ = Gap();
@@ -246,12 +246,12 @@ class Recorder::Impl {
     }
   }
 
-  void lose(std::span<const TraceEvent> events) {
-    for (const TraceEvent& traced : events) unwritten_.add(traced);
+  void lose(std::span<const CodedEvent> events) {
+    for (const CodedEvent& traced : events) unwritten_.add(traced);
     lost_events_ += events.size();
   }
 
-  bool try_write(std::span<const TraceEvent> events, const Gap* gap) {
+  bool try_write(std::span<const CodedEvent> events, const Gap* gap) {
     try {
       writer_.write(events, names_, gap, reason_);
       names_ = {};

@@ -66,7 +66,7 @@ StorageRow* StorageRows::find(StorageId id) {
 }
 
 // What the Ledger refuses is no row: the same tests, in the same order.
-void StorageRows::apply(const TraceEvent& traced, const Position& position) {
+void StorageRows::apply(const CodedEvent& traced, const Position& position) {
   const Event& event = traced.event;
   switch (event.kind) {
     case EventKind::StorageBorn: {

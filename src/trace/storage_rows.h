@@ -51,7 +51,7 @@ struct StorageRow {
 /// a batch that could not be written leaves no trace here.
 class StorageRows {
  public:
-  void apply(const TraceEvent& traced, const Position& position);
+  void apply(const CodedEvent& traced, const Position& position);
 
   const std::vector<StorageRow>& born() const { return born_; }
   /// Of earlier batches; freed, size and category may have changed. Module, op, tensor and stack

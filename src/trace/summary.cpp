@@ -16,7 +16,7 @@ namespace tidegauge {
 namespace {
 
 using trace::Position;
-using trace::TraceEvent;
+using trace::CodedEvent;
 
 constexpr size_t kKeptSteps = 100'000;
 constexpr uint64_t kEventsPerProgress = 1 << 18;
@@ -32,7 +32,7 @@ class LiveSets {
  public:
   explicit LiveSets(std::vector<DevicePeak>& peaks) : peaks_(peaks), frozen_(peaks.size()) {}
 
-  void apply(const TraceEvent& traced) {
+  void apply(const CodedEvent& traced) {
     position_.advance(traced.event);
     apply_storage(traced);
     for (size_t i = 0; i < peaks_.size(); ++i) {
@@ -43,9 +43,9 @@ class LiveSets {
   /// Fills the groups of the peaks.
   void group() {
     for (size_t i = 0; i < peaks_.size(); ++i) {
-      std::map<std::tuple<Category, uint32_t, uint32_t, uint32_t>, LiveGroup> groups;
+      std::map<std::tuple<Category, uint32_t, uint32_t, uint32_t>, StorageGroup> groups;
       for (const Life& life : frozen_[i]) {
-        LiveGroup& group = groups[{life.category, life.module.value, life.op.value, life.tensor}];
+        StorageGroup& group = groups[{life.category, life.module.value, life.op.value, life.tensor}];
         group.category = life.category;
         group.module = life.module;
         group.op = life.op;
@@ -56,7 +56,7 @@ class LiveSets {
       for (const auto& [key, group] : groups) peaks_[i].groups.push_back(group);
       std::stable_sort(
           peaks_[i].groups.begin(), peaks_[i].groups.end(),
-          [](const LiveGroup& a, const LiveGroup& b) { return a.size_bytes > b.size_bytes; });
+          [](const StorageGroup& a, const StorageGroup& b) { return a.size_bytes > b.size_bytes; });
     }
   }
 
@@ -72,7 +72,7 @@ class LiveSets {
   };
 
   // What the Ledger refuses has no effect here either: the same tests.
-  void apply_storage(const TraceEvent& traced) {
+  void apply_storage(const CodedEvent& traced) {
     const Event& event = traced.event;
     switch (event.kind) {
       case EventKind::StorageBorn: {
@@ -209,7 +209,7 @@ TraceSummary summarize(Reader& reader, const Progress& progress) {
   }
 
   LiveSets sets(summary.peaks);
-  reader.visit_trace_events(1, event_count, [&](const TraceEvent& traced, uint64_t sequence) {
+  reader.visit_trace_events(1, event_count, [&](const CodedEvent& traced, uint64_t sequence) {
     sets.apply(traced);
     tell(sequence, 1);
   });

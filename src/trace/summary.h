@@ -12,7 +12,7 @@
 namespace tidegauge {
 
 /// Storages that were alive together and are alike.
-struct LiveGroup {
+struct StorageGroup {
   Category category{};
   ModuleId module;  ///< that ran when they were born; of parameters and buffers, the owner
   OpId op;
@@ -33,7 +33,7 @@ struct DevicePeak {
   CategorySplit split;
   std::vector<RunningCall> running;  ///< the innermost last
   /// The largest first; by category they add up to `split`, to the byte.
-  std::vector<LiveGroup> groups;
+  std::vector<StorageGroup> groups;
 };
 
 struct TraceSummary {

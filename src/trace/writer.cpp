@@ -118,7 +118,7 @@ void TraceWriter::transact(Body body) {
   }
 }
 
-void TraceWriter::write(std::span<const TraceEvent> events, const Names& names, const Gap* gap,
+void TraceWriter::write(std::span<const CodedEvent> events, const Names& names, const Gap* gap,
                         const std::string& reason) {
   Position position = position_;
   const uint32_t final_step = final_step_;
@@ -148,7 +148,7 @@ void TraceWriter::write(std::span<const TraceEvent> events, const Names& names, 
   }
   storages_.commit();
   position_ = std::move(position);
-  for (const TraceEvent& traced : events) {
+  for (const CodedEvent& traced : events) {
     // Peaks of the run and of steps need no modules; what takes their place keeps the count.
     const EventKind kind = traced.event.kind;
     const bool is_of_module = kind == EventKind::ModuleEnter || kind == EventKind::ModuleExit ||
@@ -224,7 +224,7 @@ void TraceWriter::write_failure(uint32_t id, const PostMortem& post_mortem) {
   }
 }
 
-void TraceWriter::write_batch(std::span<const TraceEvent> events, Position& position) {
+void TraceWriter::write_batch(std::span<const CodedEvent> events, Position& position) {
   const std::vector<uint8_t> bytes = encode_batch(events);
   insert_batch_->bind(0, position.sequence + 1)
       .bind(1, static_cast<int64_t>(events.size()))
@@ -233,7 +233,7 @@ void TraceWriter::write_batch(std::span<const TraceEvent> events, Position& posi
       .bind(4, checksum(bytes))
       .bind(5, std::span<const uint8_t>(bytes))
       .run();
-  for (const TraceEvent& traced : events) {
+  for (const CodedEvent& traced : events) {
     const Event& event = traced.event;
     const bool was_in_optimizer = position.optimizer_depth > 0;
     position.advance(event);

@@ -66,7 +66,7 @@ class TraceWriter {
 
   /// All of it or, with an SqlError, nothing. `gap` is what was lost before; its net events are the
   /// first of `events`.
-  void write(std::span<const TraceEvent> events, const Names& names, const Gap* gap,
+  void write(std::span<const CodedEvent> events, const Names& names, const Gap* gap,
              const std::string& reason);
   /// Peaks up to the last batch, and facts of the run; the last thing that is written, after which
   /// the file is alone in its folder.
@@ -80,7 +80,7 @@ class TraceWriter {
   void transact(Body body);
   void write_names(const Names& names);
   void write_failure(uint32_t id, const PostMortem& post_mortem);
-  void write_batch(std::span<const TraceEvent> events, Position& position);
+  void write_batch(std::span<const CodedEvent> events, Position& position);
   void write_storages();
   void write_peaks();
   void write_peak(int64_t step, const Snapshot& snapshot);

@@ -11,9 +11,9 @@ namespace {
 
 TEST(EventCodec, AnyBytesAtAllComeBackEqual) {
   std::mt19937_64 random(1);
-  std::vector<TraceEvent> events;
+  std::vector<CodedEvent> events;
   for (int i = 0; i < 5000; ++i) {
-    TraceEvent traced;
+    CodedEvent traced;
     Event& e = traced.event;
     const auto any = [&] { return random() >> (random() % 64); };
     e.time_ns = static_cast<int64_t>(any());
@@ -35,14 +35,14 @@ TEST(EventCodec, AnyBytesAtAllComeBackEqual) {
     traced.stack = static_cast<uint32_t>(any());
     events.push_back(traced);
   }
-  std::vector<TraceEvent> decoded;
+  std::vector<CodedEvent> decoded;
   ASSERT_TRUE(decode_batch(encode_batch(events), events.size(), decoded));
   EXPECT_EQ(decoded, events);
 }
 
 TEST(EventCodec, BirthAndFreeTakeAFewBytes) {
   const events::Origin origin{1000, ThreadId(1), kCpu};
-  std::vector<TraceEvent> events;
+  std::vector<CodedEvent> events;
   for (uint64_t i = 1; i <= 1000; ++i) {
     events.push_back({events::storage_born(origin, StorageId(i), 4096, 0, OpId(7)), 3});
     events.push_back({events::storage_freed(origin, StorageId(i))});
@@ -52,11 +52,11 @@ TEST(EventCodec, BirthAndFreeTakeAFewBytes) {
 }
 
 TEST(EventCodec, RefusesEveryPrefixAndForeignBytes) {
-  std::vector<TraceEvent> events;
+  std::vector<CodedEvent> events;
   Stream stream(3, true);
   for (int i = 0; i < 50; ++i) events.push_back({stream.next()});
   const std::vector<uint8_t> bytes = encode_batch(events);
-  std::vector<TraceEvent> decoded;
+  std::vector<CodedEvent> decoded;
   for (size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_FALSE(decode_batch({bytes.data(), size}, events.size(), decoded)) << size;
   }

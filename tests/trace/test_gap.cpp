@@ -47,7 +47,7 @@ TEST(Gap, FoldedStorageEventsComeToTheSameAndLabelTheTimeBefore) {
     for (int i = 0; i < 60; ++i) (i < 30 ? first : second).add({next_believed(stream, whole)});
     first.add(second);
     EXPECT_EQ(first.lost_events(), 60);
-    for (const TraceEvent& traced : first.net()) folded.apply(traced.event);
+    for (const CodedEvent& traced : first.net()) folded.apply(traced.event);
 
     EXPECT_EQ(folded.anomalies().total(), 0) << folded.anomalies().first();
     EXPECT_EQ(splits(folded.peak()), splits(whole.peak()));

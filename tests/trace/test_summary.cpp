@@ -25,9 +25,9 @@ TraceSummary summary_of(const std::vector<Event>& events) {
   return summarize(reader);
 }
 
-CategorySplit add_up(const std::vector<LiveGroup>& groups) {
+CategorySplit add_up(const std::vector<StorageGroup>& groups) {
   CategorySplit split;
-  for (const LiveGroup& group : groups) split[group.category] += group.size_bytes;
+  for (const StorageGroup& group : groups) split[group.category] += group.size_bytes;
   return split;
 }
 
@@ -91,7 +91,7 @@ TEST(TraceSummary, AlikeStoragesAreOneGroup) {
     events.push_back(events::storage_born(kMain, StorageId(i), 4, 0, OpId(1)));
   }
   events.push_back(events::storage_born(kMain, StorageId(9), 4, 0, OpId(2)));
-  const std::vector<LiveGroup> groups = summary_of(events).peaks.at(0).groups;
+  const std::vector<StorageGroup> groups = summary_of(events).peaks.at(0).groups;
   ASSERT_EQ(groups.size(), 2);
   EXPECT_EQ(groups[0].count, 5);
   EXPECT_EQ(groups[0].size_bytes, 20);
