@@ -18,6 +18,7 @@ from tidegauge import _C
 from tidegauge._module_stats import LiveStats
 from tidegauge._printing import Snapshot
 from tidegauge.mem_tracker import MemTracker, _RefType, _State
+from tidegauge.recorder import Recorder
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -107,17 +108,17 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
         *,
         strict: bool = False,
         allocator: bool = False,
-        record: str | os.PathLike[str] | None = None,
+        record: str | os.PathLike[str] | Recorder | None = None,
         stacks: str = "none",
     ) -> None:
         # Not at the top of the file: it takes long, and most users of tidegauge do not shard.
         from torch.distributed.fsdp import FSDPModule
 
-        super().__init__(strict=strict, allocator=allocator, record=record, stacks=stacks)
         if not isinstance(mod, FSDPModule):
             raise AssertionError("FSDPMemTracker only supports FSDP modules")
         if optm is not None and not hasattr(optm, "param_groups"):
             raise TypeError(f"optm is a {type(optm).__name__}, expected an optimizer or None")
+        super().__init__(strict=strict, allocator=allocator, record=record, stacks=stacks)
         self._root_mod = mod
         self._optm = optm
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "bindings/fsdp.h"
 
+#include <pybind11/native_enum.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <string>
@@ -107,7 +108,7 @@ void bind_units(MemTrackerClass& tracker) {
 }
 
 void bind_fsdp(py::module_& m) {
-  py::enum_<UnitFact>(m, "UnitFact", "What a storage is to a unit; see sharded/sharded_units.h.")
+  py::native_enum<UnitFact>(m, "UnitFact", "enum.Enum", "What a storage is to a unit.")
       .value("SHARD", UnitFact::Shard)
       .value("GATHER_BUFFER", UnitFact::GatherBuffer)
       .value("UNSHARDED", UnitFact::Unsharded)
@@ -116,14 +117,17 @@ void bind_fsdp(py::module_& m) {
       .value("REDUCE_BUFFER", UnitFact::ReduceBuffer)
       .value("ALL_REDUCE_BUFFER", UnitFact::AllReduceBuffer)
       .value("REDUCED_GRAD", UnitFact::ReducedGrad)
-      .value("SHARD_GRAD", UnitFact::ShardGrad);
-  py::enum_<ModuleState>(m, "ModuleMark", "States that FSDP2 itself brings a module to.")
+      .value("SHARD_GRAD", UnitFact::ShardGrad)
+      .finalize();
+  py::native_enum<ModuleState>(m, "ModuleMark", "enum.Enum",
+                               "States that FSDP2 itself brings a module to.")
       .value("AFTER_PRE_FORWARD", ModuleState::AfterPreForward)
       .value("BEFORE_POST_FORWARD", ModuleState::BeforePostForward)
       .value("BEFORE_PRE_BACKWARD", ModuleState::BeforePreBackward)
       .value("AFTER_PRE_BACKWARD", ModuleState::AfterPreBackward)
       .value("BEFORE_POST_BACKWARD", ModuleState::BeforePostBackward)
-      .value("AFTER_POST_BACKWARD", ModuleState::AfterPostBackward);
+      .value("AFTER_POST_BACKWARD", ModuleState::AfterPostBackward)
+      .finalize();
   m.def("new_unit", [] { return new_unit_id().value; });
   m.def(
       "unit_failure",

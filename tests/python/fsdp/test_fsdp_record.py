@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A trace file of a sharded run, replayed, says what the tracker said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from fsdp_cases import CASES
+from tidegauge import _C, FSDPMemTracker, Recorder
+
+from sharded import WIDTH, Net, world
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.mark.parametrize("name", ["plain", "mixed_precision", "hsdp_late_all_reduce", "checkpoint"])
+@pytest.mark.parametrize("allocator", [False, True])
+def test_replay_has_the_categories_of_the_run(name: str, allocator: bool, tmp_path: Path) -> None:
+    make, train = CASES[name]
+    recorder = Recorder(tmp_path / "run.tide")
+    with world(4):
+        model, x = make(), torch.randn(8, WIDTH)
+        optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+        tracker = FSDPMemTracker(model, optimizer, allocator=allocator, record=recorder)
+        with tracker:
+            for step in range(2):
+                train(model, x, step)
+                optimizer.step()
+                optimizer.zero_grad()
+            peak = {str(device): split for device, split in tracker._core.splits(True).items()}
+    recorder.close()
+    ledger = _C.Reader(str(tmp_path / "run.tide")).replay()
+    assert {device: split for device, _, _, _, split in ledger.fine_peak()} == peak
+    assert "Unsharded Param" in peak["cpu"]
+    assert ledger.anomalies() == tracker._core.anomalies() == (0, "")
+
+
+def test_refused_root_makes_no_file(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        FSDPMemTracker(Net(), record=tmp_path / "run.tide")
+    assert not (tmp_path / "run.tide").exists()
