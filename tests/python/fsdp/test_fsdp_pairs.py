@@ -130,7 +130,7 @@ def _mark(choice: Choice) -> Any:
     return pytest.param(choice, id="-".join(choice), marks=marks)
 
 
-@pytest.mark.parametrize("choice", map(_mark, CHOICES))
+@pytest.mark.parametrize("choice", [_mark(choice) for choice in CHOICES])
 def test_pair_of_options(choice: Choice) -> None:
     case = make_case(choice)
     with world(8):
