@@ -51,6 +51,7 @@ def run_core(executable: Path) -> list[dict[str, object]]:
     memory = [r["bytes_per_storage"] for r in runs if "bytes_per_storage" in r]
     few, many = min(events), max(events)
     (trace,) = [r for r in runs if "load_seconds" in r]
+    (summary,) = [r for r in runs if "summary_seconds" in r]
     return [
         _bar(f"events per second, {few} known modules", events[few], 10e6, at_least=True),
         _bar(f"cost of an event, {many} known modules to {few}", events[few] / events[many], 1.2),
@@ -59,6 +60,8 @@ def run_core(executable: Path) -> list[dict[str, object]]:
         _bar("bytes of a trace file per event", trace["bytes_per_event"], 40),
         _bar("seconds to load 10 million events", trace["load_seconds"], 20),
         _bar("bytes of memory to load 10 million events", trace["load_peak_bytes"], 2**30),
+        _bar("seconds to report on 10 million events", summary["summary_seconds"], 20),
+        _bar("bytes of memory to report on them", summary["summary_peak_bytes"], 2**30),
     ]
 
 

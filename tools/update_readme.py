@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 REPO = Path(__file__).parent.parent
@@ -21,6 +23,24 @@ def example(name: str) -> str:
     script = REPO / "examples" / "python" / name
     output = subprocess.run([sys.executable, script], check=True, capture_output=True, text=True)
     return f"```\n{output.stdout.rstrip()}\n```\n"
+
+
+def report() -> str:
+    """What `tidegauge report` says of the example; the time that it took is left out."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(REPO / "examples" / "python" / "train.py", folder)
+        command = [sys.executable, "-m", "tidegauge"]
+        run = [*command, "run", "-q", "train.py"]
+        subprocess.run(run, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        output = subprocess.run(
+            [*command, "report", "train.tide", "--top", "8"],
+            cwd=folder,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+    lines = output.stdout.rstrip().splitlines()
+    return "\n".join(["```", lines[0].partition(" in ")[0], *lines[2:], "```", ""])
 
 
 def costs() -> str:
@@ -36,6 +56,7 @@ def costs() -> str:
 GENERATORS = {
     "timeline": lambda: example("mod_tracker_timeline.py"),
     "memory": lambda: example("mem_tracker.py"),
+    "report": report,
     "costs": costs,
 }
 

@@ -78,9 +78,9 @@ void summarize_trace(benchmark::State& state) {
     Reader reader(trace.path());
     const TraceSummary summary = summarize(reader);
     if (summary.event_count != trace.event_count()) state.SkipWithError("events are missing");
-    state.counters["load_peak_bytes"] = static_cast<double>(heap::peak_bytes() - before);
+    state.counters["summary_peak_bytes"] = static_cast<double>(heap::peak_bytes() - before);
   }
-  state.counters["load_seconds"] =
+  state.counters["summary_seconds"] =
       benchmark::Counter(static_cast<double>(state.iterations()),
                          benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }

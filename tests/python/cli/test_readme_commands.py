@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The commands of README.md, in their order, as somebody types them who reads it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+REPO = Path(__file__).parents[3]
+
+
+def find_commands() -> list[tuple[list[str], int]]:
+    """Arguments and exit codes of the lines that begin with `tidegauge`, in blocks of code."""
+    commands = []
+    for block in re.findall(r"^```.*?^```", (REPO / "README.md").read_text(), re.M | re.S):
+        for line in block.splitlines():
+            if line.startswith("tidegauge "):
+                code = re.search(r"# exit code (\d+)", line)
+                words = shlex.split(line, comments=True)
+                commands.append((words[1:], int(code[1]) if code else 0))
+    return commands
+
+
+def test_they_do_what_it_says(tmp_path: Path) -> None:
+    shutil.copy(REPO / "examples" / "python" / "train.py", tmp_path)
+    commands = find_commands()
+    assert [words[0] for words, _ in commands] == ["run", "report", "run", "diff", "info"]
+    for words, code in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", "tidegauge", *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, (words, done.stderr)
+        assert done.stdout
