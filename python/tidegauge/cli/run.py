@@ -14,6 +14,7 @@ import io
 import os
 import runpy
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -106,11 +107,8 @@ def _prepare_interpreter(words: list[str], is_module: bool) -> None:
     if not sys.flags.safe_path:
         sys.path[0] = folder
     if is_module:
-        try:
-            is_there = importlib.util.find_spec(words[0]) is not None
-        except (ImportError, ValueError):
-            is_there = False
-        if not is_there:
+        package = words[0].partition(".")[0]  # finding what is below it would import it, untracked
+        if not package or importlib.util.find_spec(package) is None:
             raise UsageError(f"{words[0]}: no such module; run where `python -m` finds it")
 
 
@@ -231,7 +229,10 @@ def _finding_optimizers(tracker: MemTracker) -> Iterator[None]:
     @wraps(make)
     def tracked_init(self: optim.Optimizer, *args: Any, **kwargs: Any) -> None:
         make(self, *args, **kwargs)
-        tracker.track_external(self)
+        try:
+            tracker.track_external(self)
+        except Exception as error:  # an optimizer unlike torch's own; its training goes on
+            warnings.warn(f"tidegauge cannot track {type(self).__name__}: {error!r}", stacklevel=2)
 
     optim.Optimizer.__init__ = tracked_init  # type: ignore[method-assign]
     try:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from tidegauge.report.summary import Summary, largest_first
 from tidegauge.report.text import describe_moment, join_sections, render_bytes, shorten, wrap
 
+_SHOWN_MISSING = 16
+
 
 @dataclass(frozen=True)
 class RankPeak:
@@ -126,7 +128,9 @@ def render_ranks(ranks: Ranks) -> str:
     if not sections:
         sections.append(["Nothing was tracked by any of these ranks."])
     if ranks.missing_ranks:
-        missing = ", ".join(map(str, ranks.missing_ranks))
+        missing = ", ".join(map(str, ranks.missing_ranks[:_SHOWN_MISSING]))
+        if (more := len(ranks.missing_ranks) - _SHOWN_MISSING) > 0:
+            missing += f" and {more:,} more"
         sections.append(wrap(f"Missing of {ranks.world_size} ranks: {missing}", "  "))
     return join_sections(sections)
 

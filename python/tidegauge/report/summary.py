@@ -13,6 +13,7 @@ from tidegauge import _C
 SAVED = "Saved Activation"
 NO_MODULE = "(no module)"
 UNNAMED_MODULE = "(never called)"
+_MOST_RANKS = 1 << 20  # a damaged file may claim any number
 
 
 @dataclass(frozen=True)
@@ -103,11 +104,11 @@ class Summary:
 
     @property
     def rank(self) -> int:
-        return _to_int(self.facts.get("rank"), 0)
+        return min(max(_to_int(self.facts.get("rank"), 0), 0), _MOST_RANKS - 1)
 
     @property
     def world_size(self) -> int:
-        return _to_int(self.facts.get("world_size"), 1)
+        return min(max(_to_int(self.facts.get("world_size"), 1), 1), _MOST_RANKS)
 
     @property
     def peak_bytes(self) -> int:

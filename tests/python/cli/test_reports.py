@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -160,6 +161,16 @@ def test_two_files_of_one_rank_are_wrong_usage(traces: Path, capsys: Capture) ->
     assert "are both of rank 0" in capsys.readouterr().err
 
 
+def test_a_run_of_a_million_ranks_is_no_million_lines(traces: Path, capsys: Capture) -> None:
+    with sqlite3.connect("run.rank1.tide") as database:
+        database.execute("UPDATE run SET value = ? WHERE key = 'world_size'", (2**63 - 1,))
+    database.close()
+    assert main(["merge", "run.rank1.tide"]) == 0
+    output = capsys.readouterr().out
+    assert "Missing of 1048576 ranks: 0, 2, 3, " in output
+    assert output.endswith("and 1,048,559 more\n")
+
+
 BAD_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (lambda path: None, "No such file or directory; check the path"),
     "folder": (lambda path: path.mkdir(), "is a folder; give a trace file in it"),
@@ -201,8 +212,6 @@ def test_a_bad_file_is_one_line_that_says_what_to_do(
 
 
 def test_a_killed_run_is_told(traces: Path, capsys: Capture) -> None:
-    import sqlite3
-
     with sqlite3.connect("before.tide") as database:
         database.execute("DELETE FROM run WHERE key IN ('ended', 'lost_events')")
     database.close()
