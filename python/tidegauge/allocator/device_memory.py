@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """From the bytes of tensors to the bytes of a device: what a traced run would take of it.
 
-    tensors              measured    by the tracker, at the moment of the peak reserve
-    rounding and slack   modelled    to 512 bytes, and what is too little to split off
-    unused in segments   modelled    fragmentation
-    = reserved                       what torch's allocator gets from the device
-    cuBLAS workspaces    assumed     one for each thread that multiplies matrices
-    CUDA context         assumed
-    communication        assumed     where the run had several ranks
-    = on the device                  what nvidia-smi would show
+tensors              measured    by the tracker, at the moment of the peak reserve
+rounding and slack   modelled    to 512 bytes, and what is too little to split off
+unused in segments   modelled    fragmentation
+= reserved                       what torch's allocator gets from the device
+cuBLAS workspaces    assumed     one for each thread that multiplies matrices
+CUDA context         assumed
+communication        assumed     where the run had several ranks
+= on the device                  what nvidia-smi would show
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 
 from tidegauge import _C
 from tidegauge.allocator.devices import DeviceModel, device_models
-from tidegauge.allocator.replay import RunFigures
+from tidegauge.allocator.replay import RunFigures, Tie
 
 Basis = Literal["measured", "modelled", "assumed"]
 
@@ -91,7 +91,8 @@ class Setting:
 class DeviceMemory:
     """What a run would take of a device.
 
-    `fits` is None without a device. `smallest` is the first of the catalogue that it fits.
+    `fits` is None without a device. `smallest` is the first of the catalogue that it fits, None if
+    there is none or nobody asked.
     """
 
     trace: str
@@ -115,13 +116,15 @@ def replay_trace(
     device: DeviceModel | None = None,
     traced_device: str | None = None,
     assumptions: Assumptions | None = None,
-    tie: str = "counter",
+    tie: Tie = "counter",
+    catalogue: Sequence[DeviceModel] | None = None,
 ) -> DeviceMemory:
     """Replays a trace file (`MemTracker(record=...)`, `tidegauge run`) through the allocator.
 
     `alloc_confs`: settings as of PYTORCH_CUDA_ALLOC_CONF; the first is the one that the layers are
     of, and several make a table. `traced_device`: whose storages are taken ("cpu", "cuda:0"); by
     default those of the device with the highest peak that is not the CPU, or else of the CPU.
+    `catalogue`: where to look for the smallest device that fits; by default all that we know.
 
     FormatError, OSError for a file that is none or cannot be read; ValueError for settings that
     torch refuses, and for a device that the run has not used.
@@ -131,31 +134,36 @@ def replay_trace(
     reader = _C.Reader(fspath(path))
     chosen = _choose_device(reader, traced_device)
     stream = _C.RequestStream(fspath(path), chosen)
-    world_size = int(reader.run_facts().get("world_size") or 1)
+    world_size = _read_world_size(reader)
 
-    def simulate(settings: str, model: DeviceModel | None) -> RunFigures:
-        total = (model.memory_bytes, _assumed(model).total_bytes) if model else (0, 0)
-        return RunFigures(**stream.simulate(settings, tie, *total))
-
-    def _assumed(model: DeviceModel | None) -> Assumptions:
+    def assume(model: DeviceModel | None) -> Assumptions:
         compute = model.compute if model else 8
         return (assumptions or Assumptions()).resolve(compute, world_size)
 
+    def simulate(settings: str, model: DeviceModel | None = None) -> RunFigures:
+        limits = (model.memory_bytes, assume(model).total_bytes) if model else (0, 0)
+        return RunFigures(**stream.simulate(settings, tie, *limits))
+
     first, *others = alloc_confs or _SETTINGS
-    figures = simulate(first, None)
+    figures = simulate(first)
+
+    def fits(model: DeviceModel) -> bool:
+        # What is active at once is too much for the small ones, without a simulation.
+        at_least = figures.peak_active_bytes + assume(model).total_bytes
+        return at_least <= model.memory_bytes and simulate(first, model).out_of_memory == 0
+
     failed = simulate(first, device).out_of_memory if device else 0
-    smallest = next(
-        (model for model in device_models() if simulate(first, model).out_of_memory == 0), None
-    )
-    rows = [(settings, simulate(settings, None)) for settings in others]
+    models = device_models() if catalogue is None else catalogue
+    smallest = next(filter(fits, models), None)
+    rows = [(settings, simulate(settings)) for settings in others]
     return DeviceMemory(
         trace=fspath(path),
         traced_device=str(chosen),
         requests=stream.request_count,
         alloc_conf=first,
         figures=figures,
-        layers=_layers(figures, _assumed(device)),
-        assumptions=_assumed(device),
+        layers=_layers(figures, assume(device)),
+        assumptions=assume(device),
         device=device,
         fits=None if device is None else failed == 0,
         failed_requests=failed,
@@ -185,6 +193,11 @@ def _layers(figures: RunFigures, assumed: Assumptions) -> list[Layer]:
         Layer("communication", assumed.communication_bytes, "assumed"),
         Layer("on the device", reserved + assumed.total_bytes, None),
     ]
+
+
+def _read_world_size(reader: _C.Reader) -> int:
+    text = reader.run_facts().get("world_size", "")
+    return int(text) if text.isdecimal() else 1
 
 
 def _choose_device(reader: _C.Reader, wanted: str | None) -> torch.device:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`tidegauge replay snapshot.pickle`: a recorded allocator beside its simulation."""
+"""`tidegauge replay FILE`: a recorded allocator beside its simulation, or a trace on a device."""
 
 from __future__ import annotations
 
@@ -14,40 +14,54 @@ from tidegauge.cli.common import (
     EXIT_DOES_NOT_FIT,
     EXIT_DONE,
     UsageError,
+    add_output,
     parse_bytes,
     render_bytes,
+    write_result,
 )
 
 if TYPE_CHECKING:
     from tidegauge.allocator import DeviceReplay, RunFigures
 
 NAME = "replay"
-HELP = "replay a CUDA memory snapshot: what was reserved, what other settings would reserve"
+HELP = "what a device would reserve for a recorded run, and what other settings would"
 EXAMPLES = """\
   tidegauge replay snapshot.pickle
   tidegauge replay snapshot.pickle --alloc-conf expandable_segments:True
   tidegauge replay snapshot.pickle --device-memory 40GiB   (3: does not fit)
+  tidegauge replay run.tide --device a100-40g
+  tidegauge replay run.tide --alloc-conf '' --alloc-conf max_split_size_mb:256
 """
 _WIDTH = 80
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("snapshot", help="file of torch.cuda.memory._dump_snapshot")
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="of `tidegauge run`, or a snapshot of torch.cuda.memory._dump_snapshot",
+    )
     parser.add_argument(
         "--tie",
         choices=("address", "counter"),
         help="which free block of several equal ones is taken: the lowest address (torch up to "
-        "2.11) or that of the oldest segment (2.13); by default what fits the recording",
+        "2.11) or that of the oldest segment (2.13); by default what fits the recording, and "
+        "counter for a trace",
     )
     parser.add_argument(
         "--alloc-conf",
+        action="append",
+        default=[],
         metavar="SETTINGS",
-        help="simulate these settings, written as in PYTORCH_CUDA_ALLOC_CONF",
+        help="simulate these settings, written as in PYTORCH_CUDA_ALLOC_CONF; of a trace several",
     )
     parser.add_argument(
         "--recorded-conf",
         metavar="SETTINGS",
         help="the settings of the run, where the snapshot does not say them",
+    )
+    parser.add_argument(
+        "--device", metavar="NAME", help="a device of the catalogue, such as a100-40g"
     )
     parser.add_argument(
         "--device-memory",
@@ -56,33 +70,59 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="the memory of the device, such as 40GiB: the simulation can run out of it",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument(
+        "--assume",
+        action="append",
+        default=[],
+        metavar="NAME=SIZE",
+        help="of a trace: the bytes of context, cublas (a workspace) or communication",
+    )
+    parser.add_argument(
+        "--traced-device", metavar="DEVICE", help="of a trace: whose storages, such as cuda:0"
+    )
+    add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     from tidegauge import _C
+    from tidegauge.allocator import find_device
+    from tidegauge.cli import replay_trace
+
+    try:
+        for option in (*args.alloc_conf, args.recorded_conf or ""):
+            _C.check_alloc_config(option)
+        model = find_device(args.device) if args.device else None
+    except ValueError as error:
+        raise UsageError(error) from None
+    if model is not None and args.device_memory:
+        raise UsageError("give --device or --device-memory, not both")
+    if replay_trace.is_trace(args.file):
+        return replay_trace.run(args, model)
+    return _run_snapshot(args, model.memory_bytes if model else args.device_memory)
+
+
+def _run_snapshot(args: argparse.Namespace, device_memory_bytes: int) -> int:
     from tidegauge.allocator import replay_snapshot
 
-    for option in (args.alloc_conf, args.recorded_conf):
-        try:
-            _C.check_alloc_config(option or "")
-        except ValueError as error:
-            raise UsageError(error) from None
+    if len(args.alloc_conf) > 1 or args.assume or args.traced_device:
+        raise UsageError(
+            f"{args.file} is no trace of `tidegauge run`: several --alloc-conf, --assume and "
+            "--traced-device are for those"
+        )
+    alloc_conf = args.alloc_conf[0] if args.alloc_conf else None
     devices = replay_snapshot(
-        args.snapshot,
+        args.file,
         tie=args.tie,
-        alloc_conf=args.alloc_conf,
+        alloc_conf=alloc_conf,
         recorded_conf=args.recorded_conf,
-        device_memory_bytes=args.device_memory,
+        device_memory_bytes=device_memory_bytes,
     )
     if args.json:
-        print(
-            json.dumps({"snapshot": args.snapshot, "devices": [*map(to_json, devices)]}, indent=2)
-        )
+        json_text = {"snapshot": args.file, "devices": [*map(to_json, devices)]}
+        write_result(args, json.dumps(json_text, indent=2))
     else:
-        print(
-            render(os.path.basename(args.snapshot), devices, is_other=args.alloc_conf is not None)
-        )
+        name = os.path.basename(args.file)
+        write_result(args, render(name, devices, is_other=alloc_conf is not None))
     does_not_fit = any(d.simulated.out_of_memory > d.recorded.out_of_memory for d in devices)
     return EXIT_DOES_NOT_FIT if does_not_fit else EXIT_DONE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidegauge.cli.common import (
     EXIT_DONE,
@@ -17,6 +17,9 @@ from tidegauge.cli.common import (
 )
 from tidegauge.report.summary import Summary
 from tidegauge.report.text import render_report
+
+if TYPE_CHECKING:
+    from tidegauge._C import PostMortem
 
 NAME = "report"
 HELP = "what was at the peak of a recorded run: categories, modules, tensors, steps"
@@ -34,12 +37,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from tidegauge import _C
+    from tidegauge.allocator import replay_trace
+
     summary = read_trace(args, args.trace)
+    memory = replay_trace(args.trace, alloc_confs=("",), catalogue=())
+    failures = _C.Reader(args.trace).failures()
     if args.json:
-        write_result(args, to_json(shorten_lists(summary, args.top)))
+        lists = shorten_lists(summary, args.top)
+        layers = [dataclasses.asdict(layer) for layer in memory.layers]
+        told = [_failure_to_json(each) for each in failures]
+        write_result(args, to_json({**lists, "device_layers": layers, "failures": told}))
     else:
-        write_result(args, render_report(summary, args.top))
+        texts = [each.render() for each in failures]
+        write_result(args, render_report(summary, args.top, memory, texts))
     return EXIT_DONE
+
+
+def _failure_to_json(failure: PostMortem) -> dict[str, Any]:
+    names = ("failed_bytes", "device", "op", "module", "step", "message", "live_bytes", "live")
+    return {name: getattr(failure, name) for name in names}
 
 
 def shorten_lists(summary: Summary, top: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from tidegauge._printing import natural_order
 from tidegauge.report.summary import (
@@ -20,6 +21,9 @@ from tidegauge.report.summary import (
     Summary,
     TensorGroup,
 )
+
+if TYPE_CHECKING:
+    from tidegauge.allocator import DeviceMemory
 
 WIDTH = 80
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -80,8 +84,13 @@ def join_sections(sections: Iterable[Sequence[str]]) -> str:
     return "\n\n".join(texts)
 
 
-def render_report(summary: Summary, top: int) -> str:
-    """All that `tidegauge report` prints; `top` rows of each list, 0 for all."""
+def render_report(
+    summary: Summary, top: int, memory: DeviceMemory | None = None, failures: Sequence[str] = ()
+) -> str:
+    """All that `tidegauge report` prints; `top` rows of each list, 0 for all.
+
+    `failures`: what is to say of each allocation that failed.
+    """
     sections: list[list[str]] = [_render_head(summary)]
     for peak in summary.peaks:
         sections.append(render_peak(peak))
@@ -91,7 +100,20 @@ def render_report(summary: Summary, top: int) -> str:
     sections.append(_render_steps(summary.steps, summary.step_count))
     if not summary.peaks:
         sections.append(["Nothing was tracked: no tensor was made while the run was recorded."])
+    elif memory is not None:
+        sections.append(render_layers(memory))
+    sections += [text.splitlines() for text in failures]
     return join_sections(sections)
+
+
+def render_layers(memory: DeviceMemory) -> list[str]:
+    """From the bytes of tensors to those of a CUDA device that would run the same."""
+    lines = [f"On a CUDA device, what is of {memory.traced_device} would take"]
+    for layer in memory.layers:
+        mark = "= " if layer.basis is None else "  "
+        size = render_bytes(layer.size_bytes)
+        lines.append(f"  {mark}{layer.name:22}{size:>12}  {layer.basis or ''}")
+    return lines
 
 
 def render_peak(peak: Peak) -> list[str]:

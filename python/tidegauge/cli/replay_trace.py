@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`tidegauge replay run.tide`: the layers from tensors to the device, and other settings."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+from typing import TYPE_CHECKING
+
+from tidegauge.cli.common import (
+    EXIT_DOES_NOT_FIT,
+    EXIT_DONE,
+    UsageError,
+    parse_bytes,
+    to_json,
+    write_result,
+)
+from tidegauge.errors import FormatError
+from tidegauge.report.text import (
+    join_sections,
+    render_bytes,
+    render_change,
+    render_layers,
+    wrap,
+)
+
+if TYPE_CHECKING:
+    from tidegauge.allocator import Assumptions, DeviceMemory, DeviceModel
+
+_LABEL = 36
+_ASSUMED = {
+    "context": "context_bytes",
+    "cublas": "cublas_workspace_bytes",
+    "communication": "communication_bytes",
+}
+
+
+def is_trace(path: str) -> bool:
+    """By its first bytes; a file that cannot be read is none, and its reader says why."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return False
+
+
+def run(args: argparse.Namespace, model: DeviceModel | None) -> int:
+    from tidegauge.allocator import DeviceModel, replay_trace
+
+    if args.recorded_conf is not None:
+        raise UsageError("--recorded-conf is for snapshots: a trace has no settings")
+    if args.device_memory:
+        model = DeviceModel("", "The device", args.device_memory, 8)
+    try:
+        memory = replay_trace(
+            args.file,
+            alloc_confs=args.alloc_conf,
+            device=model,
+            traced_device=args.traced_device,
+            assumptions=parse_assumptions(args.assume),
+            tie=args.tie or "counter",
+        )
+    except FormatError:
+        raise
+    except ValueError as error:
+        raise UsageError(error) from None
+    write_result(args, to_json(memory) if args.json else render(memory))
+    return EXIT_DOES_NOT_FIT if memory.fits is False else EXIT_DONE
+
+
+def parse_assumptions(texts: list[str]) -> Assumptions:
+    from tidegauge.allocator import Assumptions
+
+    given = {}
+    for text in texts:
+        name, equals, size = text.partition("=")
+        if name not in _ASSUMED or not equals:
+            raise UsageError(f"'{text}' is no assumption; give {', '.join(_ASSUMED)} as NAME=SIZE")
+        try:
+            given[_ASSUMED[name]] = 0 if size == "0" else parse_bytes(size)
+        except argparse.ArgumentTypeError as error:
+            raise UsageError(error) from None
+    return dataclasses.replace(Assumptions(), **given)
+
+
+def render(memory: DeviceMemory) -> str:
+    """All of it, at most 80 columns wide."""
+    name = os.path.basename(memory.trace)
+    head = wrap(
+        f"{name}: {memory.requests:,} requests and frees of {memory.traced_device}, "
+        f"{memory.alloc_conf or 'default settings'}"
+    )
+    return join_sections([head, render_layers(memory), _render_verdict(memory), _settings(memory)])
+
+
+def _render_verdict(memory: DeviceMemory) -> list[str]:
+    needed = memory.layers[-1].size_bytes
+    lines = []
+    if memory.device is not None:
+        margin = memory.device.memory_bytes - needed
+        has = f"{memory.device.name} has {render_bytes(memory.device.memory_bytes)}"
+        if memory.fits:
+            room = f"{render_bytes(margin)} to spare" if margin >= 0 else "by giving back its cache"
+            lines += wrap(f"Fits: {has}, {room}.")
+        else:
+            lines += wrap(
+                f"Does not fit: {has}, {render_bytes(-margin)} too little; "
+                f"{memory.failed_requests:,} requests would fail."
+            )
+    if memory.smallest is not None:
+        lines += wrap(
+            f"Smallest device of the catalogue that fits: {memory.smallest.name} "
+            f"({memory.smallest.key}, {render_bytes(memory.smallest.memory_bytes)})."
+        )
+    else:
+        lines.append("No device of the catalogue fits.")
+    return lines
+
+
+def _settings(memory: DeviceMemory) -> list[str]:
+    if not memory.settings:
+        return []
+    lines = [f"{'Settings':{_LABEL}}{'reserved':>12}{'unused':>9}{'change':>14}"]
+    first = memory.figures
+    rows = [(memory.alloc_conf, first, "")]
+    rows += [
+        (row.alloc_conf, row.figures, render_change(-row.saved_bytes)) for row in memory.settings
+    ]
+    for alloc_conf, figures, change in rows:
+        reserved = render_bytes(figures.peak_reserved_bytes)
+        label = alloc_conf or "default"
+        if len(label) > _LABEL:
+            lines += wrap(label)
+            label = ""
+        lines.append(f"{label:{_LABEL}}{reserved:>12}{figures.fragmentation:>9.1%}{change:>14}")
+    return lines
