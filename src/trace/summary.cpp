@@ -15,8 +15,8 @@
 namespace tidegauge {
 namespace {
 
-using trace::Position;
 using trace::CodedEvent;
+using trace::Position;
 
 constexpr size_t kKeptSteps = 100'000;
 constexpr uint64_t kEventsPerProgress = 1 << 18;
@@ -45,7 +45,8 @@ class LiveSets {
     for (size_t i = 0; i < peaks_.size(); ++i) {
       std::map<std::tuple<Category, uint32_t, uint32_t, uint32_t>, StorageGroup> groups;
       for (const Life& life : frozen_[i]) {
-        StorageGroup& group = groups[{life.category, life.module.value, life.op.value, life.tensor}];
+        StorageGroup& group =
+            groups[{life.category, life.module.value, life.op.value, life.tensor}];
         group.category = life.category;
         group.module = life.module;
         group.op = life.op;
@@ -54,9 +55,12 @@ class LiveSets {
         group.size_bytes += life.size_bytes;
       }
       for (const auto& [key, group] : groups) peaks_[i].groups.push_back(group);
-      std::stable_sort(
-          peaks_[i].groups.begin(), peaks_[i].groups.end(),
-          [](const StorageGroup& a, const StorageGroup& b) { return a.size_bytes > b.size_bytes; });
+      const auto order = [](const StorageGroup& group) {
+        return std::tuple(-group.size_bytes, group.category, group.module.value, group.op.value,
+                          group.tensor);
+      };
+      std::sort(peaks_[i].groups.begin(), peaks_[i].groups.end(),
+                [&](const StorageGroup& a, const StorageGroup& b) { return order(a) < order(b); });
     }
   }
 
