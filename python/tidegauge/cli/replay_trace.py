@@ -51,7 +51,7 @@ def run(args: argparse.Namespace, model: DeviceModel | None) -> int:
     if args.recorded_conf is not None:
         raise UsageError("--recorded-conf is for snapshots: a trace has no settings")
     if args.device_memory:
-        model = DeviceModel("", "The device", args.device_memory, 8)
+        model = DeviceModel("", "the device", args.device_memory, 8)
     try:
         memory = replay_trace(
             args.file,

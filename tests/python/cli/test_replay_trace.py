@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`tidegauge replay run.tide`: the layers from tensors to a device, other settings, devices."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from tidegauge import MemTracker
+from tidegauge.allocator import Assumptions, device_models, find_device, replay_trace
+from tidegauge.cli.main import main
+
+Golden = Callable[[str, str], None]
+Capture = pytest.CaptureFixture[str]
+MIB = 1 << 20
+
+
+@pytest.fixture
+def two_tensors(tmp_path: Path) -> Path:
+    """1,000 B and 12 MiB alive at once, after 12 MiB that were freed."""
+    path = tmp_path / "two.tide"
+    with MemTracker(record=path):
+        torch.empty(12 * MIB, dtype=torch.uint8)
+        small = torch.empty(1000, dtype=torch.uint8)
+        large = torch.empty(12 * MIB, dtype=torch.uint8)
+        del small, large
+    return path
+
+
+def test_layers_are_those_computed_by_hand(two_tensors: Path) -> None:
+    memory = replay_trace(two_tensors, assumptions=Assumptions(context_bytes=MIB))
+    layers = {layer.name: layer.size_bytes for layer in memory.layers}
+    assert layers == {
+        "tensors": 1000 + 12 * MIB,
+        "rounding and slack": 24,  # to 512 B
+        "active": 1024 + 12 * MIB,
+        "unused in segments": 2 * MIB - 1024,  # small requests come from segments of 2 MiB
+        "reserved": 14 * MIB,  # the first 12 MiB serve again
+        "cuBLAS workspaces": 2 * 8_519_680,
+        "CUDA context": MIB,
+        "communication": 0,
+        "on the device": 15 * MIB + 2 * 8_519_680,
+    }
+    assert {layer.basis for layer in memory.layers} == {"measured", "modelled", "assumed", None}
+    assert memory.requests == 6
+
+
+def test_tensors_at_the_peak_are_the_trackers_peak(traces: Path) -> None:
+    tracked = json.loads(_json_of(["report", "before.tide"]))
+    memory = replay_trace("before.tide")
+    assert memory.layers[0].size_bytes <= tracked["peaks"][0]["total_bytes"]
+    assert memory.figures.peak_active_bytes >= tracked["peaks"][0]["total_bytes"]
+
+
+def _json_of(arguments: list[str]) -> str:
+    import contextlib
+    import io
+
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        assert main([*arguments, "--json"]) == 0
+    return output.getvalue()
+
+
+def test_several_ranks_get_an_allowance_for_communication(traces: Path) -> None:
+    def communication(path: str, assumptions: Assumptions | None = None) -> int:
+        layers = replay_trace(path, assumptions=assumptions).layers
+        return next(layer.size_bytes for layer in layers if layer.name == "communication")
+
+    assert communication("before.tide") == 0
+    assert communication("run.rank0.tide") == 512 * MIB
+    assert communication("run.rank0.tide", Assumptions(communication_bytes=7)) == 7
+
+
+def test_a_device_is_too_small_by_one_byte_only(two_tensors: Path) -> None:
+    nothing = Assumptions(
+        context_bytes=0, cublas_workspaces=0, cublas_workspace_bytes=0, communication_bytes=0
+    )
+    from dataclasses import replace
+
+    exact = replace(find_device("t4"), memory_bytes=14 * MIB)
+    fits = replay_trace(two_tensors, device=exact, assumptions=nothing)
+    assert (fits.fits, fits.failed_requests) == (True, 0)
+    less = replace(exact, memory_bytes=14 * MIB - 1)
+    fails = replay_trace(two_tensors, device=less, assumptions=nothing)
+    assert (fails.fits, fails.failed_requests) == (False, 1)
+    assert replay_trace(two_tensors, catalogue=[less, exact], assumptions=nothing).smallest == exact
+
+
+def test_catalogue_is_sorted_and_complete() -> None:
+    models = device_models()
+    assert [m.memory_bytes for m in models] == sorted(m.memory_bytes for m in models)
+    assert len({model.key for model in models}) == len(models) >= 10
+    assert find_device("A100-40G").key == "a100-40g"
+    for model in models:
+        assert model.name
+        assert 7 <= model.compute <= 12
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("replay_trace", ["--device", "a100-40g"]),
+        (
+            "replay_trace_settings",
+            ["--alloc-conf", "", "--alloc-conf", "expandable_segments:True,max_split_size_mb:64"],
+        ),
+        ("replay_trace_json", ["--json", "--assume", "context=1GiB", "--assume", "cublas=0"]),
+    ],
+)
+def test_prints(
+    traces: Path, name: str, arguments: list[str], golden: Golden, capsys: Capture
+) -> None:
+    assert main(["replay", "before.tide", *arguments]) == 0
+    output = capsys.readouterr()
+    golden(f"{name}.txt", output.out)
+    assert output.err == ""
+    assert max(map(len, output.out.splitlines())) <= 80
+
+
+def test_what_does_not_fit_ends_with_3(traces: Path, golden: Golden, capsys: Capture) -> None:
+    assert main(["replay", "before.tide", "--device-memory", "500MiB"]) == 3
+    golden("replay_trace_too_small.txt", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--device", "a100"], 2, "did you mean a100-40g or a100-80g?"),
+        (["--device", "moon"], 2, "known are t4"),
+        (["--device", "t4", "--device-memory", "1GiB"], 2, "not both"),
+        (["--assume", "weather=1GiB"], 2, "'weather=1GiB' is no assumption"),
+        (["--assume", "context=much"], 2, "'much' is no size"),
+        (["--traced-device", "cuda:1"], 2, "no memory of device 'cuda:1'; it has used: cpu"),
+        (["--alloc-conf", "nonsense:1"], 2, "nonsense"),
+        (["--recorded-conf", ""], 2, "for snapshots"),
+    ],
+)
+def test_bad_arguments_get_one_line(
+    traces: Path, arguments: list[str], code: int, message: str, capsys: Capture
+) -> None:
+    assert main(["replay", "before.tide", *arguments]) == code
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert message in output.err
+    assert len(output.err.splitlines()) == 1
+
+
+def test_a_damaged_trace_gets_one_line(traces: Path, capsys: Capture) -> None:
+    path = traces / "before.tide"
+    path.write_bytes(path.read_bytes()[:3000])
+    assert main(["replay", "before.tide"]) == 1
+    error = capsys.readouterr().err
+    assert "before.tide" in error
+    assert len(error.splitlines()) == 1
