@@ -3,7 +3,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/StorageImpl.h>
-#include <c10/util/FunctionRef.h>
 #include <c10/util/flat_hash_map.h>
 
 #include <array>
@@ -12,6 +11,8 @@
 #include <mutex>
 #include <vector>
 
+#include "capture/seen_storage.h"
+#include "capture/tensor_storages.h"
 #include "capture/told_memory.h"
 #include "core/device_events.h"
 #include "core/ids.h"
@@ -20,30 +21,6 @@
 namespace tidegauge {
 
 class MemoryTracker;
-
-/// Calls `visit` for each storage behind a tensor: one, or those of the parts of a sparse tensor;
-/// none for wrapper subclasses, fake tensors that nobody claimed, and what a fake kernel makes on
-/// meta.
-void visit_storages(const at::Tensor& tensor, c10::function_ref<void(c10::StorageImpl*)> visit);
-
-/// Whether it is a FakeTensor: its storage is on meta, and it says that it is elsewhere.
-bool is_fake_tensor(const c10::TensorImpl& tensor);
-/// From now on the storage of a FakeTensor counts, on the device that the tensor claims to be on.
-/// Nothing for other tensors. Without the lock; may take the GIL.
-void claim_fake(const at::Tensor& tensor);
-
-/// A storage that was come across.
-struct SeenStorage {
-  StorageId id;  ///< none: the storage has no bytes and never had
-  int64_t size_bytes = 0;
-  Device device;
-  bool is_new = false;
-  bool is_told = false;                     ///< all started trackers know it
-  uint64_t* told_epoch = nullptr;           ///< to remember that they do, until the next change
-  const void* data = nullptr;               ///< likewise; null for memory that may change unseen
-  const c10::TensorImpl* tensor = nullptr;  ///< that it was come across by; may be unknown
-  StackId stack{};                          ///< Python's, where it was made; may be unknown
-};
 
 /// Knows the storages of this process that some tracker has come across, and notices their ends.
 ///
