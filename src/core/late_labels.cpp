@@ -17,14 +17,37 @@ struct Edge {
   Category more;
 };
 
+constexpr size_t kFewSplits = 8;  // for which sorting costs more than it saves
+
+// Unsigned, because partial sums of many labels may wrap although each final split is in range.
+void add_to(CategorySplit& split, Category category, uint64_t bytes) {
+  split[category] = static_cast<int64_t>(static_cast<uint64_t>(split[category]) + bytes);
+}
+
 }  // namespace
 
-void LateLabels::settle(std::vector<StoredSplit>& splits) {
-  uint64_t newest = 0;
-  for (const StoredSplit& stored : splits) newest = std::max(newest, stored.sequence);
-  std::vector<Edge> edges;
+void LateLabels::correct_one(const StoredSplit& stored) const {
   for (const Correction& c : corrections_) {
-    if (c.from_sequence > newest) continue;
+    if (c.from_sequence > stored.sequence || stored.sequence >= c.to_sequence ||
+        c.device_slot != stored.device_slot) {
+      continue;
+    }
+    const auto bytes = static_cast<uint64_t>(c.size_bytes);
+    add_to(*stored.split, c.from, -bytes);
+    add_to(*stored.split, c.to, bytes);
+  }
+}
+
+void LateLabels::settle(std::vector<StoredSplit>& splits) {
+  if (splits.size() <= kFewSplits) {
+    for (StoredSplit& stored : splits) correct_one(stored);
+    corrections_.clear();
+    first_sequence_ = UINT64_MAX;
+    return;
+  }
+  std::vector<Edge> edges;
+  edges.reserve(corrections_.size() * 2);
+  for (const Correction& c : corrections_) {
     edges.push_back({c.from_sequence, c.size_bytes, c.device_slot, c.from, c.to});
     edges.push_back({c.to_sequence, c.size_bytes, c.device_slot, c.to, c.from});
   }
@@ -36,7 +59,6 @@ void LateLabels::settle(std::vector<StoredSplit>& splits) {
   std::sort(edges.begin(), edges.end(), earlier);
   std::sort(splits.begin(), splits.end(), earlier);
 
-  // Unsigned, because partial sums of many labels may wrap although each final split is in range.
   std::array<uint64_t, kCategoryCount> owed{};
   auto edge = edges.cbegin();
   for (const StoredSplit& stored : splits) {
@@ -47,8 +69,7 @@ void LateLabels::settle(std::vector<StoredSplit>& splits) {
       owed[static_cast<size_t>(edge->more)] += bytes;
     }
     for (size_t i = 0; i < kCategoryCount; ++i) {
-      stored.split->bytes[i] =
-          static_cast<int64_t>(static_cast<uint64_t>(stored.split->bytes[i]) + owed[i]);
+      add_to(*stored.split, static_cast<Category>(i), owed[i]);
     }
   }
 }

@@ -48,8 +48,7 @@ class LateLabels {
   /// Splits from before this one need no correction.
   uint64_t first_sequence() const { return first_sequence_; }
 
-  /// Corrects `splits`, which may be in any order and are sorted here; empties the log. Corrections
-  /// that are younger than all of them cost next to nothing.
+  /// Corrects `splits`, which may be in any order and are sorted here; empties the log.
   void settle(std::vector<StoredSplit>& splits);
 
   bool empty() const { return corrections_.empty(); }
@@ -57,6 +56,8 @@ class LateLabels {
   size_t footprint_bytes() const { return corrections_.capacity() * sizeof(Correction); }
 
  private:
+  void correct_one(const StoredSplit& stored) const;
+
   std::vector<Correction> corrections_;
   uint64_t first_sequence_ = UINT64_MAX;
 };
