@@ -8,6 +8,9 @@
 /// What is true of this moment in the calling thread: the facts that births carry.
 namespace tidegauge::moment {
 
+/// Nobody tracked, and somebody begins: what was left open before is over.
+void begin_session();
+
 /// A checkpoint runs its forward again, in the running graph task. `keeps_graph`: a reentrant one,
 /// whose recompute is over for the ops of the backward that it starts itself.
 TIDEGAUGE_API void begin_recompute(bool keeps_graph);

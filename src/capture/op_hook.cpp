@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "capture/boxed_tensors.h"
+#include "capture/moment_facts.h"
 #include "capture/op_watch.h"
 #include "capture/typed_ops.h"
 #include "tidegauge/errors.h"
@@ -90,7 +91,7 @@ Thread start_in_this_thread() {
   register_handlers();
   const Thread& own = this_thread();
   ++own->starts;
-  ++all_starts;
+  if (all_starts++ == 0) moment::begin_session();
   assert_in_this_thread();
   return own;
 }

@@ -381,3 +381,33 @@ def test_torch_script_compiles_a_profiled_block_inside() -> None:
         scripted = torch.jit.script(function)
         assert scripted(torch.ones(2)).tolist() == [2, 2]
     assert scripted(torch.ones(2)).tolist() == [2, 2]
+
+
+def test_leaving_within_a_step_or_a_module_marks_nothing_that_follows() -> None:
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    within_step, within_module = MemTracker(), MemTracker()
+
+    def leave_the_step() -> float:
+        within_step.__exit__(None, None, None)
+        return 0.0
+
+    within_step.__enter__()
+    optimizer.step(leave_the_step)
+    with MemTracker() as tracker:
+        kept = torch.ones(10)
+        assert tracker.get_tracker_snapshot()[CPU]["Activation"] == kept.nbytes
+
+    def leave_the_module(*_: Any) -> None:
+        within_module.__exit__(None, None, None)
+
+    handle = model.register_forward_hook(leave_the_module)
+    within_module.__enter__()
+    model(inputs()).sum().backward()
+    handle.remove()
+    momentum = torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.9)
+    with MemTracker() as tracker:
+        tracker.track_external(model)
+        momentum.step()
+        splits = tracker._core.splits(at_peak=False)[CPU]
+        assert splits.keys() == {"Parameter", "Gradient", "Optstate"}
