@@ -62,7 +62,7 @@ class LiveSet {
   void drop_dead(const Ledger& ledger);
   std::vector<int64_t> shape_of(const Birth& birth) const;
 
-  static constexpr size_t kMinCapacity = 4096;
+  static constexpr size_t kMinCapacity = 1024;
   std::vector<Birth> births_;  // a claim adds to the birth before it
   size_t capacity_ = kMinCapacity;
   std::unordered_map<StorageId, std::vector<int64_t>> long_shapes_;

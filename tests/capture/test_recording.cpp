@@ -79,9 +79,8 @@ TEST(Recording, MemTrackerOfCppRecordsStepsModulesAndWhatTheAllocatorShows) {
     // What was called, and what owns its parameters.
     std::map<std::string, std::string> classes;
     for (const TraceModule& module : reader.modules()) classes[module.name] = module.class_name;
-    EXPECT_EQ(classes,
-              (std::map<std::string, std::string>{{"SequentialImpl", "torch::nn::SequentialImpl"},
-                                                  {"SequentialImpl.0", ""}}));
+    EXPECT_EQ(classes, (std::map<std::string, std::string>{
+                           {"Sequential", "torch::nn::SequentialImpl"}, {"Sequential.0", ""}}));
     EXPECT_EQ(reader.optimizer_steps(), (std::map<std::string, int64_t>{{"torch::optim::SGD", 3}}));
     bool has_momentum = false;
     bool has_gradient = false;
@@ -89,7 +88,7 @@ TEST(Recording, MemTrackerOfCppRecordsStepsModulesAndWhatTheAllocatorShows) {
       has_momentum |= storage.category == Category::Optstate && storage.shape == "[8, 4]" &&
                       storage.dtype == "float32" && !storage.op.empty() && storage.step == 1;
       has_gradient |= storage.category == Category::Gradient && storage.shape == "[8, 4]" &&
-                      storage.stack == "SequentialImpl";
+                      storage.stack == "Sequential";
     }
     EXPECT_TRUE(has_momentum);
     EXPECT_TRUE(has_gradient);
