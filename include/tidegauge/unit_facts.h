@@ -24,6 +24,7 @@ inline constexpr uint8_t kUnitFactCount = 9;
 
 /// Why whole parameters were gathered.
 enum class GatherReason : uint8_t { Forward, Backward, Prefetch, User, Recompute };
+inline constexpr uint8_t kGatherReasonCount = 5;
 /// "forward", ...
 TIDEGAUGE_API std::string_view to_string(GatherReason reason);
 

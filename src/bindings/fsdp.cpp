@@ -17,8 +17,9 @@
 namespace py = pybind11;
 
 namespace tidegauge::bindings {
-void MemTracker::add_unit(UnitId unit, std::string name, const py::sequence& modules) {
-  memory_->add_unit(unit, std::move(name));
+
+void MemTracker::add_unit(UnitId unit, const std::string& name, const py::sequence& modules) {
+  memory_->add_unit(unit, name);
   for (const py::handle module : modules) {
     unit_modules_.insert(ModuleRegistry::get().intern(module.ptr()));
   }
@@ -83,9 +84,8 @@ void bind_units(MemTrackerClass& tracker) {
   tracker
       .def(
           "add_unit",
-          [](MemTracker& self, uint32_t unit, std::string name, const py::sequence& modules) {
-            self.add_unit(UnitId(unit), std::move(name), modules);
-          },
+          [](MemTracker& self, uint32_t unit, const std::string& name,
+             const py::sequence& modules) { self.add_unit(UnitId(unit), name, modules); },
           py::arg("unit"), py::arg("name"), py::arg("modules"))
       .def(
           "label_unit",

@@ -40,7 +40,7 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
   void track_gradient(pybind11::handle input, pybind11::handle grad);
   void reset_module_stats();
 
-  void add_unit(UnitId unit, std::string name, const pybind11::sequence& modules);
+  void add_unit(UnitId unit, const std::string& name, const pybind11::sequence& modules);
   void label_unit(UnitId unit, UnitFact fact, const pybind11::sequence& tensors);
   /// Nothing for a module without statistics, or one that no unit belongs to.
   void mark_module(pybind11::handle module, ModuleState state);

@@ -3,10 +3,12 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "bindings/snapshots.h"
 #include "bindings/trace.h"
 #include "core/category.h"
+#include "sharded/unit_summary.h"
 #include "trace/reader.h"
 #include "trace/summary.h"
 
@@ -60,6 +62,16 @@ py::dict to_dict(const TraceSummary& summary) {
       "anomaly_count"_a = summary.anomaly_count, "first_anomaly"_a = summary.first_anomaly);
 }
 
+py::dict unit_row(const UnitSummary& unit) {
+  py::dict at_peak;
+  for (const auto& [device, split] : unit.at_peak) {
+    at_peak[py::str(to_string(device))] = fine_split(split);
+  }
+  return py::dict("id"_a = unit.id.value, "name"_a = unit.name, "at_peak"_a = at_peak,
+                  "gather_count"_a = unit.gather_count, "reduce_count"_a = unit.reduce_count,
+                  "longest_whole_ns"_a = unit.longest_whole_ns);
+}
+
 TraceSummary summarize_unlocked(Reader& reader, const std::optional<py::function>& told) {
   const py::gil_scoped_release release;
   return summarize(reader, [&](double share) {
@@ -86,6 +98,19 @@ void bind_trace_summary(py::module_& m) {
       },
       py::arg("reader"), py::arg("progress") = py::none(),
       "What a report says of a trace; progress(share) is called now and then.");
+  m.def(
+      "summarize_units",
+      [](Reader& reader) {
+        std::vector<UnitSummary> units;
+        {
+          const py::gil_scoped_release release;
+          units = summarize_units(reader);
+        }
+        py::list rows;
+        for (const UnitSummary& unit : units) rows.append(unit_row(unit));
+        return rows;
+      },
+      py::arg("reader"), "What a report says of each unit of sharded parameters.");
 }
 
 }  // namespace tidegauge::bindings

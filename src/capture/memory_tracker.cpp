@@ -146,7 +146,7 @@ void MemoryTracker::apply(const Event& event, const c10::TensorImpl* tensor, Sta
   ledger_.apply(event);
   live_.apply(event, ledger_, tensor, stack);
   if (sink_) tell_sink(event, tensor, stack);
-  if (units_) tell_units(event);
+  if (units_) units_->apply(event, ledger_);
 }
 
 StackId MemoryTracker::birth_stack(StackId python) {

@@ -101,7 +101,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
 
   // Sharded parameters, for a tracker that was told of a unit: sharded/sharded_units.h.
 
-  void add_unit(UnitId unit, std::string name);
+  void add_unit(UnitId unit, const std::string& name);
   /// Says what the storages of a tensor are to a unit.
   void label_unit(UnitId unit, UnitFact fact, const at::Tensor& tensor);
   void begin_gather(UnitId unit, GatherReason reason);
@@ -191,9 +191,10 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void tell_sink(const Event& event, const c10::TensorImpl* tensor, StackId stack);
   void tell_names_in(const Event& event);
   void tell_names();
-  Instant instant();
+  void apply(const UnitEvent& event);
+  void change_unit(UnitId unit, UnitEventKind kind, GatherReason reason = {});
+  void own_storage(UnitId unit, StorageId storage);
   void settle_units();
-  void tell_units(const Event& event);
   void apply_unit_births(StorageId storage);
   void share_unit(StorageId owner, StorageId storage);
   void apply_fact(UnitId unit, UnitFact fact, StorageId storage);

@@ -32,10 +32,10 @@ void MemoryTracker::mark_module(ModuleId module, ModuleState state) {
   apply(events::module_mark(origin(), module, state));
 }
 
-void MemoryTracker::add_unit(UnitId unit, std::string name) {
+void MemoryTracker::add_unit(UnitId unit, const std::string& name) {
   const auto lock = lock_capture();
   if (!units_) units_ = std::make_unique<ShardedUnits>();
-  units_->add(unit, std::move(name));
+  if (units_->add(unit, name) && sink_) sink_->name_unit(unit, name);
 }
 
 UnitId new_unit_id() {
@@ -58,22 +58,24 @@ void MemoryTracker::apply_fact(UnitId unit, UnitFact fact, StorageId storage) {
   const auto known = ledger_.find_storage(storage);
   if (!known) return;
   const auto label = ShardedUnits::decide(fact, known->category);
-  if (!label) {
-    // A shard that is gathered without a copy stays with its own unit.
-    if (fact != UnitFact::GatherBuffer) {
-      units_->assign(unit, storage, *known, ledger_.since_sequence(storage), ledger_.now());
-    }
-    return;
-  }
-  units_->assign(unit, storage, *known, ledger_.since_sequence(storage), ledger_.now());
-  apply(events::storage_relabelled(origin(), storage, label->role, label->since));
+  // A shard that is gathered without a copy stays with its own unit.
+  if (label || fact != UnitFact::GatherBuffer) own_storage(unit, storage);
+  if (label) apply(events::storage_relabelled(origin(), storage, label->role, label->since));
 }
 
 void MemoryTracker::share_unit(StorageId owner, StorageId storage) {
-  const UnitId unit = units_->unit_of(owner);
-  const auto known = ledger_.find_storage(storage);
-  if (!unit || !known) return;
-  units_->assign(unit, storage, *known, ledger_.since_sequence(storage), ledger_.now());
+  if (const UnitId unit = units_->unit_of(owner)) own_storage(unit, storage);
+}
+
+void MemoryTracker::own_storage(UnitId unit, StorageId storage) {
+  apply(UnitEvent{.time_ns = ledger_.now().time_ns,
+                  .storage = storage,
+                  .unit = unit,
+                  .kind = UnitEventKind::StorageOwned});
+}
+
+void MemoryTracker::apply(const UnitEvent& event) {
+  if (units_->apply(event, ledger_) && sink_) sink_->record_unit(event);
 }
 
 void MemoryTracker::label_unit(UnitId unit, UnitFact fact, const at::Tensor& tensor) {
@@ -95,54 +97,26 @@ void MemoryTracker::settle_units() {
   units_->settle_if_due([this] { return was_started_ ? ledger_.peak() : Snapshot{}; });
 }
 
-void MemoryTracker::tell_units(const Event& event) {
-  switch (event.kind) {
-    case EventKind::StorageFreed:
-      return units_->storage_freed(event.storage, ledger_.now());
-    case EventKind::StorageResized:
-    case EventKind::StorageRelabelled: {
-      if (!units_->unit_of(event.storage)) return;
-      const auto known = ledger_.find_storage(event.storage);
-      if (!known) return;
-      if (event.kind == EventKind::StorageRelabelled && event.since == Since::Birth) {
-        return units_->storage_corrected(event.storage, known->category);
-      }
-      return units_->storage_changed(event.storage, known->size_bytes, known->category,
-                                     ledger_.now());
-    }
-    default:
-      return;
-  }
-}
-
-Instant MemoryTracker::instant() {
-  look_at_clock();
-  Instant now = ledger_.now();
-  now.time_ns = time_ns_;
-  return now;
-}
-
-void MemoryTracker::begin_gather(UnitId unit, GatherReason reason) {
-  const auto lock = lock_capture();
-  if (units_) units_->begin_gather(unit, reason, instant());
-}
-
-void MemoryTracker::finish_gather(UnitId unit) {
-  const auto lock = lock_capture();
-  if (units_) units_->finish_gather(unit, instant());
-}
-
-void MemoryTracker::release(UnitId unit, bool keeps_post_forward_shard) {
+void MemoryTracker::change_unit(UnitId unit, UnitEventKind kind, GatherReason reason) {
   const auto lock = lock_capture();
   if (!units_) return;
-  units_->release(unit, keeps_post_forward_shard, instant());
+  look_at_clock();
+  apply(UnitEvent{.time_ns = time_ns_, .unit = unit, .kind = kind, .reason = reason});
   settle_units();  // a program that only evaluates tells of nothing else
 }
 
-void MemoryTracker::reduce(UnitId unit) {
-  const auto lock = lock_capture();
-  if (units_) units_->reduce(unit);
+void MemoryTracker::begin_gather(UnitId unit, GatherReason reason) {
+  change_unit(unit, UnitEventKind::GatherBegun, reason);
 }
+
+void MemoryTracker::finish_gather(UnitId unit) { change_unit(unit, UnitEventKind::GatherFinished); }
+
+void MemoryTracker::release(UnitId unit, bool keeps_post_forward_shard) {
+  change_unit(unit, keeps_post_forward_shard ? UnitEventKind::ReleasedToPostForwardShard
+                                             : UnitEventKind::Released);
+}
+
+void MemoryTracker::reduce(UnitId unit) { change_unit(unit, UnitEventKind::Reduced); }
 
 std::vector<UnitReport> MemoryTracker::units() {
   const auto lock = lock_capture();

@@ -139,4 +139,19 @@ inline Event allocation_failed(const Origin& origin, int64_t size_bytes, ModuleI
 
 inline Event peak_reset(const Origin& origin) { return make(origin, EventKind::PeakReset); }
 
+/// For ledgers that are asked for bytes alone: events of modules, which cost them most, become one
+/// that keeps the count.
+inline Event without_modules(const Event& event) {
+  switch (event.kind) {
+    case EventKind::ModuleEnter:
+    case EventKind::ModuleExit:
+    case EventKind::ModuleMark:
+    case EventKind::ModuleSize:
+    case EventKind::ModuleGone:
+      return iteration_begin({event.time_ns, {}, {}});
+    default:
+      return event;
+  }
+}
+
 }  // namespace tidegauge::events

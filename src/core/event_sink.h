@@ -8,6 +8,7 @@
 
 #include "core/event.h"
 #include "core/post_mortem.h"
+#include "core/unit_event.h"
 
 namespace tidegauge {
 
@@ -46,6 +47,10 @@ class EventSink {
   virtual void count_optimizer_step(std::string_view class_name) noexcept = 0;
   /// One frame a line, the innermost first.
   virtual void name_stack(StackId stack, std::string_view frames) noexcept = 0;
+  /// The last name holds.
+  virtual void name_unit(UnitId unit, std::string_view name) noexcept = 0;
+  /// Something became of a unit, after the last event that was recorded.
+  virtual void record_unit(const UnitEvent& event) noexcept = 0;
 };
 
 }  // namespace tidegauge

@@ -24,8 +24,6 @@ constexpr std::array<ShardedUnits::Label, kUnitFactCount> kLabels = {{
     {Role::IsShardedGrad, Since::Birth},          // ShardGrad
 }};
 
-constexpr std::array<std::string_view, 5> kReasons = {"forward", "backward", "prefetch", "user",
-                                                      "recompute"};
 constexpr std::array<std::string_view, 4> kStates = {"sharded", "gathering", "unsharded",
                                                      "post-forward sharded"};
 
@@ -41,7 +39,6 @@ std::map<Device, uint64_t> sequences_of(const Snapshot& snapshot) {
 
 }  // namespace
 
-std::string_view to_string(GatherReason reason) { return kReasons[static_cast<size_t>(reason)]; }
 std::string_view to_string(UnitState state) { return kStates[static_cast<size_t>(state)]; }
 
 std::optional<ShardedUnits::Label> ShardedUnits::decide(UnitFact fact, Category category) {
@@ -63,9 +60,12 @@ std::optional<ShardedUnits::Label> ShardedUnits::decide(UnitFact fact, Category 
   return label;
 }
 
-void ShardedUnits::add(UnitId unit, std::string name) {
-  if (!units_.contains(unit)) order_.push_back(unit);
-  units_[unit].name = std::move(name);
+bool ShardedUnits::add(UnitId unit, std::string name) {
+  const auto [entry, is_new] = units_.try_emplace(unit);
+  if (is_new) order_.push_back(unit);
+  if (!is_new && entry->second.name == name) return false;
+  entry->second.name = std::move(name);
+  return true;
 }
 
 ShardedUnits::Unit& ShardedUnits::find(UnitId unit) {
@@ -83,23 +83,44 @@ void ShardedUnits::log(const Owned& owned, int64_t size_bytes, Category category
   changes_.push_back({when, size_bytes, owned.unit, owned.device, category});
 }
 
-void ShardedUnits::assign(UnitId unit, StorageId storage, const StorageInfo& info, uint64_t since,
-                          const Instant& now) {
+bool ShardedUnits::assign(UnitId unit, StorageId storage, const Ledger& ledger) {
+  const auto known = ledger.find_storage(storage);
+  if (!known) return false;
   find(unit);
   const auto [entry, is_new] = storages_.try_emplace(storage);
   Owned& owned = entry->second;
-  if (!is_new && owned.unit == unit) return;
-  const When when{since, since == now.sequence ? now.time_ns : 0};
+  if (!is_new && owned.unit == unit) return false;
+  const uint64_t since = ledger.since_sequence(storage);
+  const When when{since, since == ledger.now().sequence ? ledger.now().time_ns : 0};
   if (!is_new) log(owned, -owned.size_bytes, owned.category, when);
-  owned = {unit, info.device, info.size_bytes, info.category, when};
+  owned = {unit, known->device, known->size_bytes, known->category, when};
   log(owned, owned.size_bytes, owned.category, when);
+  return true;
 }
 
-void ShardedUnits::storage_changed(StorageId storage, int64_t size_bytes, Category category,
-                                   const Instant& at) {
-  const auto entry = storages_.find(storage);
+void ShardedUnits::apply(const Event& event, const Ledger& ledger) {
+  const auto entry = storages_.find(event.storage);
   if (entry == storages_.end()) return;
   Owned& owned = entry->second;
+  const auto known = ledger.find_storage(event.storage);
+  switch (event.kind) {
+    case EventKind::StorageFreed:
+      log(owned, -owned.size_bytes, owned.category, {ledger.now().sequence, ledger.now().time_ns});
+      storages_.erase(entry);
+      return;
+    case EventKind::StorageRelabelled:
+      if (known && event.since == Since::Birth) return storage_corrected(owned, known->category);
+      [[fallthrough]];
+    case EventKind::StorageResized:
+      if (known) storage_changed(owned, known->size_bytes, known->category, ledger.now());
+      return;
+    default:
+      return;
+  }
+}
+
+void ShardedUnits::storage_changed(Owned& owned, int64_t size_bytes, Category category,
+                                   const Instant& at) {
   const When when{at.sequence, at.time_ns};
   log(owned, -owned.size_bytes, owned.category, when);
   log(owned, size_bytes, category, when);
@@ -108,47 +129,57 @@ void ShardedUnits::storage_changed(StorageId storage, int64_t size_bytes, Catego
   owned.since = when;
 }
 
-void ShardedUnits::storage_corrected(StorageId storage, Category category) {
-  const auto entry = storages_.find(storage);
-  if (entry == storages_.end() || entry->second.category == category) return;
-  Owned& owned = entry->second;
+void ShardedUnits::storage_corrected(Owned& owned, Category category) {
+  if (owned.category == category) return;
   log(owned, -owned.size_bytes, owned.category, owned.since);
   log(owned, owned.size_bytes, category, owned.since);
   owned.category = category;
 }
 
-void ShardedUnits::storage_freed(StorageId storage, const Instant& at) {
-  const auto entry = storages_.find(storage);
-  if (entry == storages_.end()) return;
-  const Owned& owned = entry->second;
-  log(owned, -owned.size_bytes, owned.category, {at.sequence, at.time_ns});
-  storages_.erase(entry);
+bool ShardedUnits::apply(const UnitEvent& event, const Ledger& ledger) {
+  Instant now = ledger.now();
+  now.time_ns = event.time_ns;
+  switch (event.kind) {
+    case UnitEventKind::StorageOwned:
+      return assign(event.unit, event.storage, ledger);
+    case UnitEventKind::GatherBegun:
+      return begin_gather(find(event.unit), event.reason, now);
+    case UnitEventKind::GatherFinished:
+      return finish_gather(find(event.unit), now);
+    case UnitEventKind::Released:
+      return release(find(event.unit), UnitState::Sharded, now);
+    case UnitEventKind::ReleasedToPostForwardShard:
+      return release(find(event.unit), UnitState::PostForwardSharded, now);
+    case UnitEventKind::Reduced:
+      ++find(event.unit).reduce_count;
+      return true;
+  }
+  return false;
 }
 
-void ShardedUnits::begin_gather(UnitId id, GatherReason reason, const Instant& now) {
-  Unit& unit = find(id);
-  if (unit.state == UnitState::Gathering || unit.state == UnitState::Unsharded) return;
+bool ShardedUnits::begin_gather(Unit& unit, GatherReason reason, const Instant& now) {
+  if (unit.state == UnitState::Gathering || unit.state == UnitState::Unsharded) return false;
   unit.state = UnitState::Gathering;
   unit.gatherings.push_back({reason, now, {}, {}});
   if (unit.gatherings.size() > kKeptGatherings) unit.gatherings.pop_front();
+  return true;
 }
 
-void ShardedUnits::finish_gather(UnitId id, const Instant& now) {
-  Unit& unit = find(id);
-  if (unit.state != UnitState::Gathering) return;
+bool ShardedUnits::finish_gather(Unit& unit, const Instant& now) {
+  if (unit.state != UnitState::Gathering) return false;
   unit.state = UnitState::Unsharded;
   unit.gatherings.back().complete = now;
+  return true;
 }
 
-void ShardedUnits::release(UnitId id, bool keeps_post_forward_shard, const Instant& now) {
-  Unit& unit = find(id);
+bool ShardedUnits::release(Unit& unit, UnitState state, const Instant& now) {
+  if (unit.state == state) return false;
   const bool was_gathered =
       unit.state == UnitState::Gathering || unit.state == UnitState::Unsharded;
   if (was_gathered && !unit.gatherings.empty()) unit.gatherings.back().released = now;
-  unit.state = keeps_post_forward_shard ? UnitState::PostForwardSharded : UnitState::Sharded;
+  unit.state = state;
+  return true;
 }
-
-void ShardedUnits::reduce(UnitId unit) { ++find(unit).reduce_count; }
 
 UnitState ShardedUnits::state(UnitId unit) const {
   const auto entry = units_.find(unit);

@@ -13,6 +13,7 @@
 
 #include "core/event.h"
 #include "core/ledger.h"
+#include "core/unit_event.h"
 #include "sharded/unit_report.h"
 
 namespace tidegauge {
@@ -42,30 +43,22 @@ class ShardedUnits {
   /// `kept_changes`: how far timelines go back, in changes of all units.
   explicit ShardedUnits(size_t kept_changes = 16384) : kept_changes_(kept_changes) {}
 
-  /// Known from now on; a second time it changes the name.
-  void add(UnitId unit, std::string name);
+  /// Known from now on; a second time it changes the name. Whether anything is new.
+  bool add(UnitId unit, std::string name);
 
   /// What a storage that is `category` now becomes by a fact; nothing if it stays what it is.
   static std::optional<Label> decide(UnitFact fact, Category category);
 
-  /// The storage belongs to the unit. `since`: the event from which on it has its size.
-  void assign(UnitId unit, StorageId storage, const StorageInfo& info, uint64_t since,
-              const Instant& now);
-  /// Size or category of a storage changed. Nothing for storages of no unit.
-  void storage_changed(StorageId storage, int64_t size_bytes, Category category, const Instant& at);
-  /// Its category changed since its birth.
-  void storage_corrected(StorageId storage, Category category);
-  void storage_freed(StorageId storage, const Instant& at);
+  /// An event that `ledger` has just applied. Must be told of every one.
+  void apply(const Event& event, const Ledger& ledger);
+  /// Something became of a unit after the last of them. False, and no effect, if it makes no
+  /// difference: nothing is gathered twice, and nobody owns what the ledger does not know.
+  bool apply(const UnitEvent& event, const Ledger& ledger);
   /// 0 if it belongs to none.
   UnitId unit_of(StorageId storage) const {
     const auto entry = storages_.find(storage);
     return entry == storages_.end() ? UnitId{} : entry->second.unit;
   }
-
-  void begin_gather(UnitId unit, GatherReason reason, const Instant& now);
-  void finish_gather(UnitId unit, const Instant& now);
-  void release(UnitId unit, bool keeps_post_forward_shard, const Instant& now);
-  void reduce(UnitId unit);
 
   UnitState state(UnitId unit) const;
   /// In the order of `add`; `peak` is what the Ledger says.
@@ -109,6 +102,12 @@ class ShardedUnits {
   using Sums = std::map<Key, CategorySplit>;
 
   Unit& find(UnitId unit);
+  bool assign(UnitId unit, StorageId storage, const Ledger& ledger);
+  void storage_changed(Owned& owned, int64_t size_bytes, Category category, const Instant& at);
+  void storage_corrected(Owned& owned, Category category);
+  static bool begin_gather(Unit& unit, GatherReason reason, const Instant& now);
+  static bool finish_gather(Unit& unit, const Instant& now);
+  static bool release(Unit& unit, UnitState state, const Instant& now);
   void log(const Owned& owned, int64_t size_bytes, Category category, const When& when);
   Sums sums_at(const std::map<Device, uint64_t>& sequences) const;
   void settle(const Snapshot& peak);

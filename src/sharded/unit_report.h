@@ -15,9 +15,6 @@
 
 namespace tidegauge {
 
-/// A group of parameters that is gathered and released as one (FSDP2: a param group).
-using UnitId = Id<struct UnitTag, uint32_t>;
-
 /// Once from the all-gather to the release.
 struct Gathering {
   GatherReason reason{};

@@ -19,6 +19,7 @@ void Gap::add(const Gap& later) {
     lost_events_ = 1;  // any but 0, which would begin the gap here
     add(traced);
   }
+  for (const UnitEvent& event : later.net_of_units()) add(event);
   lost_events_ = events;
   lost_steps_ = steps;
   end_ns_ = later.end_ns_;
@@ -77,6 +78,32 @@ void Gap::add(const CodedEvent& traced) {
   }
 }
 
+void Gap::add(const UnitEvent& event) {
+  switch (event.kind) {
+    case UnitEventKind::StorageOwned:
+      owners_[event.storage] = event;
+      return;
+    case UnitEventKind::Released:
+    case UnitEventKind::ReleasedToPostForwardShard:
+      gatherings_[event.unit] = {event};
+      return;
+    case UnitEventKind::GatherBegun:
+    case UnitEventKind::GatherFinished:
+      gatherings_[event.unit].push_back(event);
+      return;
+    case UnitEventKind::Reduced:
+      return;
+  }
+}
+
+std::vector<UnitEvent> Gap::net_of_units() const {
+  std::vector<UnitEvent> events;
+  for (const auto& [storage, event] : owners_) events.push_back(event);
+  for (const auto& [unit, each] : gatherings_)
+    events.insert(events.end(), each.begin(), each.end());
+  return events;
+}
+
 void Gap::add_storage(const CodedEvent& traced) {
   const auto [it, is_new] = storages_.try_emplace(traced.event.storage);
   Change& change = it->second;
@@ -107,6 +134,7 @@ void Gap::add_storage(const CodedEvent& traced) {
     default:
       break;
   }
+  owners_.erase(traced.event.storage);
   std::vector<CodedEvent> ended = std::move(change.ended);
   if (!change.born) {
     if (change.claimed) ended.push_back(*change.claimed);

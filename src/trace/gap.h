@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/unit_event.h"
 #include "trace/event_codec.h"
 
 namespace tidegauge::trace {
@@ -24,20 +25,24 @@ bool begins_step(const Event& event);
 ///
 /// So after a gap the replayed bytes, labels and open calls are right again, and so are the labels
 /// of the time before it; only what was in between (peaks, snapshots of modules) is missing.
+/// Of units it keeps who owns what is alive, and the last gathering of each.
 /// Memory: O(live storages), however long it is.
 class Gap {
  public:
   void add(const CodedEvent& traced);
+  void add(const UnitEvent& event);
   /// A later gap, which could not be written either.
   void add(const Gap& later);
 
-  bool is_empty() const { return lost_events_ == 0; }
+  bool is_empty() const { return lost_events_ == 0 && owners_.empty() && gatherings_.empty(); }
   uint64_t lost_events() const { return lost_events_; }
   uint64_t lost_steps() const { return lost_steps_; }
   int64_t begin_ns() const { return begin_ns_; }
   int64_t end_ns() const { return end_ns_; }
 
   std::vector<CodedEvent> net() const;
+  /// What comes after them.
+  std::vector<UnitEvent> net_of_units() const;
 
  private:
   struct Change {
@@ -70,6 +75,8 @@ class Gap {
   std::vector<CodedEvent> failures_;
   std::optional<CodedEvent> step_, statistics_reset_, iteration_, peak_reset_;
   uint64_t steps_to_tell_ = 0;
+  std::map<StorageId, UnitEvent> owners_;
+  std::map<UnitId, std::vector<UnitEvent>> gatherings_;  // from the last release on
 };
 
 }  // namespace tidegauge::trace

@@ -18,10 +18,10 @@
 
 namespace tidegauge {
 
+using trace::CodedEvent;
 using trace::Database;
 using trace::SqlError;
 using trace::Statement;
-using trace::CodedEvent;
 
 class Reader::Impl {
  public:
@@ -189,6 +189,47 @@ std::map<std::string, int64_t> Reader::optimizer_steps() {
   impl_->query("SELECT class, step_count FROM optimizers",
                [&](const Statement& row) { steps[row.text(0)] = row.integer(1); });
   return steps;
+}
+
+std::map<UnitId, std::string> Reader::units() {
+  std::map<UnitId, std::string> units;
+  if (!impl_->has_table("units")) return units;
+  impl_->query("SELECT id, name FROM units", [&](const Statement& row) {
+    units[UnitId(static_cast<uint32_t>(row.integer(0)))] = row.text(1);
+  });
+  return units;
+}
+
+std::vector<TraceUnitEvent> Reader::unit_events() {
+  std::vector<TraceUnitEvent> events;
+  if (!impl_->has_table("unit_storages") || !impl_->has_table("unit_changes")) return events;
+  const auto add = [&](const Statement& row) -> UnitEvent& {
+    TraceUnitEvent& added = events.emplace_back();
+    added.sequence = static_cast<uint64_t>(std::max<int64_t>(row.integer(0), 0));
+    added.event.unit = UnitId(static_cast<uint32_t>(row.integer(1)));
+    return added.event;
+  };
+  impl_->query("SELECT sequence, unit, storage FROM unit_storages ORDER BY rowid",
+               [&](const Statement& row) {
+                 UnitEvent& event = add(row);
+                 event.kind = UnitEventKind::StorageOwned;
+                 event.storage = StorageId(static_cast<uint64_t>(row.integer(2)));
+               });
+  impl_->query("SELECT sequence, unit, time_ns, change, reason FROM unit_changes ORDER BY rowid",
+               [&](const Statement& row) {
+                 const auto kind = parse_unit_event_kind(row.text(3));
+                 const std::optional<GatherReason> reason =
+                     row.is_null(4) ? GatherReason{} : parse_gather_reason(row.text(4));
+                 if (!kind || *kind == UnitEventKind::StorageOwned || !reason) return;
+                 UnitEvent& event = add(row);
+                 event.time_ns = row.integer(2);
+                 event.kind = *kind;
+                 event.reason = *reason;
+               });
+  std::stable_sort(
+      events.begin(), events.end(),
+      [](const TraceUnitEvent& a, const TraceUnitEvent& b) { return a.sequence < b.sequence; });
+  return events;
 }
 
 std::vector<PostMortem> Reader::failures() {

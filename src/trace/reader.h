@@ -12,6 +12,7 @@
 #include "core/event.h"
 #include "core/ledger.h"
 #include "core/post_mortem.h"
+#include "core/unit_event.h"
 
 namespace tidegauge {
 
@@ -38,6 +39,12 @@ struct TraceModule {
   ModuleId id;
   std::string name;
   std::string class_name;  ///< may be empty
+};
+
+/// What became of a unit of sharded parameters.
+struct TraceUnitEvent {
+  uint64_t sequence = 0;  ///< of the last event before it
+  UnitEvent event;
 };
 
 /// One life of a storage.
@@ -84,6 +91,10 @@ class Reader {
 
   /// Steps of the optimizers of each class.
   std::map<std::string, int64_t> optimizer_steps();
+  /// Names of the units of sharded parameters.
+  std::map<UnitId, std::string> units();
+  /// In their order. What makes no sense is left out.
+  std::vector<TraceUnitEvent> unit_events();
   /// Allocations that failed, in the order in which they did.
   std::vector<PostMortem> failures();
 

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -23,9 +24,10 @@
 namespace tidegauge {
 namespace {
 
+using trace::CodedEvent;
 using trace::Gap;
 using trace::Names;
-using trace::CodedEvent;
+using trace::PlacedUnitEvent;
 using trace::TraceWriter;
 
 std::atomic<uint64_t> fork_generation{1};
@@ -40,6 +42,7 @@ uint64_t current_generation() {
 struct Waiting {
   std::optional<Gap> gap_before;
   std::vector<CodedEvent> events;
+  std::vector<PlacedUnitEvent> units;
   Names names;
   bool is_closing = false;
   uint64_t flush_ticket = 0;  // the last flush that was asked for
@@ -100,6 +103,16 @@ class Recorder::Impl {
       add({.event = event, .tensor = failure_count_});
     }
     wake_.release();  // the process may not live for long
+  }
+
+  void record_unit(const UnitEvent& event) {
+    const std::lock_guard lock(lock_);
+    if (waiting_.is_closing) return;
+    if (gap_.is_empty()) {
+      waiting_.units.push_back({event, waiting_.events.size()});
+    } else {
+      gap_.add(event);
+    }
   }
 
   void count_lost() { ++lost_events_; }
@@ -190,11 +203,13 @@ class Recorder::Impl {
 
   void take() {
     taken_.events.clear();
+    taken_.units.clear();
     taken_.gap_before.reset();
     Names names;
     {
       const std::lock_guard lock(lock_);
       std::swap(taken_.events, waiting_.events);
+      std::swap(taken_.units, waiting_.units);
       std::swap(taken_.gap_before, waiting_.gap_before);
       std::swap(names, waiting_.names);
       taken_.is_closing = waiting_.is_closing;
@@ -215,45 +230,58 @@ class Recorder::Impl {
 
   /// `is_awaited`: what was lost is to be told now, even though no step begins.
   void write_taken(bool is_awaited) {
-    std::vector<CodedEvent>& events = taken_.events;
+    const std::vector<CodedEvent>& events = taken_.events;
     if (taken_.gap_before) {
       unwritten_.add(*taken_.gap_before);
       taken_.gap_before.reset();
       if (reason_.empty()) reason_ = kTooSlow;
-      write_after_gap(events);
+      write_after_gap(0);
     } else if (unwritten_.is_empty()) {
-      if (events.empty() && names_.is_empty()) return;
-      if (!try_write(events, nullptr)) lose(events);
+      if (events.empty() && taken_.units.empty() && names_.is_empty()) return;
+      if (!try_write(events, taken_.units, nullptr)) lose(0, events.size());
     } else {
       size_t lost = 0;
       while (lost < events.size() && !trace::begins_step(events[lost].event)) ++lost;
-      lose({events.data(), lost});
-      if (lost < events.size() || is_awaited) {
-        write_after_gap({events.data() + lost, events.size() - lost});
-      }
+      lose(0, lost);
+      if (lost < events.size() || is_awaited) write_after_gap(lost);
     }
-    events.clear();
+    taken_.events.clear();
   }
 
-  void write_after_gap(std::span<const CodedEvent> events) {
-    std::vector<CodedEvent> all = unwritten_.net();
-    all.insert(all.end(), events.begin(), events.end());
-    if (try_write(all, &unwritten_)) {
+  /// Those that were taken, from the one of that index on.
+  void write_after_gap(size_t first) {
+    std::vector<CodedEvent> events = unwritten_.net();
+    std::vector<PlacedUnitEvent> units;
+    for (const UnitEvent& event : unwritten_.net_of_units())
+      units.push_back({event, events.size()});
+    for (const auto& [event, after] : taken_.units) {
+      units.push_back({event, events.size() + after - first});
+    }
+    const auto begin = taken_.events.begin() + static_cast<std::ptrdiff_t>(first);
+    events.insert(events.end(), begin, taken_.events.end());
+    if (try_write(events, units, &unwritten_)) {
       unwritten_ = Gap();
       reason_.clear();
     } else {
-      lose(events);
+      lose(first, taken_.events.size());
     }
   }
 
-  void lose(std::span<const CodedEvent> events) {
-    for (const CodedEvent& traced : events) unwritten_.add(traced);
-    lost_events_ += events.size();
+  /// Of those that were taken; what became of units up to there is lost with them.
+  void lose(size_t first, size_t last) {
+    auto unit = taken_.units.begin();
+    for (size_t i = first; i <= last; ++i) {
+      for (; unit != taken_.units.end() && unit->after <= i; ++unit) unwritten_.add(unit->event);
+      if (i < last) unwritten_.add(taken_.events[i]);
+    }
+    taken_.units.erase(taken_.units.begin(), unit);
+    lost_events_ += last - first;
   }
 
-  bool try_write(std::span<const CodedEvent> events, const Gap* gap) {
+  bool try_write(std::span<const CodedEvent> events, std::span<const PlacedUnitEvent> units,
+                 const Gap* gap) {
     try {
-      writer_.write(events, names_, gap, reason_);
+      writer_.write(events, units, names_, gap, reason_);
       names_ = {};
       return true;
     } catch (const std::exception& error) {
@@ -386,6 +414,24 @@ void Recorder::name_stack(StackId stack, std::string_view frames) noexcept {
   if (is_in_child()) return;
   try {
     impl_->name([&](Names& names) { names.stacks[stack] = frames; });
+  } catch (...) {
+    impl_->count_lost();
+  }
+}
+
+void Recorder::name_unit(UnitId unit, std::string_view name) noexcept {
+  if (is_in_child()) return;
+  try {
+    impl_->name([&](Names& names) { names.units[unit] = name; });
+  } catch (...) {
+    impl_->count_lost();
+  }
+}
+
+void Recorder::record_unit(const UnitEvent& event) noexcept {
+  if (is_in_child()) return;
+  try {
+    impl_->record_unit(event);
   } catch (...) {
     impl_->count_lost();
   }

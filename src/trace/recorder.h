@@ -59,6 +59,8 @@ class Recorder : public EventSink {
   void name_owned(StorageId storage, ModuleId module, std::string_view name) noexcept override;
   void count_optimizer_step(std::string_view class_name) noexcept override;
   void name_stack(StackId stack, std::string_view frames) noexcept override;
+  void name_unit(UnitId unit, std::string_view name) noexcept override;
+  void record_unit(const UnitEvent& event) noexcept override;
 
   /// Waits until all that was recorded before is in the file, or lost.
   void flush();

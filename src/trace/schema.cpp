@@ -91,6 +91,19 @@ CREATE TABLE parameters (
   PRIMARY KEY (storage, module, name)
 ) WITHOUT ROWID;
 CREATE TABLE optimizers (class TEXT PRIMARY KEY, step_count INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE units (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
+CREATE TABLE unit_storages (
+  sequence INTEGER NOT NULL,
+  unit INTEGER NOT NULL,
+  storage INTEGER NOT NULL
+);
+CREATE TABLE unit_changes (
+  sequence INTEGER NOT NULL,
+  time_ns INTEGER NOT NULL,
+  unit INTEGER NOT NULL,
+  change TEXT NOT NULL,
+  reason TEXT
+);
 CREATE VIEW allocations AS
   SELECT s.born, s.freed, s.born_ns, s.freed_ns, s.size_bytes, s.device, c.name AS category,
          s.step, m.name AS module, o.name AS op, t.dtype, t.shape, k.frames AS stack, s.id,

@@ -14,7 +14,7 @@ namespace tidegauge::trace {
 
 inline constexpr int64_t kApplicationId = 0x54494445;  // "TIDE"
 inline constexpr int64_t kMajorVersion = 1;
-inline constexpr int64_t kMinorVersion = 1;
+inline constexpr int64_t kMinorVersion = 2;
 
 /// Makes the tables and views in an empty database.
 void create_schema(Database& database);

@@ -21,12 +21,6 @@ using trace::Position;
 constexpr size_t kKeptSteps = 100'000;
 constexpr uint64_t kEventsPerProgress = 1 << 18;
 
-bool is_of_module(EventKind kind) {
-  return kind == EventKind::ModuleEnter || kind == EventKind::ModuleExit ||
-         kind == EventKind::ModuleMark || kind == EventKind::ModuleSize ||
-         kind == EventKind::ModuleGone;
-}
-
 /// Follows the storages, and keeps those that were alive at given moments.
 class LiveSets {
  public:
@@ -191,9 +185,7 @@ TraceSummary summarize(Reader& reader, const Progress& progress) {
   bool was_in_optimizer = false;
   reader.visit_events(1, event_count, [&](const Event& event, uint64_t sequence) {
     if (sequence == 1) summary.first_ns = event.time_ns;
-    // Peaks of the run and of steps need no modules; what takes their place keeps the count.
-    ledger.apply(is_of_module(event.kind) ? events::iteration_begin({event.time_ns, {}, {}})
-                                          : event);
+    ledger.apply(events::without_modules(event));
     summary.storage_count += event.kind == EventKind::StorageBorn ? 1 : 0;
     const bool is_in_optimizer = ledger.now().in_optimizer_step;
     summary.optimizer_step_count += is_in_optimizer && !was_in_optimizer ? 1 : 0;

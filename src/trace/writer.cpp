@@ -69,6 +69,7 @@ void Names::merge(Names&& later) {
   owned.merge(later.owned);
   for (const auto& [class_name, count] : later.optimizer_steps)
     optimizer_steps[class_name] += count;
+  for (auto& [id, name] : later.units) units[id] = std::move(name);
 }
 
 TraceWriter::TraceWriter(const std::string& path, bool overwrites, int64_t max_file_bytes,
@@ -118,13 +119,14 @@ void TraceWriter::transact(Body body) {
   }
 }
 
-void TraceWriter::write(std::span<const CodedEvent> events, const Names& names, const Gap* gap,
-                        const std::string& reason) {
+void TraceWriter::write(std::span<const CodedEvent> events, std::span<const PlacedUnitEvent> units,
+                        const Names& names, const Gap* gap, const std::string& reason) {
   Position position = position_;
   const uint32_t final_step = final_step_;
   try {
     transact([&] {
       write_names(names);
+      write_units(units, position.sequence);
       if (gap != nullptr) {
         database_.prepare("INSERT OR REPLACE INTO gaps VALUES (?, ?, ?, ?, ?, ?)")
             .bind(0, position.sequence + 1)
@@ -148,15 +150,7 @@ void TraceWriter::write(std::span<const CodedEvent> events, const Names& names, 
   }
   storages_.commit();
   position_ = std::move(position);
-  for (const CodedEvent& traced : events) {
-    // Peaks of the run and of steps need no modules; what takes their place keeps the count.
-    const EventKind kind = traced.event.kind;
-    const bool is_of_module = kind == EventKind::ModuleEnter || kind == EventKind::ModuleExit ||
-                              kind == EventKind::ModuleMark || kind == EventKind::ModuleSize ||
-                              kind == EventKind::ModuleGone;
-    ledger_.apply(is_of_module ? events::iteration_begin({traced.event.time_ns, {}, {}})
-                               : traced.event);
-  }
+  for (const CodedEvent& traced : events) ledger_.apply(events::without_modules(traced.event));
 }
 
 void TraceWriter::write_names(const Names& names) {
@@ -190,7 +184,33 @@ void TraceWriter::write_names(const Names& names) {
   for (const auto& [class_name, count] : names.optimizer_steps) {
     optimizer.bind(0, class_name).bind(1, count).run();
   }
+  Statement unit = database_.prepare("INSERT OR REPLACE INTO units VALUES (?, ?)");
+  for (const auto& [id, name] : names.units) unit.bind(0, int64_t{id.value}).bind(1, name).run();
   for (const auto& [id, post_mortem] : names.failures) write_failure(id, post_mortem);
+}
+
+void TraceWriter::write_units(std::span<const PlacedUnitEvent> units, int64_t sequence) {
+  if (units.empty()) return;
+  Statement storage = database_.prepare("INSERT INTO unit_storages VALUES (?, ?, ?)");
+  Statement change = database_.prepare("INSERT INTO unit_changes VALUES (?, ?, ?, ?, ?)");
+  for (const auto& [event, after] : units) {
+    const int64_t last_sequence = sequence + static_cast<int64_t>(after);
+    if (event.kind == UnitEventKind::StorageOwned) {
+      storage.bind(0, last_sequence)
+          .bind(1, int64_t{event.unit.value})
+          .bind(2, static_cast<int64_t>(event.storage.value))
+          .run();
+      continue;
+    }
+    change.bind(0, last_sequence).bind(1, event.time_ns).bind(2, int64_t{event.unit.value});
+    change.bind(3, to_string(event.kind));
+    if (event.kind == UnitEventKind::GatherBegun) {
+      change.bind(4, to_string(event.reason));
+    } else {
+      change.bind_null(4);
+    }
+    change.run();
+  }
 }
 
 void TraceWriter::write_failure(uint32_t id, const PostMortem& post_mortem) {

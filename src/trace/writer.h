@@ -12,6 +12,7 @@
 
 #include "core/ledger.h"
 #include "core/post_mortem.h"
+#include "core/unit_event.h"
 #include "trace/database.h"
 #include "trace/event_codec.h"
 #include "trace/storage_rows.h"
@@ -38,13 +39,20 @@ struct Names {
   std::map<uint32_t, PostMortem> failures;
   std::set<std::tuple<StorageId, ModuleId, std::string>> owned;  // parameters and buffers
   std::map<std::string, int64_t> optimizer_steps;                // by class
+  std::map<UnitId, std::string> units;
 
   bool is_empty() const {
     return modules.empty() && ops.empty() && tensors.empty() && stacks.empty() &&
-           failures.empty() && owned.empty() && optimizer_steps.empty();
+           failures.empty() && owned.empty() && optimizer_steps.empty() && units.empty();
   }
   /// Adds later ones.
   void merge(Names&& later);
+};
+
+/// What became of a unit, and how many of the events that are written with it came before.
+struct PlacedUnitEvent {
+  UnitEvent event;
+  size_t after = 0;
 };
 
 using RunFacts = std::map<std::string, std::string>;
@@ -66,8 +74,8 @@ class TraceWriter {
 
   /// All of it or, with an SqlError, nothing. `gap` is what was lost before; its net events are the
   /// first of `events`.
-  void write(std::span<const CodedEvent> events, const Names& names, const Gap* gap,
-             const std::string& reason);
+  void write(std::span<const CodedEvent> events, std::span<const PlacedUnitEvent> units,
+             const Names& names, const Gap* gap, const std::string& reason);
   /// Peaks up to the last batch, and facts of the run; the last thing that is written, after which
   /// the file is alone in its folder.
   void write_summary(const RunFacts& facts);
@@ -79,6 +87,7 @@ class TraceWriter {
   template <typename Body>
   void transact(Body body);
   void write_names(const Names& names);
+  void write_units(std::span<const PlacedUnitEvent> units, int64_t sequence);
   void write_failure(uint32_t id, const PostMortem& post_mortem);
   void write_batch(std::span<const CodedEvent> events, Position& position);
   void write_storages();

@@ -23,7 +23,7 @@ class Program {
 
   StorageId make(int64_t size_bytes) {
     const StorageId id{++last_};
-    ledger.apply(events::storage_born({}, id, size_bytes));
+    apply(events::storage_born({}, id, size_bytes));
     return id;
   }
   StorageId make(UnitId unit, UnitFact fact, int64_t size_bytes) {
@@ -32,25 +32,20 @@ class Program {
     return id;
   }
   void tell(UnitId unit, UnitFact fact, StorageId id) {
-    const auto known = ledger.find_storage(id);
-    const auto label = ShardedUnits::decide(fact, known->category);
-    units.assign(unit, id, *known, ledger.since_sequence(id), ledger.now());
-    if (!label) return;
-    ledger.apply(events::storage_relabelled({}, id, label->role, label->since));
-    const Category category = ledger.find_storage(id)->category;
-    if (label->since == Since::Birth) {
-      units.storage_corrected(id, category);
-    } else {
-      units.storage_changed(id, known->size_bytes, category, ledger.now());
-    }
+    const auto label = ShardedUnits::decide(fact, ledger.find_storage(id)->category);
+    units.apply({.storage = id, .unit = unit, .kind = UnitEventKind::StorageOwned}, ledger);
+    if (label) apply(events::storage_relabelled({}, id, label->role, label->since));
+  }
+  bool tell(UnitId unit, UnitEventKind kind, int64_t time_ns, GatherReason reason = {}) {
+    return units.apply({.time_ns = time_ns, .unit = unit, .kind = kind, .reason = reason}, ledger);
   }
   void resize(StorageId id, int64_t size_bytes) {
-    ledger.apply(events::storage_resized({}, id, size_bytes));
-    units.storage_changed(id, size_bytes, ledger.find_storage(id)->category, ledger.now());
+    apply(events::storage_resized({}, id, size_bytes));
   }
-  void free(StorageId id) {
-    ledger.apply(events::storage_freed({}, id));
-    units.storage_freed(id, ledger.now());
+  void free(StorageId id) { apply(events::storage_freed({}, id)); }
+  void apply(const Event& event) {
+    ledger.apply(event);
+    units.apply(event, ledger);
   }
   UnitReport report(UnitId unit) {
     units.settle_if_due([&] { return ledger.peak(); });
@@ -136,18 +131,19 @@ TEST(ShardedUnits, GradientThatWasAddedToWasOneBefore) {
 }
 
 TEST(ShardedUnits, UnitIsGatheredOnceUntilItIsReleased) {
-  ShardedUnits units;
-  units.add(kUnit, "block");
-  const auto at = [](int64_t time_ns) { return Instant{.time_ns = time_ns}; };
+  Program program;
+  const ShardedUnits& units = program.units;
   EXPECT_EQ(units.state(kUnit), UnitState::Sharded);
-  units.begin_gather(kUnit, GatherReason::Prefetch, at(1));
-  units.begin_gather(kUnit, GatherReason::Backward, at(2));  // was prefetched: nothing happens
+  EXPECT_FALSE(program.tell(kUnit, UnitEventKind::Released, 0));
+  EXPECT_TRUE(program.tell(kUnit, UnitEventKind::GatherBegun, 1, GatherReason::Prefetch));
+  // It was prefetched: nothing happens.
+  EXPECT_FALSE(program.tell(kUnit, UnitEventKind::GatherBegun, 2, GatherReason::Backward));
   EXPECT_EQ(units.state(kUnit), UnitState::Gathering);
-  units.finish_gather(kUnit, at(3));
+  EXPECT_TRUE(program.tell(kUnit, UnitEventKind::GatherFinished, 3));
   EXPECT_EQ(units.state(kUnit), UnitState::Unsharded);
-  units.release(kUnit, /*keeps_post_forward_shard=*/true, at(4));
+  EXPECT_TRUE(program.tell(kUnit, UnitEventKind::ReleasedToPostForwardShard, 4));
   EXPECT_EQ(units.state(kUnit), UnitState::PostForwardSharded);
-  const UnitReport report = units.read({}).front();
+  const UnitReport report = program.report(kUnit);
   ASSERT_EQ(report.gatherings.size(), 1);
   EXPECT_EQ(report.gatherings[0].reason, GatherReason::Prefetch);
   EXPECT_EQ(report.gatherings[0].begun.time_ns, 1);
@@ -196,13 +192,13 @@ TEST(ShardedUnits, ShareOfThePeakIsOfAllBytes) {
 }
 
 TEST(ShardedUnits, OnlyTheLastGatheringsAreKept) {
-  ShardedUnits units;
+  Program program;
   for (int64_t i = 0; i < 1000; ++i) {
-    units.begin_gather(kUnit, GatherReason::Forward, Instant{.time_ns = i});
-    units.finish_gather(kUnit, {});
-    units.release(kUnit, false, {});
+    program.tell(kUnit, UnitEventKind::GatherBegun, i);
+    program.tell(kUnit, UnitEventKind::GatherFinished, i);
+    program.tell(kUnit, UnitEventKind::Released, i);
   }
-  const UnitReport report = units.read({}).front();
+  const UnitReport report = program.report(kUnit);
   EXPECT_EQ(report.gatherings.size(), ShardedUnits::kKeptGatherings);
   EXPECT_EQ(report.gatherings.back().begun.time_ns, 999);
 }

@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "sharded/unit_summary.h"
 #include "trace/summary.h"
 #include "trace_files.h"
 
@@ -40,10 +41,24 @@ void read_all(const std::string& path) {
     reader.tensors();
     summarize(reader);
     reader.failures();
+    summarize_units(reader);
   } catch (const FormatError& error) {
     EXPECT_TRUE(contains(error.what(), path)) << error.what();
   } catch (const IoError& error) {
     EXPECT_TRUE(contains(error.what(), path)) << error.what();
+  }
+}
+
+/// With a unit that owns whatever is born, and is gathered all the time.
+void record_with_units(const std::string& path, const std::vector<Event>& events) {
+  Recorder recorder(path);
+  recorder.name_unit(UnitId(1), "block");
+  for (const Event& event : events) {
+    recorder.record(event, nullptr, {});
+    recorder.record_unit({.time_ns = event.time_ns,
+                          .storage = event.storage,
+                          .unit = UnitId(1),
+                          .kind = static_cast<UnitEventKind>(event.storage.value % 6)});
   }
 }
 
@@ -90,7 +105,7 @@ TEST(BadFiles, DamagedBatchIsNamed) {
 TEST(BadFiles, MutatedAndCutOffOnesGiveCleanErrorsOnly) {
   const Folder folder;
   const std::string path = folder.file("run.tide");
-  record(path, random_events(1, 3000));
+  record_with_units(path, random_events(1, 3000));
   const std::string whole = read_file(path);
   const std::string bad = folder.file("bad.tide");
   std::mt19937 random(1);

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <map>
+#include <utility>
 
 #include "core/labeller.h"
 #include "trace/database.h"
@@ -164,16 +166,100 @@ TEST(RoundTrip, FailureAmongLostEventsIsKept) {
   EXPECT_EQ(reader.storages_alive_at(failures[0].sequence, 10).size(), 3);
 }
 
+UnitEvent owned(uint64_t storage, uint32_t unit) {
+  return {.storage = StorageId(storage), .unit = UnitId(unit), .kind = UnitEventKind::StorageOwned};
+}
+
+UnitEvent changed(uint32_t unit, UnitEventKind kind, int64_t time_ns, GatherReason reason = {}) {
+  return {.time_ns = time_ns, .unit = UnitId(unit), .kind = kind, .reason = reason};
+}
+
+/// (events before it, the event)
+std::vector<std::pair<uint64_t, UnitEvent>> read_unit_events(Reader& reader) {
+  std::vector<std::pair<uint64_t, UnitEvent>> events;
+  for (const TraceUnitEvent& each : reader.unit_events()) {
+    events.emplace_back(each.sequence, each.event);
+  }
+  return events;
+}
+
+TEST(RoundTrip, UnitsAreKeptWithTheirStoragesAndChanges) {
+  const Folder folder;
+  const events::Origin origin{5, ThreadId(1), kCpu};
+  {
+    Recorder recorder(folder.file("run.tide"));
+    recorder.name_unit(UnitId(1), "Block");
+    recorder.name_unit(UnitId(1), "blocks.0");
+    recorder.name_unit(UnitId(2), "");
+    recorder.record_unit(changed(1, UnitEventKind::GatherBegun, 3, GatherReason::Recompute));
+    recorder.record(events::storage_born(origin, StorageId(9), 24), nullptr, {});
+    recorder.record_unit(owned(9, 1));
+    recorder.record(events::storage_born(origin, StorageId(10), 24), nullptr, {});
+    recorder.record_unit(changed(1, UnitEventKind::GatherFinished, 6));
+    recorder.flush();
+    recorder.record_unit(changed(1, UnitEventKind::ReleasedToPostForwardShard, 7));
+    recorder.record_unit(changed(2, UnitEventKind::Reduced, 8));
+    recorder.record(events::storage_freed(origin, StorageId(10)), nullptr, {});
+    recorder.record_unit(changed(1, UnitEventKind::Released, 9));
+  }
+  Reader reader(folder.file("run.tide"));
+  EXPECT_EQ(reader.units(),
+            (std::map<UnitId, std::string>{{UnitId(1), "blocks.0"}, {UnitId(2), ""}}));
+  const std::vector<std::pair<uint64_t, UnitEvent>> expected = {
+      {0, changed(1, UnitEventKind::GatherBegun, 3, GatherReason::Recompute)},
+      {1, owned(9, 1)},
+      {2, changed(1, UnitEventKind::GatherFinished, 6)},
+      {2, changed(1, UnitEventKind::ReleasedToPostForwardShard, 7)},
+      {2, changed(2, UnitEventKind::Reduced, 8)},
+      {3, changed(1, UnitEventKind::Released, 9)}};
+  EXPECT_EQ(read_unit_events(reader), expected);
+}
+
+TEST(RoundTrip, UnitsOfLostEventsAreThoseOfWhatIsLeft) {
+  const Folder folder;
+  const events::Origin origin{5, ThreadId(1), kCpu};
+  const auto make = [&](Recorder& recorder, uint64_t storage, uint32_t unit) {
+    recorder.record(events::storage_born(origin, StorageId(storage), 8), nullptr, {});
+    recorder.record_unit(owned(storage, unit));
+  };
+  {
+    // Every event but the first is lost, until a step begins and nothing waits.
+    Recorder recorder(folder.file("run.tide"),
+                      {.max_waiting_events = 1, .max_delay_ns = 3'600'000'000'000});
+    make(recorder, 1, 1);
+    make(recorder, 2, 1);
+    recorder.record_unit(changed(1, UnitEventKind::GatherBegun, 1));
+    recorder.record_unit(changed(1, UnitEventKind::Released, 2));
+    make(recorder, 3, 2);
+    recorder.record_unit(changed(1, UnitEventKind::GatherBegun, 3, GatherReason::Backward));
+    recorder.record(events::storage_freed(origin, StorageId(2)), nullptr, {});
+    recorder.flush();
+    make(recorder, 4, 1);
+  }
+  Reader reader(folder.file("run.tide"));
+  EXPECT_EQ(read_events(reader).size(), 3);  // births of 1, 3 and 4
+  const std::vector<std::pair<uint64_t, UnitEvent>> expected = {
+      {1, owned(1, 1)},
+      {2, owned(3, 2)},
+      {2, changed(1, UnitEventKind::Released, 2)},
+      {2, changed(1, UnitEventKind::GatherBegun, 3, GatherReason::Backward)},
+      {3, owned(4, 1)}};
+  EXPECT_EQ(read_unit_events(reader), expected);
+}
+
 TEST(RoundTrip, FileOfVersionOnePointZeroHasNoFailures) {
   const Folder folder;
   record(folder.file("run.tide"), {events::storage_born({0, {}, kCpu}, StorageId(1), 8)});
   trace::Database(folder.file("run.tide"), SQLITE_OPEN_READWRITE)
       .execute(
           "DROP VIEW allocations; DROP TABLE failures; DROP TABLE live_at_failure;"
-          "DROP TABLE parameters; DROP TABLE optimizers; PRAGMA user_version=1000");
+          "DROP TABLE parameters; DROP TABLE optimizers; DROP TABLE units;"
+          "DROP TABLE unit_storages; DROP TABLE unit_changes; PRAGMA user_version=1000");
   Reader reader(folder.file("run.tide"));
   EXPECT_TRUE(reader.failures().empty());
   EXPECT_TRUE(reader.optimizer_steps().empty());
+  EXPECT_TRUE(reader.units().empty());
+  EXPECT_TRUE(reader.unit_events().empty());
   EXPECT_EQ(reader.storages_alive_at(1, 10).size(), 1);
 }
 

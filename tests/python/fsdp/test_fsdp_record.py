@@ -15,9 +15,9 @@ from sharded import WIDTH, Net, world
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-@pytest.mark.parametrize("name", ["plain", "mixed_precision", "hsdp_late_all_reduce", "checkpoint"])
+@pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("allocator", [False, True])
-def test_replay_has_the_categories_of_the_run(name: str, allocator: bool, tmp_path: Path) -> None:
+def test_replay_has_the_figures_of_the_run(name: str, allocator: bool, tmp_path: Path) -> None:
     make, train = CASES[name]
     recorder = Recorder(tmp_path / "run.tide")
     with world(4):
@@ -30,10 +30,23 @@ def test_replay_has_the_categories_of_the_run(name: str, allocator: bool, tmp_pa
                 optimizer.step()
                 optimizer.zero_grad()
             peak = {str(device): split for device, split in tracker._core.splits(True).items()}
+            units = tracker.units()
     recorder.close()
-    ledger = _C.Reader(str(tmp_path / "run.tide")).replay()
+    reader = _C.Reader(str(tmp_path / "run.tide"))
+    recorded = {unit["name"]: unit for unit in _C.summarize_units(reader)}
+    assert recorded.keys() == {unit["name"] for unit in units}
+    for unit in units:
+        at_peak = {str(device): split for device, split in unit["at_peak"].items()}
+        assert recorded[unit["name"]]["at_peak"] == at_peak
+        assert recorded[unit["name"]]["gather_count"] == len(unit["gatherings"])
+        assert recorded[unit["name"]]["reduce_count"] == unit["reduce_count"]
+        times = [(each["complete_ns"], each["released_ns"]) for each in unit["gatherings"]]
+        if all(None not in pair for pair in times):
+            longest = max((released - complete for complete, released in times), default=0)
+            assert recorded[unit["name"]]["longest_whole_ns"] == longest
+    ledger = reader.replay()
     assert {device: split for device, _, _, _, split in ledger.fine_peak()} == peak
-    assert "Unsharded Param" in peak["cpu"]
+    assert "Sharded Param" in peak["cpu"]
     assert ledger.anomalies() == tracker._core.anomalies() == (0, "")
 
 
