@@ -63,7 +63,10 @@ def shorten_lists(summary: Summary, top: int) -> dict[str, Any]:
     """For JSON: `top` rows of each list, 0 for all."""
     peaks = [
         dataclasses.replace(
-            peak, modules=peak.modules[: top or None], tensors=peak.tensors[: top or None]
+            peak,
+            modules=peak.modules[: top or None],
+            tensors=peak.tensors[: top or None],
+            units=peak.units[: top or None],
         )
         for peak in summary.peaks
     ]

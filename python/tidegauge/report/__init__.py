@@ -9,6 +9,7 @@ from tidegauge.report.summary import (
     StepPeak,
     Summary,
     TensorGroup,
+    UnitBytes,
     read_summary,
 )
 
@@ -20,5 +21,6 @@ __all__ = [
     "StepPeak",
     "Summary",
     "TensorGroup",
+    "UnitBytes",
     "read_summary",
 ]

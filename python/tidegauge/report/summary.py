@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegauge import _C
+from tidegauge._printing import natural_order
 
 SAVED = "Saved Activation"
 NO_MODULE = "(no module)"
+ROOT_UNIT = "(root)"
 UNNAMED_MODULE = "(never called)"
 _MOST_RANKS = 1 << 20  # a damaged file may claim any number
 
@@ -41,6 +43,19 @@ class ModuleBytes:
 
 
 @dataclass(frozen=True)
+class UnitBytes:
+    """What a unit of FSDP2 (a param group) held at the peak, and how it fared in the run."""
+
+    name: str  # relative to the root
+    size_bytes: int
+    peak_share: float
+    categories: dict[str, int]
+    gather_count: int
+    reduce_count: int
+    longest_whole_ns: int  # from an all-gather to the release
+
+
+@dataclass(frozen=True)
 class Peak:
     """The highest moment of a device."""
 
@@ -55,6 +70,7 @@ class Peak:
     running: tuple[tuple[str, str], ...]  # (module, phase) of open calls, the innermost last
     modules: tuple[ModuleBytes, ...]  # the largest `tree_bytes` first
     tensors: tuple[TensorGroup, ...]  # the largest first
+    units: tuple[UnitBytes, ...]  # the largest first; none if nothing was sharded
 
 
 @dataclass(frozen=True)
@@ -133,7 +149,8 @@ def read_summary(
         Gap(gap["sequence"], gap["lost_events"], gap["lost_steps"], gap["reason"])
         for gap in reader.gaps()
     )
-    peaks = [_make_peak(peak, names, started_ns) for peak in counted["peaks"]]
+    units = _C.summarize_units(reader)
+    peaks = [_make_peak(peak, names, started_ns, units) for peak in counted["peaks"]]
     return Summary(
         path=path,
         facts=facts,
@@ -187,12 +204,16 @@ class _Names:
         )
 
 
-def _make_peak(peak: dict[str, Any], names: _Names, started_ns: int) -> Peak:
+def _make_peak(
+    peak: dict[str, Any], names: _Names, started_ns: int, units: list[dict[str, Any]]
+) -> Peak:
     tensors = tuple(names.group(*group) for group in peak["groups"])
     categories = largest_first(peak["categories"])
+    total_bytes = sum(categories.values())
+    of_device = [_make_unit(unit, peak["device"], total_bytes) for unit in units]
     return Peak(
         device=peak["device"],
-        total_bytes=sum(categories.values()),
+        total_bytes=total_bytes,
         categories=categories,
         saved_bytes=categories.get(SAVED, 0),
         sequence=peak["sequence"],
@@ -202,6 +223,26 @@ def _make_peak(peak: dict[str, Any], names: _Names, started_ns: int) -> Peak:
         running=tuple((names.module(module), phase) for module, phase in peak["running"]),
         modules=tuple(_add_up_tree(tensors)),
         tensors=tensors,
+        units=tuple(
+            sorted(
+                (unit for unit in of_device if unit.categories),
+                key=lambda unit: (-unit.size_bytes, natural_order(unit.name)),
+            )
+        ),
+    )
+
+
+def _make_unit(unit: dict[str, Any], device: str, peak_bytes: int) -> UnitBytes:
+    categories = largest_first(unit["at_peak"].get(device, {}))
+    size_bytes = sum(categories.values())
+    return UnitBytes(
+        name=unit["name"] or ROOT_UNIT,
+        size_bytes=size_bytes,
+        peak_share=size_bytes / peak_bytes if peak_bytes else 0.0,
+        categories=categories,
+        gather_count=unit["gather_count"],
+        reduce_count=unit["reduce_count"],
+        longest_whole_ns=unit["longest_whole_ns"],
     )
 
 

@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 WIDTH = 80
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _SHOWN_STEPS = 5  # at either end
+_UNIT_COLUMNS = {
+    "sharded": ("Sharded Param", "Sharded Grad", "Post-Forward Shard"),
+    "whole": ("Unsharded Param", "Unsharded Grad"),
+    "gathered": ("All Gather",),
+    "reduced": ("Reduce Scatter", "All Reduce"),
+}
 
 
 def render_bytes(size_bytes: int) -> str:
@@ -59,6 +65,13 @@ def render_duration(duration_ns: int) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"
+
+
+def render_brief_duration(duration_ns: int) -> str:
+    """In eight characters or fewer: `0.8 ms`, `12.3 s`, `5 min`."""
+    if duration_ns < 999_950_000:
+        return f"{duration_ns / 1e6:.1f} ms"
+    return render_duration(duration_ns) if duration_ns < 60e9 else f"{duration_ns / 60e9:.0f} min"
 
 
 def shorten(text: str, width: int) -> str:
@@ -97,6 +110,7 @@ def render_report(
         sections.append(_render_modules(peak, top))
         sections.append(_render_tensors(peak, top))
         sections.append(_render_saved(peak, top))
+        sections.append(_render_units(peak, top))
     sections.append(_render_steps(summary.steps, summary.step_count))
     if not summary.peaks:
         sections.append(["Nothing was tracked: no tensor was made while the run was recorded."])
@@ -207,6 +221,28 @@ def _render_saved(peak: Peak, top: int) -> list[str]:
     saved = [group for group in peak.tensors if group.category == SAVED]
     title = f"Saved for backward at that moment: {render_bytes(peak.saved_bytes)}"
     return _render_groups(title, saved, top, with_category=False) if saved else []
+
+
+def _render_units(peak: Peak, top: int) -> list[str]:
+    shown = peak.units[: top or None]
+    if not shown:
+        return []
+    titles = "".join(f"{title:>9}" for title in _UNIT_COLUMNS)
+    lines = [
+        f"FSDP units at the peak of {peak.device}",
+        f"  {'':18}{'share':>6}{titles}{'gathers':>9}{'longest':>9}",
+    ]
+    for unit in shown:
+        sizes = (
+            sum(unit.categories.get(category, 0) for category in categories)
+            for categories in _UNIT_COLUMNS.values()
+        )
+        lines.append(
+            f"  {shorten(unit.name, 18):18}{unit.peak_share:>6.1%}"
+            + "".join(f"{render_bytes(size):>9}" for size in sizes)
+            + f"{unit.gather_count:>9}{render_brief_duration(unit.longest_whole_ns):>9}"
+        )
+    return lines + _render_rest(len(peak.units) - len(shown), "unit")
 
 
 def _render_groups(

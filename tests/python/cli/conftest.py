@@ -12,8 +12,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of traces: before and after a change, and two ranks."""
-    from traces import record_training
+    """A folder of traces: before and after a change, two ranks, and a sharded run."""
+    from traces import record_sharded_training, record_training
 
     folder = tmp_path_factory.mktemp("recorded")
     record_training(folder / "before.tide")
@@ -22,6 +22,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
         record_training(
             folder / f"run.rank{rank}.tide", width=256 + 64 * rank, rank=str(rank), world_size="2"
         )
+    record_sharded_training(folder / "sharded.tide")
     return folder
 
 

@@ -24,6 +24,8 @@ COMMANDS_THAT_PRINT = [
     ("report", ["report", "before.tide"]),
     ("report_top", ["report", "before.tide", "--top", "3"]),
     ("report_json", ["report", "before.tide", "--json", "--top", "2"]),
+    ("report_sharded", ["report", "sharded.tide", "--top", "4"]),
+    ("report_sharded_json", ["report", "sharded.tide", "--json", "--top", "1"]),
     ("diff", ["diff", "before.tide", "after.tide"]),
     ("diff_same", ["diff", "before.tide", "before.tide"]),
     ("diff_json", ["diff", "before.tide", "after.tide", "--json", "--top", "2"]),
@@ -66,6 +68,31 @@ def test_summary_has_the_bytes_of_the_model(traces: Path) -> None:
     assert (summary.step_count, summary.optimizer_step_count) == (3, 3)
     assert max(step.total_bytes for step in summary.steps) == peak.total_bytes
     assert summary.health.is_good
+
+
+def test_summary_has_the_bytes_of_the_units(traces: Path) -> None:
+    """Closed forms: a quarter of each parameter, whole ones, and what belongs to no unit."""
+    (peak,) = read_summary("sharded.tide").peaks
+    units = {unit.name: unit for unit in peak.units}
+    assert units.keys() == {"(root)", "blocks.0", "blocks.1"}
+    block_bytes = 4 * (64 * 256 + 256 + 256 * 64 + 64)
+    head_bytes = 4 * (64 * 8 + 8)
+    for name, whole_bytes in [("(root)", head_bytes), ("blocks.0", block_bytes)]:
+        unit = units[name]
+        assert unit.categories["Sharded Param"] == whole_bytes // 4
+        assert unit.size_bytes == sum(unit.categories.values())
+        assert unit.peak_share == unit.size_bytes / peak.total_bytes
+    # In the backward of the last block, whose gradients are there, the one before is prefetched.
+    assert units["blocks.1"].categories["Unsharded Param"] == block_bytes
+    assert units["blocks.1"].categories["Unsharded Grad"] == block_bytes
+    assert units["blocks.0"].categories["All Gather"] == block_bytes
+    # Blocks are gathered in forward and backward, the root stays whole in between.
+    assert [units[name].gather_count for name in ("(root)", "blocks.0", "blocks.1")] == [2, 4, 4]
+    assert {unit.reduce_count for unit in peak.units} == {2}
+    fsdp = ("Sharded", "Unsharded", "All Gather", "Reduce Scatter")
+    assert sum(unit.size_bytes for unit in peak.units) == sum(
+        size for category, size in peak.categories.items() if category.startswith(fsdp)
+    )
 
 
 def test_summary_equals_the_live_tracker(tmp_path: Path) -> None:
