@@ -191,7 +191,7 @@ void MemTracker::label_gradients(py::handle module) {
 }
 
 Role MemTracker::gradient_role(py::handle parameter) {
-  if (!is_sharded_) return Role::IsGradient;
+  if (unit_modules_.empty()) return Role::IsGradient;
   ScratchTensors tensors;
   append_inner_tensors(parameter.ptr(), *tensors);
   const bool is_shard = std::any_of((*tensors).begin(), (*tensors).end(), [&](const auto& tensor) {

@@ -128,15 +128,16 @@ def name_trace(script: str, is_module: bool, output: str | None) -> str:
 
 
 def _run_tracked(args: argparse.Namespace, script: str, is_module: bool) -> int:
-    from tidegauge import MemTracker, Recorder
+    from tidegauge import Recorder
+    from tidegauge._script_tracker import ScriptTracker
 
     path = name_trace(script, is_module, args.output)
     if os.path.lexists(path) and not args.force:
         raise FileExistsError(f"{path} exists; give another name with -o, or --force to replace it")
     if args.stacks != "none":
-        MemTracker(stacks=args.stacks)  # says what it does not support, before there is a file
+        ScriptTracker(stacks=args.stacks)  # says what it does not support, before there is a file
     recorder = Recorder(path, overwrite=args.force)
-    tracker = MemTracker(record=recorder, allocator=args.allocator, stacks=args.stacks)
+    tracker = ScriptTracker(record=recorder, allocator=args.allocator, stacks=args.stacks)
     if args.verbose:
         note(args, f"recording to {path}")
     process = os.getpid()
@@ -274,6 +275,9 @@ def _tell_end(
         anomalies, first = tracker._core.anomalies()
         if anomalies:
             note(args, f"{who}{anomalies:,} events contradict others; the first: {first}")
+        failures, first = tracker._core.failures()
+        if failures:
+            note(args, f"{who}{failures:,} facts about FSDP2 are missing; the first: {first}")
     note(args, f"{who}next: tidegauge report {recorder.path}")
     if rank == "0" and os.environ.get("WORLD_SIZE", "1") != "1":
         every = recorder.path.replace(".rank0.", ".rank*.")

@@ -53,6 +53,7 @@ def test_a_plain_loop_with_workers(tmp_path: Path) -> None:
     assert (summary.step_count, summary.optimizer_step_count) == (3, 3)
     (peak,) = summary.peaks
     assert peak.categories["Parameter"] == 4 * (64 * 256 + 256 + 256 * 8 + 8)
+    assert peak.units == ()
 
     again = run(tmp_path, script)
     assert (again.returncode, again.stdout) == (1, "")
@@ -202,6 +203,51 @@ def test_fsdp2_under_torchrun_records_a_file_a_rank(tmp_path: Path) -> None:
         (1, 2, 2),
     ]
     assert ranks[1].peak_bytes > ranks[0].peak_bytes  # its batch is the longer one
+    for rank in ranks:
+        (peak,) = (peak for peak in rank.peaks if peak.device == "cpu")
+        layer_bytes = {"0": 4 * (64 * 256 + 256), "2": 4 * (256 * 64 + 64)}
+        assert {unit.name for unit in peak.units} == layer_bytes.keys()
+        for unit in peak.units:  # of two steps, each with a gathering in forward and backward
+            assert unit.categories["Sharded Param"] == layer_bytes[unit.name] // 2
+            assert (unit.gather_count, unit.reduce_count) == (4, 2)
+        assert peak.categories["Sharded Param"] == sum(layer_bytes.values()) // 2
+        assert "Parameter" not in peak.categories
+        assert "Gradient" not in peak.categories
+
+
+def test_fsdp2_is_found_though_somebody_looks_for_it_first(tmp_path: Path) -> None:
+    (tmp_path / "looks.py").write_text(
+        "import importlib.util, torch, torch.distributed as dist\n"
+        "importlib.util.find_spec('torch.distributed.fsdp')\n"
+        "from torch.testing._internal.distributed.fake_pg import FakeStore\n"
+        "dist.init_process_group('fake', rank=0, world_size=2, store=FakeStore())\n"
+        "import torch.distributed.fsdp as fsdp\n"
+        "mesh = dist.device_mesh.init_device_mesh('cpu', (2,))\n"
+        "model = fsdp.fully_shard(torch.nn.Linear(64, 32), mesh=mesh)\n"
+        "model(torch.ones(8, 64)).sum().backward()\n"
+    )
+    done = run(tmp_path, "-v", "looks.py")
+    assert done.returncode == 0, done.stderr
+    assert "missing" not in done.stderr
+    peak = read_good(tmp_path / "looks.tide").peaks[0]
+    (unit,) = peak.units
+    assert unit.name == "(root)"
+    assert unit.categories["Sharded Param"] == 4 * (64 * 32 + 32) // 2
+
+
+def test_fsdp2_is_not_imported_for_those_who_do_not_use_it(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text(
+        "import sys, torch\n"
+        "print('torch.distributed.fsdp' in sys.modules)\n"
+        "from torch.distributed import fsdp\n"
+        "print(type(fsdp.__spec__.loader).__name__, vars(fsdp.__spec__.loader).keys())\n"
+    )
+    done = run(tmp_path, "plain.py")
+    plain = subprocess.run(
+        [sys.executable, "plain.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == plain.stdout
+    assert done.stdout.startswith("False\nSourceFileLoader")
 
 
 @pytest.mark.parametrize(
