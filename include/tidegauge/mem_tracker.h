@@ -85,7 +85,7 @@ class TIDEGAUGE_API MemTracker {
   void track_external(const at::Tensor& tensor);
   /// A holder (torch::nn::Linear), or a pointer to a module.
   template <typename Holder>
-  requires requires(const Holder& holder) { static_cast<const torch::nn::Module&>(*holder); }
+    requires requires(const Holder& holder) { static_cast<const torch::nn::Module&>(*holder); }
   void track_external(const Holder& module) {
     track_external(static_cast<const torch::nn::Module&>(*module));
   }
