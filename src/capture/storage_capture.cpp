@@ -39,6 +39,7 @@ void StorageCapture::claim_meta(const at::Tensor& tensor, const at::Tensor& whol
   adopt_meta(storage, known);
 }
 
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization): without memory nothing would load
 StorageCapture* const StorageCapture::instance_ = [] {
   // A child of fork has only the thread that forked: another must not hold the lock for ever.
   pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); },

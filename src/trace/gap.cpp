@@ -98,6 +98,7 @@ void Gap::add(const UnitEvent& event) {
 
 std::vector<UnitEvent> Gap::net_of_units() const {
   std::vector<UnitEvent> events;
+  events.reserve(events.size() + owners_.size());
   for (const auto& [storage, event] : owners_) events.push_back(event);
   for (const auto& [unit, each] : gatherings_)
     events.insert(events.end(), each.begin(), each.end());
