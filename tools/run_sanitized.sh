@@ -7,9 +7,10 @@ cd "$(dirname "$0")/.."
 . tools/common.sh
 
 # libtorch is not instrumented, so what it does on its own is not judged: see the suppressions.
-export ASAN_OPTIONS=detect_stack_use_after_return=1
+# Some tests ask for more memory than there is.
+export ASAN_OPTIONS=detect_stack_use_after_return=1:allocator_may_return_null=1
 export LSAN_OPTIONS=suppressions=$PWD/tools/lsan.supp:print_suppressions=0
-export TSAN_OPTIONS=suppressions=$PWD/tools/tsan.supp:print_suppressions=0:halt_on_error=1
+export TSAN_OPTIONS=suppressions=$PWD/tools/tsan.supp:print_suppressions=0:halt_on_error=1:allocator_may_return_null=1
 export UBSAN_OPTIONS=print_stacktrace=1
 
 # The thread sanitizer of GCC 12 does not know the address layout of kernels that randomize more;
