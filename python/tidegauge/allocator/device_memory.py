@@ -13,7 +13,7 @@ communication        assumed     where the run had several ranks
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import Literal
@@ -118,6 +118,7 @@ def replay_trace(
     assumptions: Assumptions | None = None,
     tie: Tie = "counter",
     catalogue: Sequence[DeviceModel] | None = None,
+    peaks: Mapping[str, int] | None = None,
 ) -> DeviceMemory:
     """Replays a trace file (`MemTracker(record=...)`, `tidegauge run`) through the allocator.
 
@@ -125,6 +126,7 @@ def replay_trace(
     of, and several make a table. `traced_device`: whose storages are taken ("cpu", "cuda:0"); by
     default those of the device with the highest peak that is not the CPU, or else of the CPU.
     `catalogue`: where to look for the smallest device that fits; by default all that we know.
+    `peaks`: bytes by device, of who knows them already; else the trace is read for them first.
 
     FormatError, OSError for a file that is none or cannot be read; ValueError for settings that
     torch refuses, and for a device that the run has not used.
@@ -132,7 +134,9 @@ def replay_trace(
     for settings in alloc_confs:
         _C.check_alloc_config(settings)
     reader = _C.Reader(fspath(path))
-    chosen = _choose_device(reader, traced_device)
+    if peaks is None:
+        peaks = {str(device): sum(split) for device, split in reader.replay().peak()}
+    chosen = _choose_device(peaks, traced_device)
     stream = _C.RequestStream(fspath(path), chosen)
     world_size = _read_world_size(reader)
 
@@ -200,13 +204,9 @@ def _read_world_size(reader: _C.Reader) -> int:
     return int(text) if text.isdecimal() else 1
 
 
-def _choose_device(reader: _C.Reader, wanted: str | None) -> torch.device:
-    peaks = {device: sum(split) for device, split in reader.replay().peak()}
-    if wanted is not None:
-        for device in peaks:
-            if str(device) == wanted:
-                return device
-        seen = ", ".join(map(str, peaks)) or "none"
+def _choose_device(peaks: Mapping[str, int], wanted: str | None) -> torch.device:
+    if wanted is not None and wanted not in peaks:
+        seen = ", ".join(peaks) or "none"
         raise ValueError(f"the run has used no memory of device '{wanted}'; it has used: {seen}")
-    real = {device: total for device, total in peaks.items() if device.type not in ("cpu", "meta")}
-    return max(real, key=lambda device: real[device]) if real else torch.device("cpu")
+    real = [device for device in peaks if torch.device(device).type not in ("cpu", "meta")]
+    return torch.device(wanted or max(real, key=lambda device: peaks[device], default="cpu"))

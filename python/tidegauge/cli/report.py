@@ -41,7 +41,8 @@ def run(args: argparse.Namespace) -> int:
     from tidegauge.allocator import replay_trace
 
     summary = read_trace(args, args.trace)
-    memory = replay_trace(args.trace, alloc_confs=("",), catalogue=())
+    peaks = {peak.device: peak.total_bytes for peak in summary.peaks}
+    memory = replay_trace(args.trace, alloc_confs=("",), catalogue=(), peaks=peaks)
     failures = _C.Reader(args.trace).failures()
     if args.json:
         lists = shorten_lists(summary, args.top)

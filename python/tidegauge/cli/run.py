@@ -134,8 +134,6 @@ def _run_tracked(args: argparse.Namespace, script: str, is_module: bool) -> int:
     path = name_trace(script, is_module, args.output)
     if os.path.lexists(path) and not args.force:
         raise FileExistsError(f"{path} exists; give another name with -o, or --force to replace it")
-    if args.stacks != "none":
-        ScriptTracker(stacks=args.stacks)  # says what it does not support, before there is a file
     recorder = Recorder(path, overwrite=args.force)
     tracker = ScriptTracker(record=recorder, allocator=args.allocator, stacks=args.stacks)
     if args.verbose:
