@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "bindings/mem_tracker.h"
 
-#include <c10/core/impl/LocalDispatchKeySet.h>
-#include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -17,7 +15,6 @@
 #include "bindings/tensors.h"
 #include "capture/moment_facts.h"
 #include "tidegauge/errors.h"
-#include "tidegauge/threads.h"
 
 namespace py = pybind11;
 
@@ -48,12 +45,6 @@ bool is_parameter(const at::Tensor& leaf) {
   const py::gil_scoped_acquire gil;
   const auto object = py::reinterpret_steal<py::object>(THPVariable_Wrap(leaf));
   return py::isinstance(object, py::module_::import("torch.nn").attr("Parameter"));
-}
-
-std::string class_name(py::handle object) {
-  const py::handle type(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())));
-  return py::cast<std::string>(type.attr("__module__")) + "." +
-         py::cast<std::string>(type.attr("__qualname__"));
 }
 
 /// Calls `visit(tensor)`, or `visit(name, tensor)`, for one of a module's own dictionaries.
@@ -105,6 +96,12 @@ std::vector<std::shared_ptr<MemTracker>>& started_trackers() {
 }
 
 }  // namespace
+
+std::string class_name(py::handle object) {
+  const py::handle type(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())));
+  return py::cast<std::string>(type.attr("__module__")) + "." +
+         py::cast<std::string>(type.attr("__qualname__"));
+}
 
 const std::vector<std::shared_ptr<MemTracker>>& all_started() { return started_trackers(); }
 
@@ -344,100 +341,6 @@ py::dict MemTracker::module_stats(py::handle module) {
   return to_fsdp_stats(stats);
 }
 
-namespace {
-
-void optimizer_step_begin(py::handle optimizer) {
-  moment::begin_optimizer_step();
-  for (const auto& tracker : started_trackers()) {
-    MemoryTracker& memory = tracker->memory();
-    if (memory.is_recording()) memory.count_optimizer_step(class_name(optimizer));
-    memory.optimizer_step(true);
-  }
-}
-
-void optimizer_step_end(py::handle optimizer) {
-  for (const auto& tracker : started_trackers()) {
-    tracker->track_optimizer(optimizer);
-    tracker->memory().optimizer_step(false);
-  }
-  moment::end_optimizer_step();
-}
-
-/// In place of torch's guard of the same arguments, which surrounds each call of compiled code. The
-/// guards of dynamo look at the dispatch keys of the thread, so ours must be off: a model would be
-/// compiled again for it. Of C, because dynamo would try to compile a function of Python's.
-class CompiledRegion {
- public:
-  CompiledRegion(c10::DispatchKeySet included, c10::DispatchKeySet excluded)
-      : included_(included.remove(c10::DispatchKey::Fake)), excluded_(excluded) {}
-  void enter() {
-    op_hook::suspend_in_this_thread();
-    guard_.emplace(included_, excluded_);
-  }
-  void exit(const py::args&) {
-    guard_.reset();
-    op_hook::resume_in_this_thread();
-  }
-
- private:
-  c10::DispatchKeySet included_, excluded_;
-  std::optional<c10::impl::ForceDispatchKeyGuard> guard_;
-};
-
-void bind_events(py::module_& m) {
-  py::class_<CompiledRegion>(m, "CompiledRegion")
-      .def(py::init<c10::DispatchKeySet, c10::DispatchKeySet>(), py::arg("included"),
-           py::arg("excluded"))
-      .def("__enter__", &CompiledRegion::enter)
-      .def("__exit__", &CompiledRegion::exit);
-  m.def("optimizer_step_begin", &optimizer_step_begin, py::arg("optimizer"));
-  m.def("optimizer_step_end", &optimizer_step_end, py::arg("optimizer"));
-  m.def(
-      "tensor_made", [](const py::handle tensor) { tell_made(THPVariable_Unpack(tensor.ptr())); },
-      py::arg("tensor"));
-  m.def(
-      "gradients_made",
-      [](const py::sequence& inputs, const py::sequence& grads) {
-        for (size_t i = 0; i < std::min(inputs.size(), grads.size()); ++i) {
-          for (const auto& tracker : started_trackers())
-            tracker->track_gradient(inputs[i], grads[i]);
-        }
-      },
-      py::arg("inputs"), py::arg("grads"));
-  m.def(
-      "before_resize",
-      [](py::handle storage) {
-        begin_resize(torch::createStorage(storage.ptr()).unsafeGetStorageImpl());
-      },
-      py::arg("storage"));
-  m.def(
-      "after_resize",
-      [](py::handle storage) {
-        end_resize(torch::createStorage(storage.ptr()).unsafeGetStorageImpl());
-      },
-      py::arg("storage"));
-  const auto registered = [](Role role) {
-    return [role](py::handle module, py::handle, py::handle value) {
-      if (value.is_none()) return;
-      for (const auto& tracker : started_trackers()) tracker->register_tensor(module, value, role);
-    };
-  };
-  m.def("attach_thread", &attach_thread);
-  m.def("detach_thread", &detach_thread);
-  m.def(
-      "module_restored",
-      [](py::handle module) {
-        for (const auto& tracker : started_trackers()) tracker->track_module(module);
-      },
-      py::arg("module"));
-  m.def("parameter_registered", registered(Role::IsParameter), py::arg("module"), py::arg("name"),
-        py::arg("parameter"));
-  m.def("buffer_registered", registered(Role::IsBuffer), py::arg("module"), py::arg("name"),
-        py::arg("buffer"));
-}
-
-}  // namespace
-
 void bind_mem_tracker(py::module_& m) {
   MemTrackerClass tracker(m, "MemTracker",
                           "Bytes by device and category; see tidegauge.MemTracker.");
@@ -499,7 +402,6 @@ void bind_mem_tracker(py::module_& m) {
       .def_property_readonly("footprint_bytes",
                              [](MemTracker& self) { return self.memory().footprint_bytes(); });
   bind_units(tracker);
-  bind_events(m);
 }
 
 }  // namespace tidegauge::bindings

@@ -104,6 +104,10 @@ const std::vector<std::shared_ptr<MemTracker>>& all_started();
 
 using MemTrackerClass = pybind11::class_<MemTracker, std::shared_ptr<MemTracker>>;
 
+/// Of an object, as in "torch.nn.modules.linear.Linear".
+std::string class_name(pybind11::handle object);
+
 void bind_mem_tracker(pybind11::module_& m);
+void bind_mem_events(pybind11::module_& m);
 
 }  // namespace tidegauge::bindings

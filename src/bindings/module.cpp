@@ -36,6 +36,7 @@ PYBIND11_MODULE(_C, m) {
   tidegauge::bindings::bind_post_mortem(m);
   tidegauge::bindings::bind_trace(m);
   tidegauge::bindings::bind_mem_tracker(m);
+  tidegauge::bindings::bind_mem_events(m);
   tidegauge::bindings::bind_allocator(m);
   tidegauge::bindings::bind_fsdp(m);
 }

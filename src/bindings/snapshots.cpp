@@ -7,6 +7,7 @@
 #include <array>
 #include <utility>
 
+#include "capture/torch_device.h"
 #include "core/labeller.h"
 
 namespace py = pybind11;
@@ -28,8 +29,7 @@ py::object to_python(Device device) {
 }
 
 Device to_device(py::handle torch_device) {
-  const auto device = torch_device.cast<c10::Device>();
-  return {static_cast<int8_t>(device.type()), device.index()};
+  return tidegauge::to_device(torch_device.cast<c10::Device>());
 }
 
 namespace {

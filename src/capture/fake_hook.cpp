@@ -160,7 +160,7 @@ class Decorated final : public PyInterpreterVTable {
 
  private:
   static bool is_tracked(const void* mode) {
-    const std::lock_guard lock(StorageCapture::get().mutex());
+    const auto lock = StorageCapture::lock();
     return StorageCapture::get().is_fake_mode_tracked(mode);
   }
 

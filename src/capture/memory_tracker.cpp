@@ -2,13 +2,9 @@
 #include "capture/memory_tracker.h"
 
 #include <ATen/record_function.h>
-#include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/graph_task.h>
-#include <torch/csrc/autograd/node.h>
 
 #include <algorithm>
 #include <chrono>
-#include <mutex>
 #include <utility>
 
 #include "capture/allocator_channel.h"
@@ -24,10 +20,6 @@
 
 namespace tidegauge {
 namespace {
-
-std::lock_guard<SpinLock> lock_capture() {
-  return std::lock_guard<SpinLock>(StorageCapture::get().mutex());
-}
 
 constexpr size_t kMaxDead = 4096;
 
@@ -81,14 +73,14 @@ MemoryTracker::MemoryTracker(std::shared_ptr<ModuleActivity> modules, IsParamete
       is_parameter_(std::move(is_parameter)),
       has_allocator_channel_(has_allocator_channel),
       stack_mode_(stack_mode) {
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   StorageCapture::get().add(this);
   StorageCapture::get().tell_again();
 }
 
 MemoryTracker::~MemoryTracker() {
   {
-    const auto lock = lock_capture();
+    const auto lock = StorageCapture::lock();
     StorageCapture::get().remove(this);
     StorageCapture::get().tell_again();
   }
@@ -105,7 +97,7 @@ void MemoryTracker::start() {
   const void* fake_mode = fake_hook::active_mode();
   if (fake_mode != nullptr) fake_hook::install();
   if (has_allocator_channel_) AllocatorChannel::get().open();
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   StorageCapture::get().tell_again();
   starts_.push_back(std::move(thread));
   if (starts_.size() == 1) {
@@ -120,7 +112,7 @@ void MemoryTracker::start() {
 void MemoryTracker::stop() {
   op_hook::Thread thread;
   {
-    const auto lock = lock_capture();
+    const auto lock = StorageCapture::lock();
     if (starts_.empty()) return;
     thread = std::move(starts_.back());
     starts_.pop_back();
@@ -157,7 +149,7 @@ StackId MemoryTracker::birth_stack(StackId python) {
 
 void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since, ModuleId owner) {
   claim_fake(tensor);
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
     const SeenStorage seen = StorageCapture::get().see(storage, /*even_empty=*/true);
     if (!seen.id) return;
@@ -179,7 +171,7 @@ void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since, Modu
 }
 
 int64_t MemoryTracker::known_bytes(std::span<const at::Tensor> tensors) {
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   return sum_known(tensors);
 }
 
@@ -201,7 +193,7 @@ int64_t MemoryTracker::sum_known(std::span<const at::Tensor> tensors) {
 void MemoryTracker::enter_module(ModuleId module, Phase phase, std::span<const at::Tensor> inputs) {
   moment::begin_module();
   op_hook::assert_in_this_thread();
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   look_at_clock();
   ++version_;
   StorageCapture::get().poll(64);
@@ -212,16 +204,9 @@ void MemoryTracker::enter_module(ModuleId module, Phase phase, std::span<const a
   apply(events::module_enter(origin(), module, phase));
 }
 
-void MemoryTracker::begin_recompute() {
-  const auto node = torch::autograd::get_current_node();
-  if (!node) return;
-  const auto lock = lock_capture();
-  run_node(torch::autograd::get_current_graph_task_id(), *node);
-}
-
 void MemoryTracker::exit_module(ModuleId module, Phase phase, std::span<const at::Tensor> outputs) {
   moment::end_module();
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   look_at_clock();
   ++version_;
   StorageCapture::get().poll(64);
@@ -232,13 +217,13 @@ void MemoryTracker::exit_module(ModuleId module, Phase phase, std::span<const at
 }
 
 void MemoryTracker::set_module_size(ModuleId module, SizeOf size_of, int64_t size_bytes) {
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   ++version_;
   apply(events::module_size(origin(), module, size_of, size_bytes));
 }
 
 void MemoryTracker::forget_module(ModuleId module) {
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   if (ledger_.now().sequence == 0) return;  // it may still be told where to record
   // A graph that is still to be run after so many later modules died is not worth a longer memory.
   if (dead_.size() == kMaxDead) dead_.clear();
@@ -247,7 +232,7 @@ void MemoryTracker::forget_module(ModuleId module) {
 }
 
 void MemoryTracker::begin_root_call(ModuleId module, bool strict, const char* tracker_name) {
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   const bool again = ledger_.has_statistics(module);
   if (again && strict) throw NotSupported(std::string(tracker_name) + kIterationError);
   if (steps_.root_called(again)) begin_step();
@@ -263,19 +248,19 @@ void MemoryTracker::begin_step() {
 }
 
 void MemoryTracker::expect_optimizer() {
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   steps_.expect_optimizer();
 }
 
 void MemoryTracker::reset_statistics() {
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   ++version_;
   steps_.statistics_reset();
   apply(events::statistics_reset(origin()));
 }
 
 void MemoryTracker::optimizer_step(bool begins) {
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   look_at_clock();
   run_outside();
   if (!begins) {
@@ -288,19 +273,19 @@ void MemoryTracker::optimizer_step(bool begins) {
 
 Snapshot MemoryTracker::current() {
   op_hook::assert_in_this_thread();
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   StorageCapture::get().poll_all();
   return ledger_.current();
 }
 
 Snapshot MemoryTracker::peak() {
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   return was_started_ ? ledger_.peak() : Snapshot{};
 }
 
 std::map<Device, int64_t> MemoryTracker::foreign_bytes() {
   std::map<Device, int64_t> sums;
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   StorageCapture::get().poll_all();
   StorageCapture::get().visit_foreign([&](StorageId id, Device device, int64_t size_bytes) {
     if (ledger_.find_storage(id)) sums[device] += size_bytes;
@@ -309,45 +294,38 @@ std::map<Device, int64_t> MemoryTracker::foreign_bytes() {
 }
 
 std::vector<ModuleId> MemoryTracker::modules() {
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   return ledger_.modules();
 }
 
 ModuleStats MemoryTracker::module_stats(ModuleId module) {
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   return ledger_.module_stats(module);
 }
 
 uint64_t MemoryTracker::version() {
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   // The peak of an open call changes with every event.
   return open_calls_ > 0 ? (uint64_t{1} << 63) | ledger_.now().sequence : version_;
 }
 
-bool MemoryTracker::has_backward_elsewhere() {
-  const uint64_t own = at::RecordFunction::currentThreadId();
-  const auto lock = lock_capture();
-  return std::any_of(scopes_.begin(), scopes_.end(),
-                     [&](const BackwardScope& scope) { return scope.thread != own; });
-}
-
 std::shared_ptr<const PostMortem> MemoryTracker::post_mortem() {
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   return post_mortem_;
 }
 
 int64_t MemoryTracker::anomaly_count() {
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   return static_cast<int64_t>(ledger_.anomalies().total());
 }
 
 std::string MemoryTracker::first_anomaly() {
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   return std::string(ledger_.anomalies().first());
 }
 
 size_t MemoryTracker::footprint_bytes() {
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   return ledger_.footprint_bytes() + live_.footprint_bytes() +
          StorageCapture::get().storage_count() * 128 + (units_ ? units_->footprint_bytes() : 0);
 }
@@ -435,73 +413,16 @@ void MemoryTracker::see(const SeenStorage& seen, bool was_there_before, OpId op)
   }
 }
 
-void MemoryTracker::run_node(int task, const torch::autograd::Node& node) {
-  const uint64_t thread = at::RecordFunction::currentThreadId();
-  const uint64_t sequence = node.sequence_nr();
-  for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
-    if (scope->task != task || scope->thread != thread) continue;
-    if (sequence == UINT64_MAX) return;
-    const ModuleActivity::BackwardPlace& place = scope->place;
-    if (place.maker == node.thread_id() && place.range.contains(sequence)) return;
-    move_to(*scope, &node);
-    return;
-  }
-  torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this(), task] {
-    if (const auto alive = weak.lock()) {
-      const auto lock = lock_capture();
-      alive->close_task(task);
-    }
-  });
-  scopes_.push_back({task, thread, {}});
-  if (sequence != UINT64_MAX) move_to(scopes_.back(), &node);
-}
-
-void MemoryTracker::move_to(BackwardScope& scope, const torch::autograd::Node* node) {
-  moves_.clear();
-  modules_->move(scope.place, node, moves_);
-  if (moves_.empty()) return;
-  look_at_clock();
-  ++version_;
-  for (const auto& [module, enters] : moves_) {
-    const bool is_dead = !dead_.empty() && dead_.contains(module);
-    if (is_dead && (enters || !ledger_.is_open(module, Phase::Backward))) continue;
-    if (enters) {
-      apply(events::module_enter(origin(), module, Phase::Backward));
-    } else {
-      apply(events::module_exit(origin(), module, Phase::Backward));
-      if (is_dead) apply(events::module_gone(origin(), module));
-    }
-  }
-}
-
-void MemoryTracker::close_scopes_of_thread() {
-  const uint64_t thread = at::RecordFunction::currentThreadId();
-  for (size_t i = scopes_.size(); i > 0; --i) {
-    if (scopes_[i - 1].thread != thread) continue;
-    move_to(scopes_[i - 1], nullptr);
-    scopes_.erase(scopes_.begin() + static_cast<std::ptrdiff_t>(i - 1));
-  }
-}
-
-void MemoryTracker::close_task(int task) {
-  found_in_backward_.clear();
-  for (size_t i = scopes_.size(); i > 0; --i) {
-    if (scopes_[i - 1].task != task) continue;
-    move_to(scopes_[i - 1], nullptr);
-    scopes_.erase(scopes_.begin() + static_cast<std::ptrdiff_t>(i - 1));
-  }
-}
-
 void tell_made(const at::Tensor& tensor) {
   const StackId stack = python_stacks::collect();
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
     MemoryTracker::tell_made(storage, tensor.unsafeGetTensorImpl(), stack);
   });
 }
 
 void record_device(const DeviceTraceEntry& entry) {
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   StorageCapture::get().record_device(entry);
 }
 

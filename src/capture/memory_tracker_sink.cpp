@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a tracker tells its EventSink beside the events: names, and allocations that failed.
-#include <mutex>
 #include <utility>
 
 #include "capture/memory_tracker.h"
@@ -12,7 +11,7 @@
 namespace tidegauge {
 
 void MemoryTracker::record_to(std::shared_ptr<EventSink> sink) {
-  const std::lock_guard lock(StorageCapture::get().mutex());
+  const auto lock = StorageCapture::lock();
   if (ledger_.now().sequence != 0) {
     throw UsageError(
         "the tracker has seen events already; say where to record when it is made, before anything"
@@ -22,14 +21,14 @@ void MemoryTracker::record_to(std::shared_ptr<EventSink> sink) {
 }
 
 void MemoryTracker::name_class(ModuleId module, std::string_view class_name) {
-  const std::lock_guard lock(StorageCapture::get().mutex());
+  const auto lock = StorageCapture::lock();
   if (!sink_) return;
   named_modules_.insert(module);
   sink_->name_module(module, modules_->name(module), class_name);
 }
 
 void MemoryTracker::name_owned(const at::Tensor& tensor, ModuleId module, std::string_view name) {
-  const std::lock_guard lock(StorageCapture::get().mutex());
+  const auto lock = StorageCapture::lock();
   if (!sink_) return;
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
     const SeenStorage seen = StorageCapture::get().see(storage);
@@ -38,7 +37,7 @@ void MemoryTracker::name_owned(const at::Tensor& tensor, ModuleId module, std::s
 }
 
 void MemoryTracker::count_optimizer_step(std::string_view class_name) {
-  const std::lock_guard lock(StorageCapture::get().mutex());
+  const auto lock = StorageCapture::lock();
   if (sink_) sink_->count_optimizer_step(class_name);
 }
 

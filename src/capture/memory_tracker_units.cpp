@@ -2,7 +2,6 @@
 //
 // What a MemoryTracker knows of sharded parameters.
 #include <atomic>
-#include <mutex>
 #include <utility>
 
 #include "capture/memory_tracker.h"
@@ -18,14 +17,10 @@ struct UnitBirths {
 };
 thread_local std::vector<UnitBirths> unit_births;
 
-std::lock_guard<SpinLock> lock_capture() {
-  return std::lock_guard<SpinLock>(StorageCapture::get().mutex());
-}
-
 }  // namespace
 
 void MemoryTracker::mark_module(ModuleId module, ModuleState state) {
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   if (!ledger_.has_statistics(module)) return;
   look_at_clock();
   ++version_;
@@ -33,7 +28,7 @@ void MemoryTracker::mark_module(ModuleId module, ModuleState state) {
 }
 
 void MemoryTracker::add_unit(UnitId unit, const std::string& name) {
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   if (!units_) units_ = std::make_unique<ShardedUnits>();
   if (units_->add(unit, name) && sink_) sink_->name_unit(unit, name);
 }
@@ -80,7 +75,7 @@ void MemoryTracker::apply(const UnitEvent& event) {
 
 void MemoryTracker::label_unit(UnitId unit, UnitFact fact, const at::Tensor& tensor) {
   claim_fake(tensor);
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   if (!units_) return;
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
     const SeenStorage seen = StorageCapture::get().see(storage, /*even_empty=*/true);
@@ -98,7 +93,7 @@ void MemoryTracker::settle_units() {
 }
 
 void MemoryTracker::change_unit(UnitId unit, UnitEventKind kind, GatherReason reason) {
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   if (!units_) return;
   look_at_clock();
   apply(UnitEvent{.time_ns = time_ns_, .unit = unit, .kind = kind, .reason = reason});
@@ -119,13 +114,13 @@ void MemoryTracker::release(UnitId unit, bool keeps_post_forward_shard) {
 void MemoryTracker::reduce(UnitId unit) { change_unit(unit, UnitEventKind::Reduced); }
 
 std::vector<UnitReport> MemoryTracker::units() {
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   if (!units_) return {};
   return units_->read(was_started_ ? ledger_.peak() : Snapshot{});
 }
 
 std::optional<Category> MemoryTracker::find_category(const at::Tensor& tensor) {
-  const auto lock = lock_capture();
+  const auto lock = StorageCapture::lock();
   std::optional<Category> category;
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
     const auto known = ledger_.find_storage(StorageCapture::get().see(storage).id);

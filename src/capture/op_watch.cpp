@@ -93,7 +93,7 @@ uint64_t find_parameter(const at::Tensor& leaf) {
   std::vector<std::shared_ptr<MemoryTracker>> unaware;
   uint64_t aware = 0;
   {
-    const std::lock_guard lock(capture.mutex());
+    const auto lock = StorageCapture::lock();
     for (size_t i = 0; i < std::min<size_t>(capture.trackers().size(), 64); ++i) {
       MemoryTracker* tracker = capture.trackers()[i];
       if (!tracker->is_started()) continue;
@@ -107,7 +107,7 @@ uint64_t find_parameter(const at::Tensor& leaf) {
   for (const auto& tracker : unaware) {
     if (!tracker->is_parameter()(leaf)) continue;
     tracker->label(leaf, Role::IsParameter, Since::Birth);
-    const std::lock_guard lock(capture.mutex());
+    const auto lock = StorageCapture::lock();
     const auto& all = capture.trackers();
     const auto position = std::find(all.begin(), all.end(), tracker.get()) - all.begin();
     if (position < 64) aware |= uint64_t{1} << position;
@@ -116,7 +116,7 @@ uint64_t find_parameter(const at::Tensor& leaf) {
 }
 
 void tell_outside(uint64_t now) {
-  const std::lock_guard lock(StorageCapture::get().mutex());
+  const auto lock = StorageCapture::lock();
   for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
     if (tracker->is_started()) tracker->run_outside();
   }
@@ -129,7 +129,7 @@ void tell_node_of(uint64_t now, int task, const Node& node) {
     const auto* accumulator = dynamic_cast<const AccumulateGrad*>(&node);
     if (accumulator != nullptr) gradient_trackers = find_parameter(accumulator->variable);
   }
-  const std::lock_guard lock(StorageCapture::get().mutex());
+  const auto lock = StorageCapture::lock();
   for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
     if (tracker->is_started()) tracker->run_node(task, node);
   }
@@ -197,7 +197,7 @@ OpWatch::OpWatch(const OpFacts& facts, const void* fake_mode) noexcept
 
 OpWatch::~OpWatch() {
   if (is_over_) return;
-  const std::lock_guard lock(StorageCapture::get().mutex());
+  const auto lock = StorageCapture::lock();
   StorageCapture::get().end_op(pending_);
 }
 
@@ -219,7 +219,7 @@ void OpWatch::note_failure(const std::exception& error) noexcept {
     if (!failed) return;
     OpId op;
     {
-      const std::lock_guard lock(StorageCapture::get().mutex());
+      const auto lock = StorageCapture::lock();
       StorageCapture::get().end_op(pending_);  // what it freed is gone
       is_over_ = true;
       op = op_id(facts_);

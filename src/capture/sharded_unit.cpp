@@ -15,7 +15,7 @@ namespace {
 /// They lock by themselves, so they are called without the lock that guards the list of them.
 std::vector<std::shared_ptr<MemoryTracker>> living_trackers() {
   std::vector<std::shared_ptr<MemoryTracker>> trackers;
-  const std::lock_guard lock(StorageCapture::get().mutex());
+  const auto lock = StorageCapture::lock();
   for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
     if (auto living = tracker->weak_from_this().lock()) trackers.push_back(std::move(living));
   }

@@ -11,13 +11,10 @@
 #include <utility>
 
 #include "capture/memory_tracker.h"
+#include "capture/torch_device.h"
 
 namespace tidegauge {
 namespace {
-
-Device to_device(c10::Device device) {
-  return {static_cast<int8_t>(device.type()), static_cast<int8_t>(device.index())};
-}
 
 /// Of a meta storage; none if it depends on symbolic shapes.
 int64_t meta_size_bytes(const c10::StorageImpl& storage) {

@@ -41,6 +41,9 @@ class StorageCapture {
  public:
   static StorageCapture& get() { return *instance_; }
   SpinLock& mutex() { return mutex_; }
+  [[nodiscard]] static std::lock_guard<SpinLock> lock() {
+    return std::lock_guard<SpinLock>(get().mutex_);
+  }
 
   // With the lock held.
 

@@ -40,19 +40,21 @@ void LateLabels::correct_one(const StoredSplit& stored) const {
 
 void LateLabels::settle(std::vector<StoredSplit>& splits) {
   if (splits.size() <= kFewSplits) {
-    for (StoredSplit& stored : splits) correct_one(stored);
-    corrections_.clear();
-    first_sequence_ = UINT64_MAX;
-    return;
+    for (const StoredSplit& stored : splits) correct_one(stored);
+  } else {
+    sweep(splits);
   }
+  corrections_.clear();
+  first_sequence_ = UINT64_MAX;
+}
+
+void LateLabels::sweep(std::vector<StoredSplit>& splits) const {
   std::vector<Edge> edges;
   edges.reserve(corrections_.size() * 2);
   for (const Correction& c : corrections_) {
     edges.push_back({c.from_sequence, c.size_bytes, c.device_slot, c.from, c.to});
     edges.push_back({c.to_sequence, c.size_bytes, c.device_slot, c.to, c.from});
   }
-  corrections_.clear();
-  first_sequence_ = UINT64_MAX;
 
   const auto place = [](const auto& x) { return std::tuple(x.device_slot, x.sequence); };
   const auto earlier = [&](const auto& a, const auto& b) { return place(a) < place(b); };

@@ -57,6 +57,7 @@ class LateLabels {
 
  private:
   void correct_one(const StoredSplit& stored) const;
+  void sweep(std::vector<StoredSplit>& splits) const;
 
   std::vector<Correction> corrections_;
   uint64_t first_sequence_ = UINT64_MAX;

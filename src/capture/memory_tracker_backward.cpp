@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// How a MemoryTracker follows backwards: which modules the running nodes belong to.
+#include <ATen/record_function.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/node.h>
+
+#include <algorithm>
+
+#include "capture/memory_tracker.h"
+#include "capture/storage_capture.h"
+
+namespace tidegauge {
+
+void MemoryTracker::begin_recompute() {
+  const auto node = torch::autograd::get_current_node();
+  if (!node) return;
+  const auto lock = StorageCapture::lock();
+  run_node(torch::autograd::get_current_graph_task_id(), *node);
+}
+
+bool MemoryTracker::has_backward_elsewhere() {
+  const uint64_t own = at::RecordFunction::currentThreadId();
+  const auto lock = StorageCapture::lock();
+  return std::any_of(scopes_.begin(), scopes_.end(),
+                     [&](const BackwardScope& scope) { return scope.thread != own; });
+}
+
+void MemoryTracker::run_node(int task, const torch::autograd::Node& node) {
+  const uint64_t thread = at::RecordFunction::currentThreadId();
+  const uint64_t sequence = node.sequence_nr();
+  for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
+    if (scope->task != task || scope->thread != thread) continue;
+    if (sequence == UINT64_MAX) return;
+    const ModuleActivity::BackwardPlace& place = scope->place;
+    if (place.maker == node.thread_id() && place.range.contains(sequence)) return;
+    move_to(*scope, &node);
+    return;
+  }
+  torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this(), task] {
+    if (const auto alive = weak.lock()) {
+      const auto lock = StorageCapture::lock();
+      alive->close_task(task);
+    }
+  });
+  scopes_.push_back({task, thread, {}});
+  if (sequence != UINT64_MAX) move_to(scopes_.back(), &node);
+}
+
+void MemoryTracker::move_to(BackwardScope& scope, const torch::autograd::Node* node) {
+  moves_.clear();
+  modules_->move(scope.place, node, moves_);
+  if (moves_.empty()) return;
+  look_at_clock();
+  ++version_;
+  for (const auto& [module, enters] : moves_) {
+    const bool is_dead = !dead_.empty() && dead_.contains(module);
+    if (is_dead && (enters || !ledger_.is_open(module, Phase::Backward))) continue;
+    if (enters) {
+      apply(events::module_enter(origin(), module, Phase::Backward));
+    } else {
+      apply(events::module_exit(origin(), module, Phase::Backward));
+      if (is_dead) apply(events::module_gone(origin(), module));
+    }
+  }
+}
+
+void MemoryTracker::close_scopes_of_thread() {
+  const uint64_t thread = at::RecordFunction::currentThreadId();
+  for (size_t i = scopes_.size(); i > 0; --i) {
+    if (scopes_[i - 1].thread != thread) continue;
+    move_to(scopes_[i - 1], nullptr);
+    scopes_.erase(scopes_.begin() + static_cast<std::ptrdiff_t>(i - 1));
+  }
+}
+
+void MemoryTracker::close_task(int task) {
+  found_in_backward_.clear();
+  for (size_t i = scopes_.size(); i > 0; --i) {
+    if (scopes_[i - 1].task != task) continue;
+    move_to(scopes_[i - 1], nullptr);
+    scopes_.erase(scopes_.begin() + static_cast<std::ptrdiff_t>(i - 1));
+  }
+}
+
+}  // namespace tidegauge
