@@ -11,6 +11,7 @@ from tidegauge.fsdp2_mem_tracker import FSDPMemTracker  # noqa: E402
 from tidegauge.mem_tracker import MemTracker  # noqa: E402
 from tidegauge.mod_tracker import ModTracker  # noqa: E402
 from tidegauge.recorder import Recorder  # noqa: E402
+from tidegauge.simulation import Simulation, simulate  # noqa: E402
 
 __all__ = [
     "FSDPMemTracker",
@@ -19,8 +20,10 @@ __all__ = [
     "MemTracker",
     "ModTracker",
     "Recorder",
+    "Simulation",
     "__version__",
     "attach_thread",
     "cmake_prefix_path",
     "detach_thread",
+    "simulate",
 ]

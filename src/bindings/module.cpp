@@ -8,6 +8,7 @@
 #include "bindings/module_calls.h"
 #include "bindings/post_mortem.h"
 #include "bindings/python_stack.h"
+#include "bindings/simulate.h"
 #include "bindings/trace.h"
 #include "tidegauge/errors.h"
 
@@ -39,4 +40,5 @@ PYBIND11_MODULE(_C, m) {
   tidegauge::bindings::bind_mem_events(m);
   tidegauge::bindings::bind_allocator(m);
   tidegauge::bindings::bind_fsdp(m);
+  tidegauge::bindings::bind_simulate(m);
 }

@@ -112,6 +112,17 @@ StackId collect() {
 
 }  // namespace
 
+std::string user_line() {
+  if (PyGILState_GetThisThreadState() == nullptr) return {};
+  const py::gil_scoped_acquire gil;
+  const py::error_scope error;
+  for (const auto& [code, instruction] : read_frames()) {
+    const std::string file = to_text(code->co_filename);
+    if (!is_hidden(file)) return file + ":" + std::to_string(PyCode_Addr2Line(code, instruction));
+  }
+  return {};
+}
+
 void bind_python_stack(py::module_& m) {
   python_stacks::set_collector(&collect);
   m.def(

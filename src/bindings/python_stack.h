@@ -3,10 +3,16 @@
 
 #include <pybind11/pybind11.h>
 
+#include <string>
+
 namespace tidegauge::bindings {
 
 /// Tells libtidegauge where Python allocates (capture/birth_stacks.h), and binds
 /// `hide_frames_below`.
 void bind_python_stack(pybind11::module_& m);
+
+/// The innermost line of Python that is neither torch's nor ours, as "train.py:12"; empty if there
+/// is none. Takes the GIL.
+std::string user_line();
 
 }  // namespace tidegauge::bindings

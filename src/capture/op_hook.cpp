@@ -33,7 +33,44 @@ void include(bool is_on) { c10::impl::tls_set_dispatch_key_included(DispatchKey:
 
 thread_local constinit int suspensions = 0;
 
+std::atomic<Runner> current_runner{nullptr};
+/// Simulated ops that run in this thread, one within the other: only the outermost is looked at,
+/// as a real kernel would be.
+thread_local constinit int simulated_depth = 0;
+
+void observe_simulated(Runner runner, const OperatorHandle& op, c10::DispatchKeySet keys,
+                       Stack* stack) {
+  struct Depth {
+    Depth() { ++simulated_depth; }
+    ~Depth() { --simulated_depth; }
+  };
+  const Depth depth;
+  const c10::FunctionSchema& schema = op.schema();
+  const OpFacts facts = OpFacts::read(schema);
+  OpWatch watch(facts);
+  if (watch.wants_arguments()) {
+    visit_arguments(schema, *stack, [&](const at::Tensor& tensor) { watch.add_argument(tensor); });
+  }
+  watch.run([&] { runner(op, keys, stack); });
+  visit_results(schema, *stack, [](const at::Tensor& tensor, size_t) { claim_fake(tensor); });
+  OpWatch::Results results(watch);
+  visit_results(schema, *stack,
+                [&](const at::Tensor& tensor, size_t position) { results.tell(tensor, position); });
+}
+
+/// Within a kernel of torch's on meta, or within another op, there is nothing to see.
+bool is_inner() {
+  return simulated_depth > 0 || c10::impl::tls_local_dispatch_key_set().included_.has_backend(
+                                    c10::BackendComponent::MetaBit);
+}
+
+}  // namespace
+
 void observe(const OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  if (const Runner runner = current_runner.load(std::memory_order_relaxed); runner != nullptr) {
+    if (is_inner() || is_over()) return runner(op, keys, stack);
+    return observe_simulated(runner, op, keys, stack);
+  }
   if (is_over()) return op.redispatchBoxed(keys & kBelowFake, stack);
   const c10::impl::ExcludeDispatchKeyGuard guard(DispatchKey::Fake);
   const c10::FunctionSchema& schema = op.schema();
@@ -47,6 +84,8 @@ void observe(const OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   visit_results(schema, *stack,
                 [&](const at::Tensor& tensor, size_t position) { results.tell(tensor, position); });
 }
+
+namespace {
 
 /// Registered at the first use and never taken back: a static initializer would claim the key for
 /// programs that only load us.
@@ -104,6 +143,9 @@ void stop_in(const Thread& thread) {
 void assert_in_this_thread() {
   if (suspensions == 0 && this_thread()->starts > 0 && !is_included()) include(true);
 }
+
+void set_runner(Runner runner) { current_runner = runner; }
+bool has_runner() { return current_runner.load(std::memory_order_relaxed) != nullptr; }
 
 void suspend_in_this_thread() { ++suspensions; }
 void resume_in_this_thread() { --suspensions; }

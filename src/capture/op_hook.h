@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -30,6 +33,14 @@ void assert_in_this_thread();
 /// Around code that must not see the key. Nests.
 TIDEGAUGE_API void suspend_in_this_thread();
 TIDEGAUGE_API void resume_in_this_thread();
+
+/// Runs the ops that come to the key, in place of torch's own kernels; see `simulate/simulator.h`.
+/// Set at the first simulation, and never taken back: simulated tensors bring the key with them.
+using Runner = void (*)(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack*);
+void set_runner(Runner runner);
+bool has_runner();
+/// What serves every op that has no handler of its own signature.
+void observe(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
 /// At an op: whether to hand it on unseen, because nobody started in this thread or tracks at all.
 bool is_over();

@@ -52,6 +52,7 @@ void visit_storages(const at::Tensor& tensor, c10::function_ref<void(c10::Storag
 }
 
 bool is_fake_tensor(const c10::TensorImpl& tensor) {
+  if (tensor.is_fake()) return true;
   if (!tensor.key_set().has(c10::DispatchKey::Python)) return false;
   if (!tensor.has_storage()) return true;  // sparse; a wrapper has a storage, if an empty one
   return tensor.unsafe_storage().device_type() == c10::kMeta &&

@@ -64,6 +64,7 @@ struct Handler<Op, Result(Arguments...)> {
   static bool returns_first_argument;
 
   static Result call(c10::DispatchKeySet keys, Arguments... arguments) {
+    if (has_runner()) [[unlikely]] return call_boxed(keys, arguments...);
     if (is_over()) return Op::redispatch(keys & kBelowFake, std::forward<Arguments>(arguments)...);
     const c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::Fake);
     if (returns_first_argument && knows_first(arguments...)) {
@@ -77,6 +78,13 @@ struct Handler<Op, Result(Arguments...)> {
     OpWatch::Results results(watch);
     tell(results, result);
     return result;
+  }
+
+  static Result call_boxed(c10::DispatchKeySet keys, Arguments... arguments) {
+    static const auto op =
+        c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name);
+    static const auto kernel = c10::KernelFunction::makeFromBoxedFunction<&observe>();
+    return kernel.call<Result, Arguments...>(op, keys, std::forward<Arguments>(arguments)...);
   }
 };
 

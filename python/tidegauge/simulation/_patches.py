@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The places of torch's Python that look at memory past the dispatcher, while a simulation is on."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.distributed import device_mesh as mesh_module
+from torch.distributed.device_mesh import DeviceMesh
+
+from tidegauge import _C
+from tidegauge._patches import _Installation, _Patch
+
+_originals: dict[str, Any] = {}
+
+
+class paused:  # noqa: N801, reads as a word
+    """Tensors made within are real."""
+
+    def __enter__(self) -> None:
+        _C.simulation_pause()
+
+    def __exit__(self, *args: object) -> None:
+        _C.simulation_resume()
+
+
+def _data_ptr(self: torch.Tensor) -> int:
+    """FSDP2 and others compare addresses: each storage has one that is its own."""
+    if _C.is_simulated(self):
+        return _C.simulated_address(self)
+    address: int = _originals["tensor_data_ptr"](self)
+    return address
+
+
+def _storage_data_ptr(self: torch.UntypedStorage) -> int:
+    if self.device.type == "meta" and self.nbytes() > 0:
+        return self._cdata
+    address: int = _originals["storage_data_ptr"](self)
+    return address
+
+
+def _values(tensor: torch.Tensor, asked_by: str) -> torch.Tensor:
+    with paused():
+        values = _C.known_values(tensor)
+    if values is None:
+        raise RuntimeError(
+            f"{asked_by} asks for the values of a simulated tensor of shape {tuple(tensor.shape)}, "
+            "which holds no data. Compute what depends on them outside of `simulate`, or leave it "
+            "out"
+        )
+    return values
+
+
+def _tolist(self: torch.Tensor) -> Any:
+    if not _C.is_simulated(self):
+        return _originals["tolist"](self)
+    with paused():
+        return _originals["tolist"](_values(self, "tolist()"))
+
+
+def _numpy(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    if not _C.is_simulated(self):
+        return _originals["numpy"](self, *args, **kwargs)
+    with paused():
+        return _originals["numpy"](_values(self, "numpy()"), *args, **kwargs)
+
+
+def _repr(self: torch.Tensor, *args: Any, **kwargs: Any) -> str:
+    if type(self) not in (torch.Tensor, torch.nn.Parameter) or not _C.is_simulated(self):
+        text: str = _originals["repr"](self, *args, **kwargs)
+        return text
+    parts = ["..."]
+    parts.append(f"size={tuple(self.shape)}")
+    parts.append(f"dtype={self.dtype}")
+    parts.append(f"device='{self.device}'")
+    if self.grad_fn is not None:
+        parts.append(f"grad_fn=<{type(self.grad_fn).__name__}>")
+    elif self.requires_grad:
+        parts.append("requires_grad=True")
+    return f"simulated({', '.join(parts)})"
+
+
+def _has_compatible_type(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """`Module.to` keeps a parameter and exchanges its memory, if both are of one kind."""
+    return _C.is_simulated(tensor) == _C.is_simulated(other) and bool(
+        _originals["has_compatible_type"](tensor, other)
+    )
+
+
+def _load(*args: Any, **kwargs: Any) -> Any:
+    """A file is read really; then its shapes come in."""
+    from tidegauge.simulation._adopt import adopt_tree
+
+    with paused():
+        loaded = _originals["load"](*args, **kwargs)
+    return adopt_tree(loaded, torch.device("cpu"))
+
+
+def _refuse_save(*args: Any, **kwargs: Any) -> Any:
+    from tidegauge.simulation._adopt import find_simulated
+
+    if (where := find_simulated(args[0] if args else kwargs.get("obj"))) is not None:
+        raise RuntimeError(
+            f"torch.save was given a simulated tensor of shape {tuple(where.shape)}, which holds "
+            "no data to be saved; save outside of `simulate`, or leave it out"
+        )
+    with paused():
+        return _originals["save"](*args, **kwargs)
+
+
+def _real_inside(name: str) -> Callable[..., Any]:
+    """What a wrapper of this place makes is real: ranks of a mesh, which Python reads."""
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with paused():
+            return _originals[name](*args, **kwargs)
+
+    return wrapper
+
+
+_MESH_PLACES: dict[str, tuple[type | ModuleType, str]] = {
+    "mesh_init": (DeviceMesh, "__init__"),
+    "mesh_getitem": (DeviceMesh, "__getitem__"),
+    "mesh_flatten": (DeviceMesh, "_flatten"),
+    "mesh_unflatten": (DeviceMesh, "_unflatten"),
+    "mesh_init_function": (mesh_module, "init_device_mesh"),
+    "mesh_all_submeshes": (DeviceMesh, "_get_all_submeshes"),
+}
+
+
+def _wrap(owner: type | ModuleType, name: str, wrapper: Any) -> _Patch:
+    return _Patch(owner, name, functools.wraps(getattr(owner, name))(wrapper))
+
+
+@functools.cache
+def installation() -> _Installation:
+    """All of them; put in place while a simulation is on."""
+    patches = {
+        "tensor_data_ptr": _wrap(torch.Tensor, "data_ptr", _data_ptr),
+        "storage_data_ptr": _wrap(torch.UntypedStorage, "data_ptr", _storage_data_ptr),
+        "tolist": _wrap(torch.Tensor, "tolist", _tolist),
+        "numpy": _wrap(torch.Tensor, "numpy", _numpy),
+        "repr": _wrap(torch.Tensor, "__repr__", _repr),
+        "has_compatible_type": _wrap(
+            torch, "_has_compatible_shallow_copy_type", _has_compatible_type
+        ),
+        "load": _wrap(torch, "load", _load),
+        "save": _wrap(torch, "save", _refuse_save),
+    }
+    for key, (owner, name) in _MESH_PLACES.items():
+        patches[key] = _wrap(owner, name, _real_inside(key))
+    return _Installation(patches, variables=_originals)
+
+
+@functools.cache
+def decomposed_ops() -> list[str]:
+    """Ops whose meta kernel is a decomposition of torch's that may ask for the device."""
+    table = importlib.import_module("torch._decomp")
+    names = set(dir(importlib.import_module("torch._decomp.decompositions")))
+    result = []
+    for op, function in table.decomposition_table.items():
+        if not isinstance(op, torch._ops.OpOverload) or op in table.meta_table or op.is_view:
+            continue
+        name = op.name()
+        if name in _KERNELS_OF_META or torch._C._dispatch_has_kernel_for_dispatch_key(
+            name, "CompositeImplicitAutograd"
+        ):
+            continue
+        is_torchs = (
+            function.__module__.startswith("torch._decomp") and function.__name__ in names
+        )
+        if is_torchs or name.startswith("aten::native_layer_norm"):
+            result.append(name.removesuffix(".default"))
+    return result
+
+
+# These make tensors: their decompositions call themselves.
+_KERNELS_OF_META = {"aten::empty_strided", "aten::clone", "aten::_to_copy", "aten::copy_"}

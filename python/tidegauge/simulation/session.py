@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`simulate`: a context in which tensors have shapes, devices and gradients, and no memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+
+import torch
+from torch import nn
+from torch._guards import detect_fake_mode
+
+from tidegauge import _C
+from tidegauge.simulation import _patches
+from tidegauge.simulation._adopt import adopt_module, adopt_tree
+from tidegauge.simulation._process_group import OwnProcessGroup
+
+T = TypeVar("T")
+
+
+class Simulation:
+    """One simulation; made by `tidegauge.simulate`, entered once."""
+
+    def __init__(
+        self,
+        device: str | torch.device = "cpu",
+        world_size: int | None = None,
+        rank: int = 0,
+        *,
+        item: float | Literal["error"] = "error",
+        mask_fraction: float = 1.0,
+    ) -> None:
+        self.device = _check_device(device)
+        self._item = _check_item(item)
+        if not 0 <= mask_fraction <= 1:
+            raise ValueError(
+                f"mask_fraction is {mask_fraction!r}; it is the share of its elements that a mask "
+                "selects, from 0 to 1"
+            )
+        self._mask_fraction = float(mask_fraction)
+        self._group = None if world_size is None else OwnProcessGroup(world_size, rank)
+        self._undo: list[Callable[[], None]] = []
+
+    def __enter__(self) -> Simulation:
+        if detect_fake_mode() is not None:
+            raise RuntimeError(
+                "simulate was entered inside a FakeTensorMode, which makes tensors without memory "
+                "itself; use one of the two"
+            )
+        _C.simulation_start(self._item, self._mask_fraction, _patches.decomposed_ops())
+        self._undo.append(_C.simulation_stop)
+        try:
+            patches = _patches.installation()
+            patches.install()
+            self._undo.append(patches.uninstall)
+            if self._group is not None:
+                self._group.begin()
+                self._undo.append(self._group.end)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+    def adopt(self, what: T, device: str | torch.device | None = None) -> T:
+        """Brings real or meta tensors in: shapes, dtypes and what they share, not their data.
+
+        A module gets simulated parameters and buffers, and its own back when the simulation ends.
+        A tensor, or a structure of them, is answered with a simulated one. A meta tensor comes to
+        the CPU, others stay where they are, unless `device` says otherwise.
+        """
+        target = None if device is None else _check_device(device)
+        if isinstance(what, nn.Module):
+            self._undo.append(adopt_module(what, target))
+            return what
+        adopted: T = adopt_tree(what, target)
+        return adopted
+
+    def coverage(self) -> list[_C.OpCoverage]:
+        """What was simulated, op by op: calls, those the cache answered, whether decomposed."""
+        return _C.simulation_coverage()
+
+    def is_simulated(self, tensor: torch.Tensor) -> bool:
+        return _C.is_simulated(tensor)
+
+
+def _check_device(device: str | torch.device) -> torch.device:
+    checked = torch.device(device)
+    if checked.type != "cpu":
+        raise NotImplementedError(
+            f"simulate was asked for the device {str(device)!r}; 'cpu' is what it can claim to be"
+        )
+    return checked
+
+
+def _check_item(item: Any) -> float | None:
+    if item == "error":
+        return None
+    if isinstance(item, (bool, int, float)):
+        return float(item)
+    raise ValueError(
+        f"item is {item!r}; 'error' or a number is expected, the answer to each item() of a tensor "
+        "whose value is not known"
+    )
+
+
+def simulate(
+    device: str | torch.device = "cpu",
+    world_size: int | None = None,
+    rank: int = 0,
+    *,
+    item: float | Literal["error"] = "error",
+    mask_fraction: float = 1.0,
+) -> Simulation:
+    """A context in which plain code makes tensors without memory.
+
+    `world_size` and `rank`: a process group of that many ranks exists inside, of which this process
+    is one; none of the others does. `item`: what a value is that the program asks for and that no
+    simulation can know; by default that is an error, which names the line. `mask_fraction`: how
+    many elements a mask selects of which it is not known.
+    """
+    return Simulation(device, world_size, rank, item=item, mask_fraction=mask_fraction)

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "simulate/data_dependent.h"
+
+#include <ATen/ExpandUtils.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include "simulate/known_values.h"
+#include "simulate/session.h"
+#include "simulate/simulated_tensor.h"
+
+namespace tidegauge::simulation {
+namespace {
+
+using c10::IValue;
+
+std::string at_line() {
+  const std::string line = locate();
+  return line.empty() ? std::string() : " (at " + line + ")";
+}
+
+[[noreturn]] void need_value(const OpTraits& traits) {
+  TORCH_CHECK(false, traits.name, " asks for the value of a simulated tensor", at_line(),
+              ", which holds no data. Branch on something else, give the value as a Python number, "
+              "or let `simulate(item=1)` answer with a constant");
+}
+
+c10::Scalar to_scalar(double value, c10::ScalarType type) {
+  if (type == at::kBool) return value != 0;
+  if (at::isIntegralType(type, false)) return static_cast<int64_t>(value);
+  if (at::isComplexType(type)) return c10::complex<double>(value);
+  return value;
+}
+
+at::Tensor make(c10::IntArrayRef sizes, c10::ScalarType type, c10::Device device) {
+  const auto dtype = c10::scalarTypeToTypeMeta(type);
+  int64_t numel = 1;
+  for (const int64_t size : sizes) numel *= size;
+  auto result = c10::make_intrusive<SimulatedTensor>(
+      SimulatedStorage::make(numel * static_cast<int64_t>(dtype.itemsize())),
+      keys_of(dtype, device), dtype, device);
+  result->set_sizes_contiguous(sizes);
+  return at::Tensor(std::move(result));
+}
+
+int64_t selected_of(int64_t count) {
+  return std::clamp<int64_t>(
+      static_cast<int64_t>(std::ceil(static_cast<double>(count) * policy().mask_fraction)), 0,
+      count);
+}
+
+/// As the kernels lay it out: one row after another for each dimension.
+at::Tensor make_nonzero(int64_t selected, int64_t dimensions, c10::Device device) {
+  const at::Tensor result = make({selected, dimensions}, at::kLong, device);
+  result.unsafeGetTensorImpl()->set_sizes_and_strides(
+      c10::IntArrayRef({selected, dimensions}), c10::IntArrayRef({1, selected}));
+  return result;
+}
+
+int64_t broadcast_numel(const at::Tensor& a, const at::Tensor& b) {
+  int64_t numel = 1;
+  for (const int64_t size : at::infer_size(a.sizes(), b.sizes())) numel *= size;
+  return numel;
+}
+
+/// What `real` holds, as simulated tensors.
+IValue bring_in(const IValue& real, c10::Device device) {
+  if (!real.isTensor() || !real.toTensor().defined()) return real;
+  const at::Tensor& tensor = real.toTensor();
+  at::Tensor result = make(tensor.sizes(), tensor.scalar_type(), device);
+  if (!tensor.is_contiguous()) {
+    result.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides());
+  }
+  known_values::keep(result, tensor);
+  return result;
+}
+
+/// Inverse and counts are empty where they were not asked for.
+at::Tensor make_if(bool is_wanted, c10::IntArrayRef sizes, c10::Device device) {
+  return is_wanted ? make(sizes, at::kLong, device) : make({0}, at::kLong, device);
+}
+
+}  // namespace
+
+IValue read_item(const OpTraits& traits, const at::Tensor& tensor) {
+  TORCH_CHECK(tensor.numel() == 1, "a Tensor with ", tensor.numel(),
+              " elements cannot be converted to Scalar");
+  const at::Tensor known = known_values::find(tensor);
+  if (known.defined()) return known.item();
+  if (!policy().item) need_value(traits);
+  return to_scalar(*policy().item, tensor.scalar_type());
+}
+
+IValue compare(const c10::OperatorHandle& op, const OpTraits& traits,
+               std::span<const IValue> arguments) {
+  if (known_values::can_follow(traits, arguments)) {
+    return known_values::compute(op, traits, arguments).front();
+  }
+  if (arguments[0].toTensor().sizes() != arguments[1].toTensor().sizes()) return false;
+  if (!policy().item) need_value(traits);
+  return *policy().item != 0;
+}
+
+std::vector<IValue> run_dynamic(const c10::OperatorHandle& op, const OpTraits& traits,
+                                std::span<const IValue> arguments, c10::Device device) {
+  std::vector<IValue> results;
+  if (known_values::can_follow(traits, arguments)) {
+    for (const IValue& real : known_values::compute(op, traits, arguments)) {
+      results.push_back(bring_in(real, device));
+    }
+    return results;
+  }
+  const at::Tensor& self = arguments[0].toTensor();
+  const int64_t numel = self.numel();
+  if (traits.name == "aten::nonzero") {
+    results.emplace_back(make_nonzero(selected_of(numel), self.dim(), device));
+  } else if (traits.name == "aten::masked_select") {
+    const int64_t selected = selected_of(broadcast_numel(self, arguments[1].toTensor()));
+    results.emplace_back(make({selected}, self.scalar_type(), device));
+  } else if (traits.name == "aten::_unique" || traits.name == "aten::_unique2") {
+    const bool wants_counts = traits.name == "aten::_unique2" && arguments[3].toBool();
+    results.emplace_back(make({numel}, self.scalar_type(), device));
+    results.emplace_back(make_if(arguments[2].toBool(), self.sizes(), device));
+    if (traits.name == "aten::_unique2") {
+      results.emplace_back(make_if(wants_counts, {numel}, device));
+    }
+  } else if (traits.name == "aten::unique_consecutive" && arguments[3].isNone()) {
+    results.emplace_back(make({numel}, self.scalar_type(), device));
+    results.emplace_back(make_if(arguments[1].toBool(), self.sizes(), device));
+    results.emplace_back(make_if(arguments[2].toBool(), {numel}, device));
+  } else if (traits.name == "aten::unique_dim") {
+    const int64_t count = self.size(arguments[1].toInt());
+    results.emplace_back(make(self.sizes(), self.scalar_type(), device));
+    results.emplace_back(make_if(arguments[3].toBool(), {count}, device));
+    results.emplace_back(make_if(arguments[4].toBool(), {count}, device));
+  } else if (traits.name == "aten::repeat_interleave.Tensor" && arguments[1].isInt()) {
+    results.emplace_back(make({arguments[1].toInt()}, self.scalar_type(), device));
+  } else {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, traits.name, " makes a result whose shape depends on data",
+                                at_line(), ", of which there is none in a simulation; give it ",
+                                "sizes that are known, or leave it out of what is simulated");
+  }
+  return results;
+}
+
+void expand_masks(IValue& indices) {
+  const auto is_mask = [](const at::Tensor& index) {
+    return is_simulated(index) &&
+           (index.scalar_type() == at::kBool || index.scalar_type() == at::kByte);
+  };
+  std::vector<std::optional<at::Tensor>> expanded;
+  bool has_masks = false;
+  for (const IValue& item : indices.toListRef()) {
+    if (!item.isTensor() || !item.toTensor().defined()) {
+      expanded.emplace_back();
+      continue;
+    }
+    const at::Tensor& index = item.toTensor();
+    if (!is_mask(index)) {
+      expanded.emplace_back(index);
+      continue;
+    }
+    has_masks = true;
+    const at::Tensor known = known_values::find(index);
+    const int64_t selected =
+        known.defined() ? known.count_nonzero().item().toLong() : selected_of(index.numel());
+    const at::Tensor places = make({selected}, at::kLong, as_simulated(index).claimed_device());
+    for (int64_t i = 0; i < index.dim(); ++i) expanded.emplace_back(places);
+  }
+  if (!has_masks) return;
+  c10::List<std::optional<at::Tensor>> list;
+  for (const auto& index : expanded) list.push_back(index);
+  indices = list;
+}
+
+}  // namespace tidegauge::simulation

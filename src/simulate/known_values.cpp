@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "simulate/known_values.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <utility>
+
+#include "capture/boxed_tensors.h"
+#include "simulate/simulated_tensor.h"
+
+namespace tidegauge::simulation::known_values {
+namespace {
+
+using c10::IValue;
+
+/// Real tensors are made and computed with out of everybody's sight.
+struct OutOfSight {
+  c10::impl::ExcludeDispatchKeyGuard fake{c10::DispatchKeySet(
+      {c10::DispatchKey::Fake, c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot})};
+  at::AutoDispatchBelowADInplaceOrView autograd;
+};
+
+bool is_few(const at::Tensor& tensor) {
+  const bool is_integral = at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
+  return tensor.numel() <= (is_integral ? kMaxIntegers : kMaxFloats);
+}
+
+bool covers_its_storage(const at::Tensor& tensor) {
+  return tensor.storage_offset() == 0 && tensor.is_non_overlapping_and_dense() &&
+         tensor.nbytes() == tensor.storage().nbytes();
+}
+
+/// Stands for a tensor whose values do not count.
+at::Tensor make_like(const at::Tensor& tensor) {
+  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.scalar_type());
+}
+
+/// Of an op that needs no values: the tensor it writes to gets some.
+at::Tensor make_values_for(const at::Tensor& tensor) {
+  const at::Tensor real = make_like(tensor);
+  keep(tensor, real);
+  return real;
+}
+
+at::Tensor to_real(const at::Tensor& tensor, bool needs_values, bool is_written) {
+  if (!tensor.defined()) return tensor;
+  const at::Tensor known = find(tensor);
+  if (known.defined()) return known;
+  TORCH_INTERNAL_ASSERT(!needs_values);
+  return is_written ? make_values_for(tensor) : make_like(tensor);
+}
+
+IValue to_real(const IValue& value, bool needs_values, bool is_written) {
+  if (value.isTensor()) return to_real(value.toTensor(), needs_values, is_written);
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const at::Tensor& tensor : value.toTensorVector()) {
+      list.push_back(to_real(tensor, needs_values, is_written));
+    }
+    return list;
+  }
+  if (value.isList()) {
+    c10::impl::GenericList list(value.toList().elementType());
+    for (const IValue& item : value.toListRef()) {
+      list.push_back(to_real(item, needs_values, is_written));
+    }
+    return list;
+  }
+  return value;
+}
+
+void keep_all(const IValue& simulated, const IValue& real) {
+  if (simulated.isTensor()) {
+    if (!are_known(simulated.toTensor())) keep(simulated.toTensor(), real.toTensor());
+  } else if (simulated.isTensorList()) {
+    const auto list = simulated.toTensorVector();
+    const auto values = real.toTensorVector();
+    for (size_t i = 0; i < list.size(); ++i) keep_all(list[i], values[i]);
+  }
+}
+
+}  // namespace
+
+bool are_known(const at::Tensor& tensor) {
+  if (!tensor.defined()) return true;
+  if (!is_simulated(tensor)) return !tensor.is_meta() && tensor.has_storage();
+  const SimulatedStorage* storage = SimulatedStorage::find(tensor.storage());
+  return storage != nullptr && storage->values;
+}
+
+at::Tensor find(const at::Tensor& tensor) {
+  if (!is_simulated(tensor)) return tensor;
+  const SimulatedStorage* storage = SimulatedStorage::find(tensor.storage());
+  if (storage == nullptr || !storage->values) return {};
+  const OutOfSight guard;
+  at::Tensor real = at::empty({0}, at::TensorOptions(tensor.scalar_type()));
+  real.set_(storage->values, tensor.storage_offset(), tensor.sizes(), tensor.strides());
+  return real;
+}
+
+void keep(const at::Tensor& simulated, const at::Tensor& real) {
+  if (!is_simulated(simulated) || !real.defined() || real.sizes() != simulated.sizes() ||
+      !is_few(simulated) || !covers_its_storage(simulated)) {
+    return;
+  }
+  SimulatedStorage* storage = SimulatedStorage::find(simulated.storage());
+  if (storage == nullptr) return;
+  if (real.strides() == simulated.strides() && covers_its_storage(real)) {
+    storage->values = real.storage();
+    return;
+  }
+  const OutOfSight guard;
+  at::Tensor copy = make_like(simulated);
+  copy.copy_(real);
+  storage->values = copy.storage();
+}
+
+bool can_follow(const OpTraits& traits, std::span<const IValue> arguments) {
+  if (traits.is_random || traits.is_view || !traits.is_cacheable) return false;
+  if (traits.makes_values) {
+    if (traits.written == 0) return true;
+    const at::Tensor& target = arguments[0].toTensor();
+    return are_known(target) || (is_few(target) && covers_its_storage(target));
+  }
+  bool has_tensors = false;
+  for (const IValue& value : arguments) {
+    bool are_all_known = true;
+    visit_tensors(value, [&](const at::Tensor& tensor) {
+      has_tensors = true;
+      are_all_known = are_all_known && are_known(tensor) && is_few(tensor);
+    });
+    if (!are_all_known) return false;
+  }
+  return has_tensors;
+}
+
+std::vector<IValue> compute(const c10::OperatorHandle& op, const OpTraits& traits,
+                            std::span<const IValue> arguments) {
+  const OutOfSight guard;
+  torch::jit::Stack stack;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const bool is_written = i < 64 && ((traits.written >> i) & 1) != 0;
+    stack.push_back(to_real(arguments[i], !traits.makes_values, is_written));
+  }
+  if (traits.device_argument >= 0 && !stack[traits.device_argument].isNone()) {
+    stack[traits.device_argument] = c10::Device(c10::kCPU);
+  }
+  if (traits.pin_argument >= 0) stack[traits.pin_argument] = IValue();
+  op.callBoxed(stack);
+  return stack;
+}
+
+void follow(const c10::OperatorHandle& op, const OpTraits& traits,
+            std::span<const IValue> arguments, std::span<const IValue> results) {
+  if (traits.written == 0) {
+    bool are_few = !results.empty();
+    for (const IValue& value : results) {
+      are_few = are_few && (value.isTensor() || value.isTensorList());
+      visit_tensors(value,
+                    [&](const at::Tensor& tensor) { are_few &= tensor.defined() && is_few(tensor); });
+    }
+    if (!are_few) return;
+  }
+  const std::vector<IValue> values = compute(op, traits, arguments);
+  for (size_t i = 0; i < results.size(); ++i) keep_all(results[i], values[i]);
+}
+
+void forget_written(const OpTraits& traits, std::span<const IValue> arguments) {
+  for (size_t i = 0; i < arguments.size() && i < 64; ++i) {
+    if (((traits.written >> i) & 1) == 0) continue;
+    visit_tensors(arguments[i], [](const at::Tensor& tensor) {
+      if (!is_simulated(tensor)) return;
+      if (auto* storage = SimulatedStorage::find(tensor.storage())) storage->values = {};
+    });
+  }
+}
+
+}  // namespace tidegauge::simulation::known_values

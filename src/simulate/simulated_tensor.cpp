@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "simulate/simulated_tensor.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+
+#include <utility>
+
+namespace tidegauge::simulation {
+namespace {
+
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+
+c10::Allocator* meta_allocator() {
+  static c10::Allocator* const allocator = c10::GetAllocator(c10::kMeta);
+  return allocator;
+}
+
+/// Bits of a tensor's own state, which a copy of its meta data has to carry.
+constexpr DispatchKeySet kLazyBits{DispatchKey::Conjugate, DispatchKey::Negative,
+                                   DispatchKey::ZeroTensor};
+
+}  // namespace
+
+SimulatedStorage::SimulatedStorage(int64_t size_bytes, c10::Allocator* allocator)
+    : StorageImpl(use_byte_size_t(), size_bytes, allocator->allocate(0), allocator,
+                  /*resizable=*/true) {
+  set_throw_on_mutable_data_ptr();
+}
+
+c10::Storage SimulatedStorage::make(int64_t size_bytes) {
+  return c10::Storage(c10::make_intrusive<SimulatedStorage>(size_bytes, meta_allocator()));
+}
+
+SimulatedStorage* SimulatedStorage::find(const c10::Storage& storage) {
+  c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
+  if (impl == nullptr || typeid(*impl) != typeid(SimulatedStorage)) return nullptr;
+  return static_cast<SimulatedStorage*>(impl);
+}
+
+SimulatedTensor::SimulatedTensor(c10::Storage storage, DispatchKeySet keys, caffe2::TypeMeta dtype,
+                                 c10::Device device)
+    : TensorImpl(std::move(storage), keys, dtype), claimed_device_(device) {
+  key_set_ = key_set_.add(DispatchKey::Fake);
+  set_custom_device(true);
+}
+
+SimulatedTensor::SimulatedTensor(ForCopy, const SimulatedTensor& other)
+    : TensorImpl(other.key_set(), other.dtype(), other.device_opt_),
+      claimed_device_(other.claimed_device_) {
+  set_custom_device(true);
+}
+
+c10::Device SimulatedTensor::device_custom() const {
+  return c10::impl::tls_is_dispatch_key_excluded(DispatchKey::Fake) ? device_default()
+                                                                    : claimed_device_;
+}
+
+template <typename Version>
+c10::intrusive_ptr<c10::TensorImpl> SimulatedTensor::copy(Version&& version,
+                                                          bool allow_change) const {
+  const bool is_pythons =
+      c10::impl::TorchDispatchModeTLS::stack_len() > 0 || key_set_.has(DispatchKey::Python);
+  if (is_pythons && !c10::impl::tls_is_dispatch_key_excluded(DispatchKey::Python)) {
+    return TensorImpl::shallow_copy_and_detach(std::forward<Version>(version), allow_change);
+  }
+  auto result = c10::intrusive_ptr<SimulatedTensor>::make(ForCopy{}, *this);
+  copy_tensor_metadata(this, result.get(), std::forward<Version>(version), allow_change);
+  return result;
+}
+
+c10::intrusive_ptr<c10::TensorImpl> SimulatedTensor::shallow_copy_and_detach(
+    const c10::VariableVersion& version, bool allow_change) const {
+  return copy(version, allow_change);
+}
+c10::intrusive_ptr<c10::TensorImpl> SimulatedTensor::shallow_copy_and_detach(
+    c10::VariableVersion&& version, bool allow_change) const {
+  return copy(std::move(version), allow_change);
+}
+
+void SimulatedTensor::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other) {
+  TORCH_CHECK(typeid(*other) == typeid(SimulatedTensor),
+              "the memory of a simulated tensor cannot be replaced by that of a real one; bring "
+              "the real tensor in with `simulation.adopt(tensor)`");
+  TensorImpl::shallow_copy_from(other);
+  claimed_device_ = static_cast<const SimulatedTensor*>(other.get())->claimed_device_;
+}
+
+DispatchKeySet keys_of(caffe2::TypeMeta dtype, c10::Device device) {
+  return DispatchKeySet(c10::computeDispatchKey(dtype.toScalarType(), c10::kStrided, device));
+}
+
+at::Tensor to_simulated(const at::Tensor& meta, c10::Device device) {
+  const c10::TensorImpl* source = meta.unsafeGetTensorImpl();
+  c10::Storage storage = source->unsafe_storage();
+  if (SimulatedStorage::find(storage) == nullptr) {
+    storage = SimulatedStorage::make(static_cast<int64_t>(storage.nbytes()));
+  }
+  auto result = c10::make_intrusive<SimulatedTensor>(
+      std::move(storage), keys_of(source->dtype(), device) | (source->key_set() & kLazyBits),
+      source->dtype(), device);
+  result->set_sizes_and_strides(source->sizes(), source->strides(), source->storage_offset());
+  if (source->is_wrapped_number()) result->set_wrapped_number(true);
+  return at::Tensor(std::move(result));
+}
+
+}  // namespace tidegauge::simulation

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "simulate/simulator.h"
+
+#include <ATen/EmptyTensor.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <span>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "capture/boxed_tensors.h"
+#include "capture/typed_ops.h"
+#include "simulate/data_dependent.h"
+#include "simulate/known_values.h"
+#include "simulate/op_traits.h"
+#include "simulate/output_cache.h"
+#include "simulate/session.h"
+#include "simulate/simulated_tensor.h"
+
+namespace tidegauge::simulation {
+namespace {
+
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+using c10::IValue;
+using c10::OperatorHandle;
+using op_hook::kBelowFake;
+using torch::jit::Stack;
+
+void run_really(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  const c10::impl::ExcludeDispatchKeyGuard guard(DispatchKey::Fake);
+  op.redispatchBoxed(keys & kBelowFake, stack);
+}
+
+/// Of a collective that is over as soon as it has begun.
+class DoneWork final : public c10d::Work {
+ public:
+  bool wait(std::chrono::milliseconds) override { return true; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
+    auto future = c10::make_intrusive<c10::ivalue::Future>(c10::NoneType::get());
+    future->markCompleted();
+    return future;
+  }
+};
+
+/// What the arguments of a call are.
+struct Scan {
+  bool has_simulated = false;
+  bool has_meta = false;
+  at::Tensor real;               ///< one that is neither a number nor simulated
+  c10::Device device{c10::kCPU};  ///< that the results are on
+  at::Tensor first;              ///< simulated, on `device`
+};
+
+/// torch takes a 0-dimensional tensor of the CPU with those of any device.
+bool is_number(const at::Tensor& tensor) {
+  return tensor.dim() == 0 && (is_simulated(tensor) ? as_simulated(tensor).claimed_device().is_cpu()
+                                                    : tensor.device().is_cpu());
+}
+
+std::string describe(const at::Tensor& tensor) {
+  std::ostringstream text;
+  text << tensor.scalar_type() << " of shape " << tensor.sizes();
+  return text.str();
+}
+
+void check_device(const OpTraits& traits, Scan& scan, const at::Tensor& tensor) {
+  const c10::Device device = as_simulated(tensor).claimed_device();
+  if (!scan.has_simulated || (is_number(scan.first) && !is_number(tensor))) {
+    scan.has_simulated = true;
+    scan.device = device;
+    scan.first = tensor;
+    return;
+  }
+  if (device == scan.device || is_number(tensor) || traits.mixes_devices ||
+      traits.kind == OpKind::Indexed || traits.kind == OpKind::Collective) {
+    return;
+  }
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two "
+              "devices, ", scan.device, " and ", device, "! (", traits.name, " of ",
+              describe(scan.first), " and ", describe(tensor), ", both simulated)");
+}
+
+Scan scan(const OpTraits& traits, std::span<const IValue> arguments) {
+  Scan found;
+  for (const IValue& value : arguments) {
+    visit_tensors(value, [&](const at::Tensor& tensor) {
+      if (!tensor.defined()) return;
+      if (is_simulated(tensor)) {
+        check_device(traits, found, tensor);
+      } else if (tensor.is_meta()) {
+        found.has_meta = true;
+      } else if (!is_number(tensor)) {
+        found.real = tensor;
+      }
+    });
+  }
+  if (traits.device_argument >= 0 && arguments[traits.device_argument].isDevice()) {
+    found.device = arguments[traits.device_argument].toDevice();
+    if (!found.device.is_cpu() && !found.device.has_index()) found.device.set_index(0);
+  }
+  return found;
+}
+
+/// Whether the op is one of a program that has no simulated tensors yet, and would make one.
+bool makes_simulated(const OpTraits& traits, const Scan& found) {
+  if (!is_on() || is_paused() || found.device.is_meta()) return false;
+  if (traits.kind == OpKind::Fresh) return true;
+  if (traits.device_argument < 0) return false;
+  return !found.real.defined() || !found.device.is_cpu();
+}
+
+/// Which argument is real where another is simulated.
+[[noreturn]] void refuse_real(const OperatorHandle& op, const OpTraits& traits, const Scan& found,
+                              std::span<const IValue> arguments) {
+  std::string name = "?";
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    visit_tensors(arguments[i], [&](const at::Tensor& tensor) {
+      if (tensor.is_same(found.real)) name = op.schema().arguments()[i].name();
+    });
+  }
+  const std::string line = locate();
+  TORCH_CHECK(false, traits.name, ": argument '", name, "' is a real tensor (",
+              describe(found.real), "), and another one is simulated (", describe(found.first),
+              ")", line.empty() ? "" : ", at " + line,
+              ". A simulated tensor has no data to compute with. Make the real one inside "
+              "`simulate`, or bring it in with `simulation.adopt(tensor)`");
+}
+
+/// Writing real data into a simulated tensor (load_state_dict) changes nothing that is simulated.
+bool only_reads_real(const OpTraits& traits, std::span<const IValue> arguments) {
+  return traits.mixes_devices && traits.written == 1 && arguments[0].isTensor() &&
+         is_simulated(arguments[0].toTensor());
+}
+
+at::Tensor to_meta(const at::Tensor& real) {
+  return at::detail::empty_strided_meta(real.sizes(), real.strides(), real.scalar_type());
+}
+
+/// Real tensors that an op may read are shown to the meta kernel as what they are: shapes.
+void replace_real(std::span<IValue> arguments) {
+  for (IValue& value : arguments) {
+    if (value.isTensor() && value.toTensor().defined() && !is_simulated(value.toTensor()) &&
+        !value.toTensor().is_meta() && value.toTensor().dim() > 0) {
+      value = to_meta(value.toTensor());
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> list = value.toTensorList().copy();
+      for (size_t i = 0; i < list.size(); ++i) {
+        const at::Tensor tensor = list.get(i);
+        if (!is_simulated(tensor) && !tensor.is_meta()) list.set(i, to_meta(tensor));
+      }
+      value = list;
+    }
+  }
+}
+
+void simulate_results(std::span<IValue> results, c10::Device device) {
+  // Results that share a storage go on to do so.
+  std::vector<std::pair<c10::StorageImpl*, c10::Storage>> replaced;
+  const auto convert = [&](const at::Tensor& tensor) {
+    if (!tensor.defined() || is_simulated(tensor) || !tensor.has_storage() ||
+        tensor.key_set().has(DispatchKey::Python) ||
+        tensor.storage().device_type() != c10::kMeta) {
+      return tensor;
+    }
+    c10::StorageImpl* old = tensor.storage().unsafeGetStorageImpl();
+    at::Tensor result = to_simulated(tensor, device);
+    const auto it = std::find_if(replaced.begin(), replaced.end(),
+                                 [&](const auto& pair) { return pair.first == old; });
+    if (it != replaced.end()) {
+      result.unsafeGetTensorImpl()->set_storage_keep_dtype(it->second);
+    } else {
+      replaced.emplace_back(old, result.storage());
+    }
+    return result;
+  };
+  for (IValue& value : results) {
+    if (value.isTensor()) {
+      value = convert(value.toTensor());
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(convert(tensor));
+      value = list;
+    }
+  }
+}
+
+/// Whether nothing is left to be done for an op that has no meta kernel.
+bool only_writes(const OperatorHandle& op, const OpTraits& traits) {
+  return traits.written != 0 && op.schema().returns().empty();
+}
+
+/// By torch's meta kernel.
+void run_meta(const OperatorHandle& op, const OpTraits& traits, const Scan& found,
+              DispatchKeySet keys, Stack* stack) {
+  const size_t base = stack->size() - traits.argument_count;
+  if (traits.kind == OpKind::Decomposed) {
+    return op.redispatchBoxed((keys & kBelowFake) | DispatchKeySet(DispatchKey::Meta), stack);
+  }
+  if (traits.device_argument >= 0 &&
+      ((*stack)[base + traits.device_argument].isDevice() || !found.has_simulated)) {
+    (*stack)[base + traits.device_argument] = c10::Device(c10::kMeta);
+  }
+  if (traits.pin_argument >= 0) (*stack)[base + traits.pin_argument] = IValue();
+  const c10::impl::ExcludeDispatchKeyGuard exclude(DispatchKey::Fake);
+  const c10::impl::IncludeDispatchKeyGuard include(DispatchKeySet(DispatchKey::Meta));
+  if (found.real.defined()) replace_real(std::span(*stack).subspan(base));
+  try {
+    op.redispatchBoxed((keys & kBelowFake) | DispatchKeySet(DispatchKey::Meta), stack);
+  } catch (const c10::NotImplementedError& error) {
+    if (only_writes(op, traits)) {
+      stack->resize(base);
+      return;
+    }
+    const std::string line = locate();
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        false, traits.name, " cannot be simulated", line.empty() ? "" : " (at " + line + ")",
+        ": it has no meta kernel in this version of torch. Register one with ",
+        "torch.library.register_fake, or leave it out of what is simulated. torch says: ",
+        error.what_without_backtrace());
+  }
+}
+
+bool asks_for_pinned(const OpTraits& traits, std::span<const IValue> arguments) {
+  if (traits.pin_argument < 0) return false;
+  const IValue& value = arguments[traits.pin_argument];
+  return value.isBool() && value.toBool();
+}
+
+void mark_pinned(const IValue& value) {
+  visit_tensors(value, [](const at::Tensor& tensor) {
+    if (!is_simulated(tensor)) return;
+    if (auto* storage = SimulatedStorage::find(tensor.storage())) storage->is_pinned = true;
+  });
+}
+
+class Call {
+ public:
+  Call(const OperatorHandle& op, OpTraits& traits, DispatchKeySet keys, Stack* stack, Scan found)
+      : op_(op),
+        traits_(traits),
+        keys_(keys),
+        stack_(stack),
+        base_(stack->size() - traits.argument_count),
+        found_(std::move(found)) {}
+
+  void run() {
+    switch (traits_.kind) {
+      case OpKind::Item:
+        return give(read_item(traits_, argument(0)));
+      case OpKind::Equal:
+        return give(compare(op_, traits_, arguments()));
+      case OpKind::Dynamic:
+        return give_all(run_dynamic(op_, traits_, arguments(), found_.device));
+      case OpKind::Collective:
+        return run_collective();
+      case OpKind::Wait:
+        return give(IValue(argument(0)));
+      case OpKind::Choice:
+        return op_.redispatchBoxed(keys_ & kBelowFake, stack_);
+      case OpKind::Fresh:
+        return run_fresh();
+      case OpKind::SetStorage:
+        return run_plain();
+      case OpKind::IsPinned:
+        return give(is_pinned(argument(0)));
+      case OpKind::RecordStream:
+        return stack_->resize(base_);
+      case OpKind::Pin:
+        return run_pin();
+      case OpKind::Indexed:
+        expand_masks((*stack_)[base_ + 1]);
+        return run_plain();
+      default:
+        return run_plain();
+    }
+  }
+
+ private:
+  std::span<const IValue> arguments() const {
+    return std::span<const IValue>(*stack_).subspan(base_);
+  }
+  const at::Tensor& argument(int position) const {
+    return (*stack_)[base_ + position].toTensor();
+  }
+  void give(IValue result) {
+    stack_->resize(base_);
+    stack_->push_back(std::move(result));
+  }
+  void give_all(std::vector<IValue> results) {
+    stack_->resize(base_);
+    std::move(results.begin(), results.end(), std::back_inserter(*stack_));
+  }
+
+  static bool is_pinned(const at::Tensor& tensor) {
+    const SimulatedStorage* storage = SimulatedStorage::find(tensor.storage());
+    return storage != nullptr && storage->is_pinned;
+  }
+
+  /// Every rank is this one: a collective leaves shapes as they are.
+  void run_collective() {
+    known_values::forget_written(traits_, arguments());
+    IValue first = (*stack_)[base_];
+    stack_->resize(base_);
+    if (traits_.result_count == 2) stack_->push_back(std::move(first));
+    if (traits_.result_count > 0) {
+      stack_->emplace_back(c10::intrusive_ptr<c10d::Work>(c10::make_intrusive<DoneWork>()));
+    }
+  }
+
+  /// torch.tensor has made it from Python's numbers, out of our sight.
+  void run_fresh() {
+    const at::Tensor real = argument(0);
+    if (is_simulated(real)) return give(real);
+    at::Tensor result = to_simulated(to_meta(real), real.device());
+    known_values::keep(result, real);
+    give(result);
+  }
+
+  void run_pin() {
+    const at::Tensor source = argument(0);
+    if (is_pinned(source)) return give(source);
+    at::Tensor result = to_simulated(to_meta(source), found_.device);
+    mark_pinned(result);
+    give(result);
+  }
+
+  void run_plain() {
+    const bool follows = known_values::can_follow(traits_, arguments());
+    const bool is_pinned = asks_for_pinned(traits_, arguments());
+    std::vector<IValue> saved;
+    if (follows || traits_.written != 0) saved.assign(arguments().begin(), arguments().end());
+    run_shapes();
+    const std::span<const IValue> results = std::span<const IValue>(*stack_).subspan(base_);
+    if (follows) {
+      known_values::follow(op_, traits_, saved, results);
+    } else if (traits_.written != 0) {
+      known_values::forget_written(traits_, saved);
+    }
+    if (is_pinned) {
+      for (const IValue& result : results) mark_pinned(result);
+    }
+  }
+
+  void run_shapes() {
+    std::optional<CallKey> key;
+    if (traits_.is_cacheable && !found_.real.defined() && traits_.kind != OpKind::SetStorage) {
+      key = make_call_key(traits_, arguments());
+    }
+    if (key) {
+      if (const auto entry = OutputCache::find(*key)) {
+        if (entry->shape) {
+          std::vector<IValue> results;
+          build(*entry->shape, arguments(), found_.device, results);
+          traits_.hits.fetch_add(1, std::memory_order_relaxed);
+          return give_all(std::move(results));
+        }
+        key.reset();
+      }
+    }
+    std::vector<IValue> asked;
+    if (key) asked.assign(arguments().begin(), arguments().end());
+    run_meta(op_, traits_, found_, keys_, stack_);
+    const std::span<IValue> results = std::span(*stack_).subspan(base_);
+    simulate_results(results, found_.device);
+    if (!key) return;
+    // An op that has changed the geometry of an argument is another one the next time.
+    const bool is_same = make_call_key(traits_, asked) == key;
+    OutputCache::add(std::move(*key),
+                     {is_same ? simulation::describe(asked, results) : std::nullopt});
+  }
+
+  const OperatorHandle& op_;
+  OpTraits& traits_;
+  const DispatchKeySet keys_;
+  Stack* const stack_;
+  const size_t base_;
+  const Scan found_;
+};
+
+/// A kernel of torch's runs on meta: its own affair.
+bool is_within_meta_kernel() {
+  return c10::impl::tls_local_dispatch_key_set().included_.has_backend(
+      c10::BackendComponent::MetaBit);
+}
+
+}  // namespace
+
+void run(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  if (is_within_meta_kernel()) return run_really(op, keys, stack);
+  OpTraits& traits = OpTraits::find(op);
+  if (traits.kind == OpKind::Composite) {
+    traits.calls.fetch_add(1, std::memory_order_relaxed);
+    return op.redispatchBoxed(keys & kBelowFake, stack);
+  }
+  const auto arguments = std::span<const IValue>(*stack).last(traits.argument_count);
+  Scan found = scan(traits, arguments);
+  if (!found.has_simulated && !makes_simulated(traits, found)) return run_really(op, keys, stack);
+  TORCH_CHECK(is_on(), traits.name, " was called on a simulated tensor (",
+              describe(found.first), ") after its simulation has ended; use it inside `simulate`");
+  if (found.has_simulated && found.real.defined() && !only_reads_real(traits, arguments)) {
+    refuse_real(op, traits, found, arguments);
+  }
+  traits.calls.fetch_add(1, std::memory_order_relaxed);
+  Call(op, traits, keys, stack, std::move(found)).run();
+}
+
+}  // namespace tidegauge::simulation
