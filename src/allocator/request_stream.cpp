@@ -10,7 +10,7 @@ namespace tidegauge {
 namespace {
 
 /// FSDP2 copies into the buffers of its collectives on streams of their own.
-uint8_t side_stream(Role role) {
+uint16_t side_stream(Role role) {
   switch (role) {
     case Role::IsAllGatherBuffer:
       return 1;
@@ -31,6 +31,7 @@ void RequestStream::add(const Event& event) {
     const auto [it, is_new] = live_.try_emplace(event.storage);
     if (!is_new) return;
     it->second.size_bytes = event.size_bytes;
+    it->second.stream = event.stream;
     if ((event.birth_facts & kFromAllocator) == 0 || device_ != kCpu) {
       request(it->second, event.size_bytes);
     }
@@ -66,7 +67,7 @@ void RequestStream::request(Live& live, int64_t size_bytes) {
   if (size_bytes <= 0) return;
   live.slot = static_cast<uint32_t>(streams_.size());
   live.is_requested = true;
-  streams_.push_back(0);
+  streams_.push_back(live.stream.value);
   requests_.push_back({live.slot, size_bytes});
 }
 
@@ -75,8 +76,11 @@ void RequestStream::release(Live& live) {
 }
 
 void RequestStream::set_stream(const Live& live, Role role) {
-  // A label comes after the birth, and says what the memory was for all along.
-  if (live.is_requested && side_stream(role) != 0) streams_[live.slot] = side_stream(role);
+  // A label comes after the birth, and says what the memory was for all along. On a device the
+  // birth says more.
+  if (device_ == kCpu && live.is_requested && side_stream(role) != 0) {
+    streams_[live.slot] = side_stream(role);
+  }
 }
 
 RunFigures RequestStream::simulate(const AllocatorOptions& options) const {

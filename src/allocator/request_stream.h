@@ -17,7 +17,9 @@ namespace tidegauge {
 ///
 ///   a birth                        a request of its bytes; none for a storage of no bytes
 ///   a resize                       a request of the new bytes, then a free of the old
-///   buffers of FSDP2's collectives  requests of a side stream each, as FSDP2 makes them
+///   on a stream                    a request of that stream
+///   on the host, buffers of        requests of a side stream each, as FSDP2 makes them on a device
+///   FSDP2's collectives
 ///   what only the allocator of     left out: workspaces of CPU kernels. What a tensor is found
 ///   the host has shown             for later is requested then
 ///
@@ -43,6 +45,7 @@ class RequestStream {
   struct Live {
     int64_t size_bytes = 0;
     uint32_t slot = 0;
+    StreamId stream;
     bool is_requested = false;
   };
 
@@ -53,7 +56,7 @@ class RequestStream {
   Device device_;
   std::unordered_map<StorageId, Live> live_;
   std::vector<Request> requests_;
-  std::vector<uint8_t> streams_;  // by slot
+  std::vector<uint16_t> streams_;  // by slot
 };
 
 }  // namespace tidegauge

@@ -11,6 +11,7 @@
 
 #include "bindings/python_stack.h"
 #include "simulate/adopt.h"
+#include "simulate/claimed_cuda.h"
 #include "simulate/known_values.h"
 #include "simulate/session.h"
 #include "simulate/simulated_tensor.h"
@@ -59,6 +60,8 @@ void bind_simulate(py::module_& m) {
   m.def("is_simulated", &simulation::is_simulated, py::arg("tensor"));
   m.def("adopt_tensors", &simulation::adopt, py::arg("tensors"), py::arg("device"));
   m.def("simulated_address", &address_of, py::arg("tensor"));
+  m.def("claim_cuda", &claimed_cuda::install, py::arg("device_count"));
+  m.def("unclaim_cuda", &claimed_cuda::uninstall);
   m.def("known_values", &known_values_of, py::arg("tensor"));
 }
 

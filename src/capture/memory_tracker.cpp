@@ -402,7 +402,7 @@ void MemoryTracker::see(const SeenStorage& seen, bool was_there_before, OpId op)
   thread_ = this_thread();
   apply(known ? events::storage_claimed(origin(), seen.id, moment::birth_facts(), op)
               : events::storage_born(origin(seen.device), seen.id, seen.size_bytes,
-                                     moment::birth_facts(), op),
+                                     moment::birth_facts(), op, moment::stream()),
         seen.tensor, was_there_before ? StackId() : birth_stack(seen.stack));
   // It is older than the tracker: whatever it is, this op did not make it.
   if (was_there_before) {

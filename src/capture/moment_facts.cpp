@@ -27,6 +27,8 @@ struct Counts {
   int open_modules = 0;
 };
 
+thread_local constinit StreamId current_stream{};
+
 Counts& this_thread() {
   static thread_local constinit Counts counts{};
   // Who left within a step or a module was not told of its end.
@@ -75,6 +77,9 @@ void end_module() {
   Counts& counts = this_thread();
   if (counts.open_modules > 0) --counts.open_modules;
 }
+
+void set_stream(StreamId stream) { current_stream = stream; }
+StreamId stream() { return current_stream; }
 
 uint8_t birth_facts() {
   uint8_t facts = 0;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "core/ids.h"
 #include "tidegauge/export.h"
 
 /// What is true of this moment in the calling thread: the facts that births carry.
@@ -26,6 +27,10 @@ TIDEGAUGE_API bool in_optimizer_step();
 /// activations, not temporaries of the step.
 TIDEGAUGE_API void begin_module();
 TIDEGAUGE_API void end_module();
+
+/// The stream of a device that the thread's ops go to; 0: the default one, or none.
+TIDEGAUGE_API void set_stream(StreamId stream);
+StreamId stream();
 
 /// BirthFact bits (core/event.h).
 uint8_t birth_facts();

@@ -64,7 +64,8 @@ struct Handler<Op, Result(Arguments...)> {
   static bool returns_first_argument;
 
   static Result call(c10::DispatchKeySet keys, Arguments... arguments) {
-    if (has_runner()) [[unlikely]] return call_boxed(keys, arguments...);
+    if (has_runner()) [[unlikely]]
+      return call_boxed(keys, arguments...);
     if (is_over()) return Op::redispatch(keys & kBelowFake, std::forward<Arguments>(arguments)...);
     const c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::Fake);
     if (returns_first_argument && knows_first(arguments...)) {

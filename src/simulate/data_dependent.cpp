@@ -55,8 +55,8 @@ int64_t selected_of(int64_t count) {
 /// As the kernels lay it out: one row after another for each dimension.
 at::Tensor make_nonzero(int64_t selected, int64_t dimensions, c10::Device device) {
   const at::Tensor result = make({selected, dimensions}, at::kLong, device);
-  result.unsafeGetTensorImpl()->set_sizes_and_strides(
-      c10::IntArrayRef({selected, dimensions}), c10::IntArrayRef({1, selected}));
+  result.unsafeGetTensorImpl()->set_sizes_and_strides(c10::IntArrayRef({selected, dimensions}),
+                                                      c10::IntArrayRef({1, selected}));
   return result;
 }
 

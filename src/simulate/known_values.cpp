@@ -159,8 +159,8 @@ void follow(const c10::OperatorHandle& op, const OpTraits& traits,
     bool are_few = !results.empty();
     for (const IValue& value : results) {
       are_few = are_few && (value.isTensor() || value.isTensorList());
-      visit_tensors(value,
-                    [&](const at::Tensor& tensor) { are_few &= tensor.defined() && is_few(tensor); });
+      visit_tensors(
+          value, [&](const at::Tensor& tensor) { are_few &= tensor.defined() && is_few(tensor); });
     }
     if (!are_few) return;
   }

@@ -49,11 +49,11 @@ const std::unordered_map<std::string_view, OpKind>& special_kinds() {
 /// What they make is known without knowing what their arguments hold.
 bool makes_values(std::string_view name) {
   static const auto* names = new std::unordered_set<std::string_view>{
-      "aten::arange",     "aten::arange.start", "aten::arange.start_step", "aten::eye",
-      "aten::eye.m",      "aten::full",         "aten::full_like",         "aten::linspace",
-      "aten::new_full",   "aten::new_ones",     "aten::new_zeros",         "aten::ones",
-      "aten::ones_like",  "aten::zeros",        "aten::zeros_like",        "aten::scalar_tensor",
-      "aten::zero_",      "aten::fill_.Scalar",
+      "aten::arange",    "aten::arange.start", "aten::arange.start_step", "aten::eye",
+      "aten::eye.m",     "aten::full",         "aten::full_like",         "aten::linspace",
+      "aten::new_full",  "aten::new_ones",     "aten::new_zeros",         "aten::ones",
+      "aten::ones_like", "aten::zeros",        "aten::zeros_like",        "aten::scalar_tensor",
+      "aten::zero_",     "aten::fill_.Scalar",
   };
   return names->count(name) != 0;
 }
@@ -61,8 +61,8 @@ bool makes_values(std::string_view name) {
 /// Takes tensors of several devices, as on a machine that has them.
 bool mixes_devices(std::string_view name) {
   static const auto* names = new std::unordered_set<std::string_view>{
-      "aten::copy_", "aten::_to_copy", "aten::_foreach_copy_", "aten::_copy_from",
-      "aten::set_.source_Tensor", "aten::embedding_renorm_",
+      "aten::copy_",      "aten::_to_copy",           "aten::_foreach_copy_",
+      "aten::_copy_from", "aten::set_.source_Tensor", "aten::embedding_renorm_",
   };
   return names->count(name) != 0;
 }
@@ -70,10 +70,19 @@ bool mixes_devices(std::string_view name) {
 /// The meta data of its argument is all that it is about.
 bool changes_geometry(std::string_view name) {
   static const auto* names = new std::unordered_set<std::string_view>{
-      "aten::set_.source_Tensor", "aten::set_",        "aten::resize_", "aten::resize_as_",
-      "aten::as_strided_",        "aten::as_strided",  "aten::t_",      "aten::transpose_",
-      "aten::squeeze_",           "aten::unsqueeze_",  "aten::squeeze_.dim",
-      "aten::_resize_output_",    "aten::set_.source_Tensor_storage_offset",
+      "aten::set_.source_Tensor",
+      "aten::set_",
+      "aten::resize_",
+      "aten::resize_as_",
+      "aten::as_strided_",
+      "aten::as_strided",
+      "aten::t_",
+      "aten::transpose_",
+      "aten::squeeze_",
+      "aten::unsqueeze_",
+      "aten::squeeze_.dim",
+      "aten::_resize_output_",
+      "aten::set_.source_Tensor_storage_offset",
   };
   return names->count(name) != 0;
 }

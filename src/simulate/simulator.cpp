@@ -3,18 +3,19 @@
 
 #include <ATen/EmptyTensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <optional>
 #include <span>
 #include <sstream>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 #include <utility>
 #include <vector>
 
 #include "capture/boxed_tensors.h"
 #include "capture/typed_ops.h"
+#include "simulate/attention_choice.h"
 #include "simulate/data_dependent.h"
 #include "simulate/known_values.h"
 #include "simulate/op_traits.h"
@@ -52,9 +53,9 @@ class DoneWork final : public c10d::Work {
 struct Scan {
   bool has_simulated = false;
   bool has_meta = false;
-  at::Tensor real;               ///< one that is neither a number nor simulated
+  at::Tensor real;                ///< one that is neither a number nor simulated
   c10::Device device{c10::kCPU};  ///< that the results are on
-  at::Tensor first;              ///< simulated, on `device`
+  at::Tensor first;               ///< simulated, on `device`
 };
 
 /// torch takes a 0-dimensional tensor of the CPU with those of any device.
@@ -81,9 +82,11 @@ void check_device(const OpTraits& traits, Scan& scan, const at::Tensor& tensor) 
       traits.kind == OpKind::Indexed || traits.kind == OpKind::Collective) {
     return;
   }
-  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two "
-              "devices, ", scan.device, " and ", device, "! (", traits.name, " of ",
-              describe(scan.first), " and ", describe(tensor), ", both simulated)");
+  TORCH_CHECK(false,
+              "Expected all tensors to be on the same device, but found at least two "
+              "devices, ",
+              scan.device, " and ", device, "! (", traits.name, " of ", describe(scan.first),
+              " and ", describe(tensor), ", both simulated)");
 }
 
 Scan scan(const OpTraits& traits, std::span<const IValue> arguments) {
@@ -126,8 +129,8 @@ bool makes_simulated(const OpTraits& traits, const Scan& found) {
   }
   const std::string line = locate();
   TORCH_CHECK(false, traits.name, ": argument '", name, "' is a real tensor (",
-              describe(found.real), "), and another one is simulated (", describe(found.first),
-              ")", line.empty() ? "" : ", at " + line,
+              describe(found.real), "), and another one is simulated (", describe(found.first), ")",
+              line.empty() ? "" : ", at " + line,
               ". A simulated tensor has no data to compute with. Make the real one inside "
               "`simulate`, or bring it in with `simulation.adopt(tensor)`");
 }
@@ -164,8 +167,7 @@ void simulate_results(std::span<IValue> results, c10::Device device) {
   std::vector<std::pair<c10::StorageImpl*, c10::Storage>> replaced;
   const auto convert = [&](const at::Tensor& tensor) {
     if (!tensor.defined() || is_simulated(tensor) || !tensor.has_storage() ||
-        tensor.key_set().has(DispatchKey::Python) ||
-        tensor.storage().device_type() != c10::kMeta) {
+        tensor.key_set().has(DispatchKey::Python) || tensor.storage().device_type() != c10::kMeta) {
       return tensor;
     }
     c10::StorageImpl* old = tensor.storage().unsafeGetStorageImpl();
@@ -262,7 +264,10 @@ class Call {
       case OpKind::Wait:
         return give(IValue(argument(0)));
       case OpKind::Choice:
-        return op_.redispatchBoxed(keys_ & kBelowFake, stack_);
+        if (found_.device.is_cpu()) return op_.redispatchBoxed(keys_ & kBelowFake, stack_);
+        return give(choose_attention(argument(0), argument(1), argument(2),
+                                     arguments()[3].toOptional<at::Tensor>(), 0, false, {},
+                                     arguments()[7].toBool()));
       case OpKind::Fresh:
         return run_fresh();
       case OpKind::SetStorage:
@@ -285,9 +290,7 @@ class Call {
   std::span<const IValue> arguments() const {
     return std::span<const IValue>(*stack_).subspan(base_);
   }
-  const at::Tensor& argument(int position) const {
-    return (*stack_)[base_ + position].toTensor();
-  }
+  const at::Tensor& argument(int position) const { return (*stack_)[base_ + position].toTensor(); }
   void give(IValue result) {
     stack_->resize(base_);
     stack_->push_back(std::move(result));
@@ -401,8 +404,8 @@ void run(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   const auto arguments = std::span<const IValue>(*stack).last(traits.argument_count);
   Scan found = scan(traits, arguments);
   if (!found.has_simulated && !makes_simulated(traits, found)) return run_really(op, keys, stack);
-  TORCH_CHECK(is_on(), traits.name, " was called on a simulated tensor (",
-              describe(found.first), ") after its simulation has ended; use it inside `simulate`");
+  TORCH_CHECK(is_on(), traits.name, " was called on a simulated tensor (", describe(found.first),
+              ") after its simulation has ended; use it inside `simulate`");
   if (found.has_simulated && found.real.defined() && !only_reads_real(traits, arguments)) {
     refuse_real(op, traits, found, arguments);
   }

@@ -39,8 +39,9 @@ def adopt_tree(tree: Any, device: torch.device | None) -> Any:
     """The same structure with simulated tensors; tensors that share memory go on to do so."""
     leaves, spec = pytree.tree_flatten(tree)
     positions = [
-        i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)
-        and not _C.is_simulated(leaf)
+        i
+        for i, leaf in enumerate(leaves)
+        if isinstance(leaf, torch.Tensor) and not _C.is_simulated(leaf)
     ]
     for i, tensor in zip(
         positions, _simulated_like([leaves[i] for i in positions], device), strict=True

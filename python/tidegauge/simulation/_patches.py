@@ -171,9 +171,7 @@ def decomposed_ops() -> list[str]:
             name, "CompositeImplicitAutograd"
         ):
             continue
-        is_torchs = (
-            function.__module__.startswith("torch._decomp") and function.__name__ in names
-        )
+        is_torchs = function.__module__.startswith("torch._decomp") and function.__name__ in names
         if is_torchs or name.startswith("aten::native_layer_norm"):
             result.append(name.removesuffix(".default"))
     return result

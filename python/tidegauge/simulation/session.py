@@ -12,7 +12,7 @@ from torch import nn
 from torch._guards import detect_fake_mode
 
 from tidegauge import _C
-from tidegauge.simulation import _patches
+from tidegauge.simulation import _claimed_cuda, _patches
 from tidegauge.simulation._adopt import adopt_module, adopt_tree
 from tidegauge.simulation._process_group import OwnProcessGroup
 
@@ -54,6 +54,9 @@ class Simulation:
             patches = _patches.installation()
             patches.install()
             self._undo.append(patches.uninstall)
+            if self.device.type == "cuda":
+                self._undo.append(_claimed_cuda.claim())
+                _claimed_cuda.self_test()
             if self._group is not None:
                 self._group.begin()
                 self._undo.append(self._group.end)
@@ -98,9 +101,10 @@ class Simulation:
 
 def _check_device(device: str | torch.device) -> torch.device:
     checked = torch.device(device)
-    if checked.type != "cpu":
+    if checked.type not in ("cpu", "cuda"):
         raise NotImplementedError(
-            f"simulate was asked for the device {str(device)!r}; 'cpu' is what it can claim to be"
+            f"simulate was asked for the device {str(device)!r}; 'cpu' and 'cuda' are what it can "
+            "claim to be"
         )
     return checked
 
@@ -126,6 +130,8 @@ def simulate(
 ) -> Simulation:
     """A context in which plain code makes tensors without memory.
 
+    `device`: a kind of device that exists inside, beside the CPU. Code that names it gets tensors
+    there; code that names none gets them on the CPU, as it would on a machine with that device.
     `world_size` and `rank`: a process group of that many ranks exists inside, of which this process
     is one; none of the others does. `item`: what a value is that the program asks for and that no
     simulation can know; by default that is an error, which names the line. `mask_fraction`: how
