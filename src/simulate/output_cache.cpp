@@ -236,8 +236,8 @@ std::optional<CallShape> describe(std::span<const IValue> arguments,
   CallShape shape;
   for (const IValue& value : results) {
     OutputList& list = shape.emplace_back();
-    if (value.isNone()) {
-      list.outputs.push_back({.kind = Kind::None});
+    if (value.isNone() || value.isInt() || value.isDouble() || value.isBool()) {
+      list.outputs.push_back({.kind = Kind::Number, .number = value});
     } else if (value.isTensor()) {
       auto one = describe_one(places, value.toTensor());
       if (!one) return std::nullopt;
@@ -266,8 +266,8 @@ void build(const CallShape& shape, std::span<const IValue> arguments, c10::Devic
         tensors.push_back(build_one(one, arguments, device));
       }
       results.emplace_back(std::move(tensors));
-    } else if (list.outputs.front().kind == Kind::None) {
-      results.emplace_back();
+    } else if (list.outputs.front().kind == Kind::Number) {
+      results.push_back(list.outputs.front().number);
     } else {
       results.emplace_back(build_one(list.outputs.front(), arguments, device));
     }

@@ -27,12 +27,13 @@ std::optional<CallKey> make_call_key(const OpTraits& traits,
 struct OutputShape {
   enum class Kind : uint8_t {
     Undefined,  ///< an undefined tensor
-    None,
+    Number,     ///< no tensor: `number`
     Argument,  ///< the argument itself
     View,      ///< of an argument's storage
     New,
   };
   Kind kind = Kind::New;
+  c10::IValue number{};       ///< of Number; none for a result that is None
   int argument = -1;          ///< of Argument and View
   int item = -1;              ///< of a list; -1: the argument is no list
   int64_t offset = 0;         ///< View: from the argument's

@@ -2,6 +2,7 @@
 #include "simulate/simulator.h"
 
 #include <ATen/EmptyTensor.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
@@ -105,7 +106,12 @@ Scan scan(const OpTraits& traits, std::span<const IValue> arguments) {
   }
   if (traits.device_argument >= 0 && arguments[traits.device_argument].isDevice()) {
     found.device = arguments[traits.device_argument].toDevice();
-    if (!found.device.is_cpu() && !found.device.has_index()) found.device.set_index(0);
+    if (!found.device.is_cpu() && !found.device.has_index()) {
+      const c10::DeviceType type = found.device.type();
+      found.device = c10::impl::hasDeviceGuardImpl(type)
+                         ? c10::impl::getDeviceGuardImpl(type)->getDevice()
+                         : c10::Device(type, 0);
+    }
   }
   return found;
 }

@@ -186,7 +186,7 @@ def why_not() -> str | None:
 
 
 def claim() -> Callable[[], None]:
-    """From now on there are CUDA devices; the answer takes them back. NotImplementedError if not."""
+    """There are CUDA devices from now on; the answer takes them back. NotImplementedError if not"""
     if (reason := why_not()) is not None:
         raise NotImplementedError(f"simulate(device='cuda') is not possible here: {reason}")
     importlib.import_module("torch._dynamo")  # lists the functions of torch.cuda as it is loaded

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The places of torch's Python that look at memory past the dispatcher, while a simulation is on."""
+"""The places of torch's Python that look at memory past the dispatcher, wrapped in a simulation."""
 
 from __future__ import annotations
 
