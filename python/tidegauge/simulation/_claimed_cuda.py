@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.cuda._utils import _get_device_index
 
 from tidegauge import _C
 from tidegauge._patches import _Installation, _Patch
@@ -32,7 +33,7 @@ class ClaimedStream(torch.Stream):
     """A number: nothing runs on it."""
 
     def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> ClaimedStream:
-        index = torch.cuda._get_device_index(device, optional=True)
+        index = _get_device_index(device, optional=True)
         return super().__new__(cls, device=torch.device("cuda", index), priority=priority)
 
     @property
@@ -80,17 +81,17 @@ class _ClaimedStreamContext:
 
 
 def _current_stream(device: Any = None) -> torch.Stream:
-    index = torch.cuda._get_device_index(device, optional=True)
+    index = _get_device_index(device, optional=True)
     return torch.accelerator.current_stream(torch.device("cuda", index))
 
 
 def _default_stream(device: Any = None) -> torch.Stream:
-    index = torch.cuda._get_device_index(device, optional=True)
+    index = _get_device_index(device, optional=True)
     return torch.Stream(stream_id=0, device_index=index, device_type=1)
 
 
 def _set_device(device: Any) -> None:
-    index = torch.cuda._get_device_index(device, optional=True)
+    index = _get_device_index(device, optional=True)
     if index >= 0:
         torch._C._accelerator_setDeviceIndex(index)
 
@@ -209,7 +210,7 @@ def claim() -> Callable[[], None]:
 def self_test() -> None:
     """A step of training on a claimed device, inside a simulation; raises if something is off."""
     device = torch.device("cuda", 0)
-    side = torch.cuda.Stream()
+    side = ClaimedStream()
     layer = nn.Linear(4, 4).to(device)
     with torch.cuda.stream(side):
         x = torch.ones(2, 4, device=device)

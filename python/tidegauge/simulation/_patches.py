@@ -12,9 +12,11 @@ from typing import Any
 import torch
 from torch.distributed import device_mesh as mesh_module
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
 
 from tidegauge import _C
 from tidegauge._patches import _Installation, _Patch
+from tidegauge.simulation import _dtensor_lists
 
 _originals: dict[str, Any] = {}
 
@@ -113,6 +115,10 @@ def _refuse_save(*args: Any, **kwargs: Any) -> Any:
         return _originals["save"](*args, **kwargs)
 
 
+def _propagate(self: Any, op_schema: Any) -> Any:
+    return _dtensor_lists.propagate(_originals["propagate"], self, op_schema)
+
+
 def _real_inside(name: str) -> Callable[..., Any]:
     """What a wrapper of this place makes is real: ranks of a mesh, which Python reads."""
 
@@ -151,6 +157,7 @@ def installation() -> _Installation:
         ),
         "load": _wrap(torch, "load", _load),
         "save": _wrap(torch, "save", _refuse_save),
+        "propagate": _wrap(ShardingPropagator, "propagate_op_sharding_non_cached", _propagate),
     }
     for key, (owner, name) in _MESH_PLACES.items():
         patches[key] = _wrap(owner, name, _real_inside(key))

@@ -12,7 +12,7 @@ from torch import nn
 from torch._guards import detect_fake_mode
 
 from tidegauge import _C
-from tidegauge.simulation import _claimed_cuda, _patches
+from tidegauge.simulation import _claimed_cuda
 from tidegauge.simulation._adopt import adopt_module, adopt_tree
 from tidegauge.simulation._process_group import OwnProcessGroup
 
@@ -43,6 +43,9 @@ class Simulation:
         self._undo: list[Callable[[], None]] = []
 
     def __enter__(self) -> Simulation:
+        # Not at the top of the file: it loads DTensor, which takes long.
+        from tidegauge.simulation import _patches
+
         if detect_fake_mode() is not None:
             raise RuntimeError(
                 "simulate was entered inside a FakeTensorMode, which makes tensors without memory "
