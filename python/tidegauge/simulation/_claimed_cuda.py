@@ -212,7 +212,7 @@ def self_test() -> None:
     device = torch.device("cuda", 0)
     side = ClaimedStream()
     layer = nn.Linear(4, 4).to(device)
-    with torch.cuda.stream(side):
+    with _ClaimedStreamContext(side):
         x = torch.ones(2, 4, device=device)
     layer(x).sum().backward()
     half = torch.ones(1, 2, 8, 16, device=device, dtype=torch.bfloat16)

@@ -38,7 +38,8 @@ def propagate(torchs: Propagate, propagator: Any, schema: OpSchema) -> OutputSha
 
 def _find_lists(schema: OpSchema) -> list[Any] | None:
     """The arguments that are lists of DTensors; None unless the op is one of items apart."""
-    if not schema.op.name().startswith(("aten::_foreach_", "aten::_fused_ada", "aten::_fused_sgd")):
+    name = schema.op._schema.name
+    if not name.startswith(("aten::_foreach_", "aten::_fused_ada", "aten::_fused_sgd")):
         return None
     if any(
         isinstance(value, (list, tuple, DTensorSpec)) for value in schema.kwargs_schema.values()
