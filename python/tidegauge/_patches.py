@@ -115,6 +115,9 @@ _exit_profiled: Callable[..., Any] = record_function.__exit__
 _get_rng_state: Callable[..., torch.Tensor] = torch.random.get_rng_state
 _run_backward: Callable[..., Any] = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 
+_key_extractor: Callable[..., Any] = torch._ops.key_extractor
+_OUR_KEY = torch._C._parse_dispatch_key("Fake")
+
 
 def _tracked_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     # Dynamo folds this test away and sees nothing of ours: no graph break, no guard.
@@ -239,6 +242,11 @@ def _buffer_registered(module: nn.Module, name: str, buffer: Any) -> None:
         _C.buffer_registered(module, name, buffer)
 
 
+def _extract_keys(tensors: Any, key_mask: Any) -> Any:
+    """Ops of higher order run by the keys that they know, and ours is none of them."""
+    return _key_extractor(tensors, key_mask).remove(_OUR_KEY)
+
+
 class _RunningSteps(threading.local):
     """The optimizers whose `step` runs in this thread, the innermost last."""
 
@@ -346,6 +354,8 @@ _FOR_MODULES = _Installation(
         ),
     }
 )
+# Of trackers of memory, and of simulations.
+FOR_OPS = _Installation({"_key_extractor": _Patch(torch._ops, "key_extractor", _extract_keys)})
 _FOR_MEMORY = _Installation(
     {
         "_setstate": _Patch(nn.Module, "__setstate__", _tracked_setstate),
@@ -369,5 +379,13 @@ _FOR_MEMORY = _Installation(
 
 install = _FOR_MODULES.install
 uninstall = _FOR_MODULES.uninstall
-install_for_memory = _FOR_MEMORY.install
-uninstall_for_memory = _FOR_MEMORY.uninstall
+
+
+def install_for_memory() -> None:
+    FOR_OPS.install()
+    _FOR_MEMORY.install()
+
+
+def uninstall_for_memory() -> None:
+    _FOR_MEMORY.uninstall()
+    FOR_OPS.uninstall()

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch import nn
 from torch.distributed import device_mesh as mesh_module
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
@@ -87,6 +88,21 @@ def _repr(self: torch.Tensor, *args: Any, **kwargs: Any) -> str:
     return f"simulated({', '.join(parts)})"
 
 
+def _new_tensor(self: torch.Tensor, data: Any, **options: Any) -> Any:
+    """torch's own asks the keys of a tensor for its device, and does not know ours."""
+    if not _C.is_simulated(self):
+        return _originals["new_tensor"](self, data, **options)
+    return torch.tensor(data, **{"dtype": self.dtype, "device": self.device} | options)
+
+
+def _trunc_normal(tensor: torch.Tensor, mean: float, std: float, *args: Any, **kwargs: Any) -> Any:
+    """torch's own draws again as long as a value is out of bounds, which nobody can know."""
+    if not _C.is_simulated(getattr(tensor, "_local_tensor", tensor)):
+        return _originals["trunc_normal"](tensor, mean, std, *args, **kwargs)
+    with torch.no_grad():
+        return tensor.normal_(mean, std)
+
+
 def _has_compatible_type(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     """`Module.to` keeps a parameter and exchanges its memory, if both are of one kind."""
     return _C.is_simulated(tensor) == _C.is_simulated(other) and bool(
@@ -152,6 +168,8 @@ def installation() -> _Installation:
         "tolist": _wrap(torch.Tensor, "tolist", _tolist),
         "numpy": _wrap(torch.Tensor, "numpy", _numpy),
         "repr": _wrap(torch.Tensor, "__repr__", _repr),
+        "new_tensor": _wrap(torch.Tensor, "new_tensor", _new_tensor),
+        "trunc_normal": _wrap(nn.init, "_no_grad_trunc_normal_", _trunc_normal),
         "has_compatible_type": _wrap(
             torch, "_has_compatible_shallow_copy_type", _has_compatible_type
         ),

@@ -12,6 +12,7 @@ from torch import nn
 from torch._guards import detect_fake_mode
 
 from tidegauge import _C
+from tidegauge._patches import FOR_OPS
 from tidegauge.simulation import _claimed_cuda
 from tidegauge.simulation._adopt import adopt_module, adopt_tree
 from tidegauge.simulation._process_group import OwnProcessGroup
@@ -54,9 +55,9 @@ class Simulation:
         _C.simulation_start(self._item, self._mask_fraction, _patches.decomposed_ops())
         self._undo.append(_C.simulation_stop)
         try:
-            patches = _patches.installation()
-            patches.install()
-            self._undo.append(patches.uninstall)
+            for patches in (FOR_OPS, _patches.installation()):
+                patches.install()
+                self._undo.append(patches.uninstall)
             if self.device.type == "cuda":
                 self._undo.append(_claimed_cuda.claim())
                 _claimed_cuda.self_test()
