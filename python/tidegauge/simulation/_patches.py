@@ -92,7 +92,8 @@ def _new_tensor(self: torch.Tensor, data: Any, **options: Any) -> Any:
     """torch's own asks the keys of a tensor for its device, and does not know ours."""
     if not _C.is_simulated(self):
         return _originals["new_tensor"](self, data, **options)
-    return torch.tensor(data, **{"dtype": self.dtype, "device": self.device} | options)
+    own: dict[str, Any] = {"dtype": self.dtype, "device": self.device}
+    return torch.tensor(data, **own | options)
 
 
 def _trunc_normal(tensor: torch.Tensor, mean: float, std: float, *args: Any, **kwargs: Any) -> Any:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Ops of higher order, which torch's Python dispatches by itself, run under a tracker as without."""
+"""Ops of higher order, which torch's Python dispatches by itself, run under trackers, too."""
 
 from __future__ import annotations
 
