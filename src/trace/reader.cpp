@@ -23,6 +23,13 @@ using trace::Database;
 using trace::SqlError;
 using trace::Statement;
 
+namespace {
+
+/// What `p` of parameters and its owner, `w` of modules, are called together.
+constexpr const char* kParameterName = "coalesce(nullif(w.name, '') || '.', '') || p.name";
+
+}  // namespace
+
 class Reader::Impl {
  public:
   explicit Impl(std::string path) : path_(std::move(path)) {
@@ -183,6 +190,18 @@ std::map<uint32_t, TraceTensor> Reader::tensors() {
   return tensors;
 }
 
+std::map<StorageId, std::string> Reader::parameters() {
+  std::map<StorageId, std::string> names;
+  if (!impl_->has_table("parameters")) return names;
+  const std::string sql = std::string("SELECT p.storage, ") + kParameterName +
+                          " FROM parameters p LEFT JOIN modules w ON w.id = p.module"
+                          " ORDER BY p.storage, p.module, p.name";
+  impl_->query(sql.c_str(), [&](const Statement& row) {
+    names.try_emplace(StorageId(static_cast<uint64_t>(row.integer(0))), row.text(1));
+  });
+  return names;
+}
+
 std::map<std::string, int64_t> Reader::optimizer_steps() {
   std::map<std::string, int64_t> steps;
   if (!impl_->has_table("optimizers")) return steps;
@@ -292,9 +311,10 @@ std::vector<TraceStorage> Reader::storages_alive_at(uint64_t sequence, size_t li
   };
   const std::string parameter =
       impl_->has_table("parameters")
-          ? "(SELECT coalesce(nullif(w.name, '') || '.', '') || p.name FROM parameters p"
-            " LEFT JOIN modules w ON w.id = p.module WHERE p.storage = s.id"
-            " ORDER BY p.module, p.name LIMIT 1)"
+          ? std::string("(SELECT ") + kParameterName +
+                " FROM parameters p"
+                " LEFT JOIN modules w ON w.id = p.module WHERE p.storage = s.id"
+                " ORDER BY p.module, p.name LIMIT 1)"
           : "NULL";
   std::vector<TraceStorage> storages;
   impl_->read([&] {
