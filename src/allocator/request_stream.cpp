@@ -84,6 +84,15 @@ void RequestStream::set_stream(const Live& live, Role role) {
 }
 
 RunFigures RequestStream::simulate(const AllocatorOptions& options) const {
+  return run(options, requests_.size()).figures;
+}
+
+Layout RequestStream::layout_at_peak(const AllocatorOptions& options) const {
+  return run(options, run(options, requests_.size()).requests_to_peak).final_layout;
+}
+
+RequestStream::Run RequestStream::run(const AllocatorOptions& options, size_t request_count) const {
+  Run run;
   RunMeter meter;
   AllocatorOptions watched = options;
   // Without the memory of the device a share of it is no limit.
@@ -95,7 +104,8 @@ RunFigures RequestStream::simulate(const AllocatorOptions& options) const {
   CachingAllocator allocator(std::move(watched));
   counted = &allocator;
   std::vector<Block*> blocks(streams_.size(), nullptr);
-  for (const Request& request : requests_) {
+  for (size_t i = 0; i < request_count; ++i) {
+    const Request& request = requests_[i];
     Block*& block = blocks[request.slot];
     if (request.size_bytes == 0) {
       if (block != nullptr) allocator.free(std::exchange(block, nullptr));
@@ -108,10 +118,14 @@ RunFigures RequestStream::simulate(const AllocatorOptions& options) const {
       if (block == nullptr) meter.observe_out_of_memory();
     }
     const MemoryStats& stats = allocator.stats();
-    meter.observe(stats.reserved_bytes.all().current, stats.active_bytes.all().current,
-                  stats.requested_bytes.all().current);
+    if (meter.observe(stats.reserved_bytes.all().current, stats.active_bytes.all().current,
+                      stats.requested_bytes.all().current)) {
+      run.requests_to_peak = i + 1;
+    }
   }
-  return meter.finish(static_cast<int64_t>(allocator.layout().size()));
+  run.final_layout = allocator.layout();
+  run.figures = meter.finish(static_cast<int64_t>(run.final_layout.size()));
+  return run;
 }
 
 }  // namespace tidegauge

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "allocator/allocator_options.h"
+#include "allocator/device_trace.h"
 #include "allocator/run_figures.h"
 #include "core/event.h"
 
@@ -35,6 +36,8 @@ class RequestStream {
   size_t request_count() const { return requests_.size(); }
   /// Sizes that no allocator could ever be asked for are counted as out of memory.
   RunFigures simulate(const AllocatorOptions& options) const;
+  /// The segments at the moment that `unused_at_peak_bytes` of the figures is of.
+  Layout layout_at_peak(const AllocatorOptions& options) const;
 
  private:
   /// A request of `size_bytes`, or of 0: the free of `slot`.
@@ -49,6 +52,14 @@ class RequestStream {
     bool is_requested = false;
   };
 
+  struct Run {
+    RunFigures figures;
+    size_t requests_to_peak = 0;
+    Layout final_layout;
+  };
+
+  /// Of the first `request_count` requests.
+  Run run(const AllocatorOptions& options, size_t request_count) const;
   void request(Live& live, int64_t size_bytes);
   void release(Live& live);
   void set_stream(const Live& live, Role role);

@@ -32,19 +32,22 @@ class RunMeter {
     figures_.peak_reserved_bytes = std::max(figures_.peak_reserved_bytes, reserved_bytes);
   }
 
-  /// Between two requests, and at the start.
-  void observe(int64_t reserved_bytes, int64_t active_bytes, int64_t requested_bytes) {
+  /// Between two requests, and at the start. Whether the figures at the peak are of now.
+  bool observe(int64_t reserved_bytes, int64_t active_bytes, int64_t requested_bytes) {
     figures_.peak_reserved_bytes = std::max(figures_.peak_reserved_bytes, reserved_bytes);
     figures_.peak_active_bytes = std::max(figures_.peak_active_bytes, active_bytes);
     figures_.final_reserved_bytes = reserved_bytes;
     figures_.final_active_bytes = active_bytes;
     const int64_t unused_bytes = reserved_bytes - active_bytes;
-    if (reserved_bytes > highest_bytes_ ||
-        (reserved_bytes == highest_bytes_ && unused_bytes < figures_.unused_at_peak_bytes)) {
+    const bool is_peak =
+        reserved_bytes > highest_bytes_ ||
+        (reserved_bytes == highest_bytes_ && unused_bytes < figures_.unused_at_peak_bytes);
+    if (is_peak) {
       highest_bytes_ = reserved_bytes;
       figures_.unused_at_peak_bytes = unused_bytes;
       figures_.slack_at_peak_bytes = active_bytes - requested_bytes;
     }
+    return is_peak;
   }
 
   void observe_out_of_memory() { ++figures_.out_of_memory; }

@@ -107,5 +107,34 @@ TEST(RequestStream, simulates_the_same_requests_with_other_settings) {
   EXPECT_EQ(stream.simulate(expandable).peak_reserved_bytes, 40 * kMiB);  // to pages of 20 MiB
 }
 
+TEST(RequestStream, layout_at_the_peak_is_that_of_the_figures) {
+  RequestStream stream(kGpu);
+  for (const Event& event : {born(1, 12 * kMiB), born(2, 3 * kMiB), born(3, 1000), freed(2),
+                             born(4, 2 * kMiB), freed(1), freed(3), freed(4)}) {
+    stream.add(event);
+  }
+  const RunFigures figures = stream.simulate({});
+  int64_t reserved_bytes = 0, free_bytes = 0, slack_bytes = 0;
+  const Layout layout = stream.layout_at_peak({});
+  ASSERT_EQ(layout.size(), 3);
+  for (const SegmentState& segment : layout) {
+    reserved_bytes += segment.size_bytes;
+    for (const BlockState& block : segment.blocks) {
+      const bool is_free = block.use == BlockUse::Free;
+      (is_free ? free_bytes : slack_bytes) += block.size_bytes - block.requested_bytes;
+    }
+  }
+  EXPECT_EQ(reserved_bytes, figures.peak_reserved_bytes);
+  EXPECT_EQ(reserved_bytes, 34 * kMiB);  // 12, 20 for the one of 3, 2 for the small one
+  EXPECT_EQ(free_bytes, figures.unused_at_peak_bytes);
+  EXPECT_EQ(free_bytes, 17 * kMiB + 2 * kMiB - 1024);
+  EXPECT_EQ(slack_bytes, figures.slack_at_peak_bytes);
+  EXPECT_EQ(slack_bytes, 24);
+}
+
+TEST(RequestStream, without_requests_there_is_no_layout) {
+  EXPECT_TRUE(RequestStream(kGpu).layout_at_peak({}).empty());
+}
+
 }  // namespace
 }  // namespace tidegauge
