@@ -12,6 +12,7 @@
 #include "allocator/request_stream.h"
 #include "allocator/trace_replay.h"
 #include "allocator/trace_rewind.h"
+#include "bindings/column.h"
 #include "bindings/snapshots.h"
 #include "tidegauge/errors.h"
 #include "trace/reader.h"
@@ -167,8 +168,8 @@ std::unique_ptr<RequestStream> read_requests(const std::string& path, py::handle
   return stream;
 }
 
-py::dict simulate(const RequestStream& stream, const std::string& settings, const std::string& tie,
-                  int64_t total_bytes, int64_t outside_bytes) {
+AllocatorOptions make_options(const std::string& settings, const std::string& tie,
+                              int64_t total_bytes, int64_t outside_bytes) {
   AllocatorOptions options{.config = parse_alloc_config(settings),
                            .tie = parse_tie(tie),
                            .outside_bytes = outside_bytes,
@@ -176,12 +177,51 @@ py::dict simulate(const RequestStream& stream, const std::string& settings, cons
                            .place = {},
                            .on_segment_event = {}};
   if (total_bytes > 0) options.total_bytes = total_bytes;
+  return options;
+}
+
+py::dict simulate(const RequestStream& stream, const std::string& settings, const std::string& tie,
+                  int64_t total_bytes, int64_t outside_bytes) {
+  const AllocatorOptions options = make_options(settings, tie, total_bytes, outside_bytes);
   RunFigures figures;
   {
     const py::gil_scoped_release released;
     figures = stream.simulate(options);
   }
   return to_dict(figures);
+}
+
+/// As columns for the HTML report: segments by address, and the blocks that fill them.
+py::dict layout_columns(const RequestStream& stream, const std::string& settings,
+                        const std::string& tie) {
+  const AllocatorOptions options = make_options(settings, tie, 0, 0);
+  Layout layout;
+  {
+    const py::gil_scoped_release released;
+    layout = stream.layout_at_peak(options);
+  }
+  Column stream_column, is_small, is_expandable, block_count, size, requested, use;
+  size_t blocks = 0;
+  for (const SegmentState& segment : layout) {
+    stream_column.add(static_cast<uint64_t>(segment.stream));
+    is_small.add(segment.is_small);
+    is_expandable.add(segment.is_expandable);
+    block_count.add(segment.blocks.size());
+    blocks += segment.blocks.size();
+    for (const BlockState& block : segment.blocks) {
+      size.add(static_cast<uint64_t>(block.size_bytes));
+      requested.add(static_cast<uint64_t>(block.requested_bytes));
+      use.add(static_cast<uint64_t>(block.use));
+    }
+  }
+  using py::literals::operator""_a;
+  return py::dict(
+      "segments"_a =
+          py::dict("stream"_a = stream_column.take(), "is_small"_a = is_small.take(),
+                   "is_expandable"_a = is_expandable.take(), "block_count"_a = block_count.take()),
+      "blocks"_a =
+          py::dict("size"_a = size.take(), "requested"_a = requested.take(), "use"_a = use.take()),
+      "counts"_a = py::dict("segments"_a = layout.size(), "blocks"_a = blocks));
 }
 
 }  // namespace
@@ -198,7 +238,8 @@ void bind_allocator(py::module_& m) {
       .def(py::init(&read_requests), py::arg("path"), py::arg("device"))
       .def_property_readonly("request_count", &RequestStream::request_count)
       .def("simulate", &simulate, py::arg("settings"), py::arg("tie"), py::arg("total_bytes"),
-           py::arg("outside_bytes"));
+           py::arg("outside_bytes"))
+      .def("layout_at_peak", &layout_columns, py::arg("settings"), py::arg("tie"));
   py::class_<AllocatorTrace>(m, "AllocatorTrace")
       .def(py::init<const py::buffer&, const py::buffer&, const py::buffer&, const std::string&>(),
            py::arg("events"), py::arg("segments"), py::arg("blocks"), py::arg("settings"))

@@ -6,6 +6,7 @@
 #include "bindings/mem_tracker.h"
 #include "bindings/mod_tracker.h"
 #include "bindings/module_calls.h"
+#include "bindings/page_columns.h"
 #include "bindings/post_mortem.h"
 #include "bindings/python_stack.h"
 #include "bindings/simulate.h"
@@ -41,4 +42,5 @@ PYBIND11_MODULE(_C, m) {
   tidegauge::bindings::bind_allocator(m);
   tidegauge::bindings::bind_fsdp(m);
   tidegauge::bindings::bind_simulate(m);
+  tidegauge::bindings::bind_page_columns(m);
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/progress.h"
 #include "bindings/snapshots.h"
 #include "bindings/trace.h"
 #include "core/category.h"
@@ -74,11 +75,7 @@ py::dict unit_row(const UnitSummary& unit) {
 
 TraceSummary summarize_unlocked(Reader& reader, const std::optional<py::function>& told) {
   const py::gil_scoped_release release;
-  return summarize(reader, [&](double share) {
-    const py::gil_scoped_acquire gil;
-    if (PyErr_CheckSignals() != 0) throw py::error_already_set();  // Ctrl-C
-    if (told) (*told)(share);
-  });
+  return summarize(reader, tell_python(told));
 }
 
 }  // namespace

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bindings/page_columns.h"
+
+#include <pybind11/stl.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings/column.h"
+#include "bindings/progress.h"
+#include "core/device.h"
+#include "sharded/unit_lanes.h"
+#include "trace/reader.h"
+#include "trace/timeline.h"
+
+namespace py = pybind11;
+
+namespace tidegauge::bindings {
+namespace {
+
+using py::literals::operator""_a;
+
+/// Since the start of the recording; what a damaged file has from before is at the start.
+uint64_t since(int64_t started_ns, int64_t time_ns) {
+  return time_ns > started_ns ? static_cast<uint64_t>(time_ns) - static_cast<uint64_t>(started_ns)
+                              : 0;
+}
+
+py::dict timeline_columns(const DeviceTimeline& timeline,
+                          const std::map<StorageId, uint64_t>& names, int64_t started_ns) {
+  Column sequence, time;
+  for (const uint64_t each : timeline.sequences) sequence.add_growing(each);
+  for (const int64_t each : timeline.times_ns) time.add_growing(since(started_ns, each));
+  Column context_first, step, activity, running;
+  for (const TimelineContext& context : timeline.contexts) {
+    context_first.add_growing(context.first);
+    step.add(context.step);
+    activity.add(static_cast<uint64_t>(context.activity));
+    running.add(context.module.value);
+  }
+  Column first, length, size, category, module, op, tensor, name;
+  for (const TimelinePiece& piece : timeline.pieces) {
+    first.add_growing(piece.first);
+    length.add(piece.end - piece.first);
+    size.add(static_cast<uint64_t>(piece.size_bytes));
+    category.add(static_cast<uint64_t>(piece.category));
+    module.add(piece.module.value);
+    op.add(piece.op.value);
+    tensor.add(piece.tensor);
+    const auto named = names.find(piece.storage);
+    name.add(named == names.end() ? 0 : named->second);
+  }
+  return py::dict(
+      "device"_a = to_string(timeline.device),
+      "moments"_a = py::dict("sequence"_a = sequence.take(), "time"_a = time.take()),
+      "contexts"_a = py::dict("first"_a = context_first.take(), "step"_a = step.take(),
+                              "activity"_a = activity.take(), "module"_a = running.take()),
+      "pieces"_a =
+          py::dict("first"_a = first.take(), "length"_a = length.take(), "size"_a = size.take(),
+                   "category"_a = category.take(), "module"_a = module.take(), "op"_a = op.take(),
+                   "tensor"_a = tensor.take(), "name"_a = name.take()),
+      "counts"_a =
+          py::dict("moments"_a = timeline.sequences.size(), "contexts"_a = timeline.contexts.size(),
+                   "pieces"_a = timeline.pieces.size()));
+}
+
+py::tuple read_timeline_columns(Reader& reader, uint64_t max_moments, int64_t started_ns,
+                                const std::optional<py::function>& told) {
+  std::vector<DeviceTimeline> timelines;
+  std::map<StorageId, uint64_t> names;
+  std::vector<std::string> texts;
+  {
+    const py::gil_scoped_release release;
+    timelines = read_timelines(reader, {.max_moments = max_moments}, tell_python(told));
+    for (const auto& [storage, text] : reader.parameters()) {
+      texts.push_back(text);
+      names[storage] = texts.size();
+    }
+  }
+  py::list devices;
+  for (const DeviceTimeline& timeline : timelines) {
+    devices.append(timeline_columns(timeline, names, started_ns));
+  }
+  return py::make_tuple(devices, texts);
+}
+
+py::dict unit_lane_columns(Reader& reader, int64_t started_ns) {
+  Column unit, sequence, time, state;
+  const std::vector<LaneChange> changes = read_unit_lanes(reader);
+  for (const LaneChange& change : changes) {
+    unit.add(change.unit.value);
+    sequence.add_growing(change.sequence);
+    time.add_growing(since(started_ns, change.time_ns));
+    state.add(change.state ? 1 + static_cast<uint64_t>(*change.state) : 0);
+  }
+  return py::dict("columns"_a = py::dict("unit"_a = unit.take(), "sequence"_a = sequence.take(),
+                                         "time"_a = time.take(), "state"_a = state.take()),
+                  "count"_a = changes.size());
+}
+
+}  // namespace
+
+void bind_page_columns(py::module_& m) {
+  m.def("read_timeline_columns", &read_timeline_columns, py::arg("reader"), py::arg("max_moments"),
+        py::arg("started_ns"), py::arg("progress") = py::none(),
+        "Of each device: (columns by table, names of parameters, counted from 1).");
+  m.def("read_unit_lane_columns", &unit_lane_columns, py::arg("reader"), py::arg("started_ns"),
+        "What became of the units of sharded parameters, as columns.");
+}
+
+}  // namespace tidegauge::bindings
