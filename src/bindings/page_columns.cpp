@@ -90,6 +90,8 @@ py::tuple read_timeline_columns(Reader& reader, uint64_t max_moments, int64_t st
 py::dict unit_lane_columns(Reader& reader, int64_t started_ns) {
   Column unit, sequence, time, state;
   const std::vector<LaneChange> changes = read_unit_lanes(reader);
+  py::dict names;
+  for (const auto& [id, name] : reader.units()) names[py::int_(id.value)] = name;
   for (const LaneChange& change : changes) {
     unit.add(change.unit.value);
     sequence.add_growing(change.sequence);
@@ -98,7 +100,7 @@ py::dict unit_lane_columns(Reader& reader, int64_t started_ns) {
   }
   return py::dict("columns"_a = py::dict("unit"_a = unit.take(), "sequence"_a = sequence.take(),
                                          "time"_a = time.take(), "state"_a = state.take()),
-                  "count"_a = changes.size());
+                  "count"_a = changes.size(), "names"_a = names);
 }
 
 }  // namespace

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
 import re
 import sys
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.report.text import make_printable
@@ -78,30 +80,52 @@ def to_json(value: Any) -> str:
 
 def write_result(args: argparse.Namespace, text: str) -> None:
     """To standard output, or the file that was asked for."""
-    if not args.output:
+    if args.output:
+        write_file(args, args.output, text)
+    else:
         print(text)
-        return
+
+
+def write_file(args: argparse.Namespace, path: str, text: str) -> None:
+    """FileExistsError unless `--force`; says so when it is done."""
     try:
-        with open(args.output, "w" if args.force else "x", encoding="utf-8") as file:
+        with open(path, "w" if args.force else "x", encoding="utf-8") as file:
             file.write(text + "\n")
     except FileExistsError:
-        raise FileExistsError(
-            f"{args.output} exists; give another name, or --force to replace it"
-        ) from None
-    note(args, f"wrote {args.output}")
+        raise _exists(path) from None
+    note(args, f"wrote {path}")
+
+
+def refuse_to_replace(args: argparse.Namespace, path: str) -> None:
+    """As `write_file` would, but before the work is done."""
+    if os.path.lexists(path) and not args.force:
+        raise _exists(path)
+
+
+def _exists(path: str) -> FileExistsError:
+    return FileExistsError(f"{path} exists; give another name, or --force to replace it")
+
+
+@contextlib.contextmanager
+def show_progress(args: argparse.Namespace, path: str) -> Iterator[Callable[[float], None] | None]:
+    """A line that counts up while a terminal watches, and is gone afterwards."""
+    if args.quiet or not sys.stderr.isatty():
+        yield None
+        return
+    progress = _Progress(path)
+    try:
+        yield progress
+    finally:
+        progress.clear()
 
 
 def read_trace(args: argparse.Namespace, path: str) -> Summary:
-    """With a line that counts up while a terminal watches. Tells what is wrong with the trace."""
+    """Tells what is wrong with the trace."""
     from tidegauge.report import read_summary
     from tidegauge.report.text import describe_health
 
-    progress = _Progress(path) if sys.stderr.isatty() and not args.quiet else None
-    try:
+    with show_progress(args, path) as progress:
         summary = read_summary(path, progress)
-    finally:
-        if progress:
-            progress.clear()
     for sentence in describe_health(summary):
         note(args, f"{path}: {sentence}")
     if args.verbose:

@@ -17,6 +17,7 @@ from tidegauge.cli.common import (
     to_json,
     write_result,
 )
+from tidegauge.cli.html import add_html, check_html, make_page, write_page
 from tidegauge.report.budget import (
     Budget,
     BudgetError,
@@ -33,6 +34,7 @@ EXAMPLES = """\
   tidegauge diff before.tide after.tide
   tidegauge diff main.tide branch.tide --fail-above 1%     (or 20MiB)
   tidegauge diff main.tide branch.tide --budget budget.toml
+  tidegauge diff before.tide after.tide --html diff.html
 
 budget.toml, all of it optional:
   [peak]                 # of the second run, on each device
@@ -57,11 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--budget", metavar="FILE", help="exit code 3 if a limit of this file is exceeded"
     )
+    add_html(parser)
     add_top(parser)
     add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    check_html(args)
     try:
         budget = read_budget(args.budget) if args.budget else Budget({}, {}, {})
     except BudgetError as error:
@@ -72,7 +76,12 @@ def run(args: argparse.Namespace) -> int:
     after = read_trace(args, args.after)
     comparison = compare(before, after)
     breaches = find_breaches(budget, comparison, after)
-    if args.json:
+    if args.html:
+        title = f"{args.before} and {args.after} - tidegauge"
+        page = make_page(args, title, (before, after), ("before", "after"))
+        page.add_comparison(before, after)
+        write_page(args, page)
+    elif args.json:
         result = dataclasses.asdict(_shorten_lists(comparison, args.top))
         write_result(args, to_json({**result, "breaches": breaches}))
     else:

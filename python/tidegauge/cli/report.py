@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.cli.common import (
     EXIT_DONE,
+    UsageError,
     add_output,
     add_top,
     read_trace,
     to_json,
     write_result,
 )
+from tidegauge.cli.html import add_html, check_html, make_page, write_page
 from tidegauge.report.summary import Summary
 from tidegauge.report.text import render_report
 
@@ -27,23 +29,57 @@ EXAMPLES = """\
   tidegauge report train.tide
   tidegauge report train.tide --top 30
   tidegauge report train.tide --json | jq '.peaks[0].categories'
+  tidegauge report train.tide --html train.html
+  tidegauge report train.rank*.tide --html ranks.html
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("trace", metavar="FILE", help="file of `tidegauge run`")
+    parser.add_argument(
+        "traces", nargs="+", metavar="FILE", help="file of `tidegauge run`; several with --html"
+    )
+    add_html(parser)
     add_top(parser)
     add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    check_html(args)
+    if args.html:
+        _write_page(args)
+    elif len(args.traces) > 1:
+        raise UsageError(
+            "only --html shows several files; `tidegauge merge` compares the ranks of a run, "
+            "`tidegauge diff` two runs"
+        )
+    else:
+        _write_text(args, args.traces[0])
+    return EXIT_DONE
+
+
+def _write_page(args: argparse.Namespace) -> None:
+    summaries = [read_trace(args, path) for path in args.traces]
+    if len(summaries) == 1:
+        page = make_page(args, f"{args.traces[0]} - tidegauge", summaries, args.traces)
+    else:
+        summaries.sort(key=lambda summary: summary.rank)
+        labels = [f"rank {summary.rank}" for summary in summaries]
+        page = make_page(args, f"{len(summaries)} ranks - tidegauge", summaries, labels)
+        try:
+            page.add_ranks(summaries)
+        except ValueError as error:
+            raise UsageError(error) from None
+    write_page(args, page)
+
+
+def _write_text(args: argparse.Namespace, path: str) -> None:
     from tidegauge import _C
     from tidegauge.allocator import replay_trace
 
-    summary = read_trace(args, args.trace)
+    summary = read_trace(args, path)
     peaks = {peak.device: peak.total_bytes for peak in summary.peaks}
-    memory = replay_trace(args.trace, alloc_confs=("",), catalogue=(), peaks=peaks)
-    failures = _C.Reader(args.trace).failures()
+    memory = replay_trace(path, alloc_confs=("",), catalogue=(), peaks=peaks)
+    failures = _C.Reader(path).failures()
     if args.json:
         lists = shorten_lists(summary, args.top)
         layers = [dataclasses.asdict(layer) for layer in memory.layers]
@@ -52,7 +88,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         texts = [each.render() for each in failures]
         write_result(args, render_report(summary, args.top, memory, texts))
-    return EXIT_DONE
 
 
 def _failure_to_json(failure: PostMortem) -> dict[str, Any]:

@@ -127,12 +127,18 @@ def render_ranks(ranks: Ranks) -> str:
     sections: list[list[str]] = [_render_device(device, ranks) for device in ranks.devices]
     if not sections:
         sections.append(["Nothing was tracked by any of these ranks."])
-    if ranks.missing_ranks:
-        missing = ", ".join(map(str, ranks.missing_ranks[:_SHOWN_MISSING]))
-        if (more := len(ranks.missing_ranks) - _SHOWN_MISSING) > 0:
-            missing += f" and {more:,} more"
-        sections.append(wrap(f"Missing of {ranks.world_size} ranks: {missing}", "  "))
+    sections.append(wrap(describe_missing(ranks), "  "))
     return join_sections(sections)
+
+
+def describe_missing(ranks: Ranks) -> str:
+    """Empty if all ranks are there."""
+    if not ranks.missing_ranks:
+        return ""
+    missing = ", ".join(map(str, ranks.missing_ranks[:_SHOWN_MISSING]))
+    if (more := len(ranks.missing_ranks) - _SHOWN_MISSING) > 0:
+        missing += f" and {more:,} more"
+    return f"Missing of {ranks.world_size} ranks: {missing}"
 
 
 def _render_device(device: DeviceRanks, ranks: Ranks) -> list[str]:

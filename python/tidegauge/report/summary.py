@@ -123,6 +123,11 @@ class Summary:
         return min(max(_to_int(self.facts.get("rank"), 0), 0), _MOST_RANKS - 1)
 
     @property
+    def started_ns(self) -> int:
+        """Of the steady clock; 0 if a damaged trace does not say."""
+        return _to_int(self.facts.get("started_ns"), 0)
+
+    @property
     def world_size(self) -> int:
         return min(max(_to_int(self.facts.get("world_size"), 1), 1), _MOST_RANKS)
 

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`--html FILE` of `report` and `diff`: the runs as one page."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tidegauge.cli.common import UsageError, note, refuse_to_replace, show_progress, write_file
+
+if TYPE_CHECKING:
+    from tidegauge.report import Summary
+    from tidegauge.report.page import Page
+
+
+def add_html(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--html", metavar="FILE", help="write a page to explore in a browser")
+
+
+def check_html(args: argparse.Namespace) -> None:
+    """Before any work: what cannot be wanted together, and a file that is there."""
+    if args.html and (args.json or args.output):
+        raise UsageError("--html writes its own file; leave out --json and --output")
+    if args.html:
+        refuse_to_replace(args, args.html)
+
+
+def make_page(
+    args: argparse.Namespace, title: str, summaries: Sequence[Summary], labels: Sequence[str]
+) -> Page:
+    from tidegauge.report.page import MOST_MOMENTS, Page
+
+    page = Page(title)
+    for summary, label in zip(summaries, labels, strict=True):
+        with show_progress(args, summary.path) as progress:
+            page.add_run(
+                summary, label, max_moments=MOST_MOMENTS // len(summaries), progress=progress
+            )
+    return page
+
+
+def write_page(args: argparse.Namespace, page: Page) -> None:
+    from tidegauge.report.html import render_html
+
+    write_file(args, args.html, render_html(page))
+    if args.verbose:
+        note(args, f"{args.html} has {os.stat(args.html).st_size:,} bytes")

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What an HTML report knows of its runs: a header for JSON, and columns of numbers beside it.
+
+C++ reads the trace and makes the columns (src/trace/timeline.h); names, and the figures that the
+other reports have too, are added here. `report/web/columns.js` reads what `Page.pack` writes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from tidegauge import _C
+from tidegauge.allocator import replay_trace
+from tidegauge.report.comparison import compare
+from tidegauge.report.ranks import describe_missing, merge_ranks
+from tidegauge.report.summary import ROOT_UNIT, Peak, Summary
+from tidegauge.report.text import describe_health, describe_run
+
+#: So many moments in all runs of a page together keep it below 25 MB.
+MOST_MOMENTS = 1 << 20
+
+Progress = Callable[[float], None]
+
+
+class Page:
+    """Runs side by side, and what is to say of them together."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self._header: dict[str, Any] = {"categories": _C.categories(), "runs": []}
+        self._columns: list[bytes] = []
+        self._length = 0
+
+    def add_run(
+        self,
+        summary: Summary,
+        label: str,
+        *,
+        max_moments: int = MOST_MOMENTS,
+        progress: Progress | None = None,
+    ) -> None:
+        """FormatError, OSError as of `read_summary`."""
+        reader = _C.Reader(summary.path)
+        devices, parameters = _C.read_timeline_columns(
+            reader, max_moments, summary.started_ns, progress
+        )
+        lanes = _C.read_unit_lane_columns(reader, summary.started_ns)
+        peaks = {peak.device: peak for peak in summary.peaks}
+        order = {device: place for place, device in enumerate(peaks)}
+        devices.sort(key=lambda device: order.get(device["device"], len(order)))
+        self._header["runs"].append(
+            {
+                "label": label,
+                "rank": summary.rank,
+                "headline": describe_run(summary),
+                "command": summary.facts.get("command", ""),
+                "warnings": describe_health(summary),
+                "failures": [failure.render() for failure in reader.failures()],
+                "modules": {number: name for number, name, _ in reader.modules()},
+                "ops": reader.ops(),
+                "tensors": {
+                    number: f"{dtype} {shape}".strip()
+                    for number, (dtype, shape) in reader.tensors().items()
+                },
+                "names": parameters,
+                "units": {number: name or ROOT_UNIT for number, name in lanes["names"].items()},
+                "lanes": self._add_table(lanes["columns"], lanes["count"]),
+                "devices": [
+                    {
+                        "device": device["device"],
+                        "peak": _peak_header(peaks.get(device["device"])),
+                        **self._add_tables(device, ("moments", "contexts", "pieces")),
+                    }
+                    for device in devices
+                ],
+                "memory": self._add_memory(summary),
+            }
+        )
+
+    def add_comparison(self, before: Summary, after: Summary) -> None:
+        self._header["comparison"] = dataclasses.asdict(compare(before, after))
+
+    def add_ranks(self, summaries: Sequence[Summary]) -> None:
+        """ValueError if two are of the same rank."""
+        ranks = merge_ranks(summaries)
+        missing = describe_missing(ranks)
+        self._header["ranks"] = {**dataclasses.asdict(ranks), "missing": missing}
+
+    def pack(self) -> bytes:
+        header = json.dumps(self._header, separators=(",", ":"), ensure_ascii=False).encode(
+            errors="replace"
+        )
+        return b"".join([struct.pack("<I", len(header)), header, *self._columns])
+
+    def _add_memory(self, summary: Summary) -> dict[str, Any] | None:
+        if not summary.peaks:
+            return None
+        peaks = {peak.device: peak.total_bytes for peak in summary.peaks}
+        memory = replay_trace(summary.path, alloc_confs=("",), catalogue=(), peaks=peaks)
+        stream = _C.RequestStream(summary.path, torch.device(memory.traced_device))
+        layout = stream.layout_at_peak(memory.alloc_conf, "counter")
+        return {
+            "traced_device": memory.traced_device,
+            "layers": [dataclasses.asdict(layer) for layer in memory.layers],
+            "layout": self._add_tables(layout, ("segments", "blocks")),
+        }
+
+    def _add_tables(self, owner: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+        return {name: self._add_table(owner[name], owner["counts"][name]) for name in names}
+
+    def _add_table(self, columns: dict[str, bytes], count: int) -> dict[str, Any]:
+        places = {}
+        for name, column in columns.items():
+            places[name] = (self._length, len(column))
+            self._columns.append(column)
+            self._length += len(column)
+        return {"count": count, "columns": places}
+
+
+def _peak_header(peak: Peak | None) -> dict[str, int] | None:
+    if peak is None:
+        return None
+    return {"sequence": peak.sequence, "total_bytes": peak.total_bytes}

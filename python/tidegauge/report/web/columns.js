@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The data of the page: a JSON header, then columns of numbers, deflated (report/html.py packs it).
+//
+//   length of the header (4 bytes) | header | column | column | ...
+//
+// A table of the header is {"count": rows, "columns": {name: [offset, length]}}.
+
+/** Columns that never go down are told as differences. */
+const GROWING = new Set(["sequence", "time", "first"]);
+
+/** The header, and the bytes that its tables point into. */
+export async function readPage(base64) {
+  const bytes = await inflate(fromBase64(base64));
+  const length = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));
+  return { header, bytes: bytes.subarray(4 + length) };
+}
+
+/** Each column of a table as an array of numbers. */
+export function readTable(table, bytes) {
+  const columns = {};
+  for (const [name, [offset, length]] of Object.entries(table.columns)) {
+    const part = bytes.subarray(offset, offset + length);
+    columns[name] = decodeColumn(part, table.count, GROWING.has(name));
+  }
+  return { count: table.count, ...columns };
+}
+
+/** LEB128: seven bits a byte, the lowest first; the eighth says that more follow. */
+export function decodeColumn(bytes, count, isGrowing = false) {
+  const values = new Float64Array(count);
+  let at = 0;
+  let last = 0;
+  for (let i = 0; i < count; i += 1) {
+    let value = bytes[at] & 0x7f;
+    for (let scale = 128; bytes[at] >= 0x80; scale *= 128) {
+      at += 1;
+      value += (bytes[at] & 0x7f) * scale; // shifts would end at 32 bits
+    }
+    at += 1;
+    if (isGrowing) last += value;
+    values[i] = isGrowing ? last : value;
+  }
+  if (at !== bytes.length) throw new Error(`a column has ${bytes.length} bytes, ${at} were read`);
+  return values;
+}
+
+function fromBase64(text) {
+  const letters = atob(text.trim());
+  const bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < letters.length; i += 1) bytes[i] = letters.charCodeAt(i);
+  return bytes;
+}
+
+async function inflate(bytes) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}

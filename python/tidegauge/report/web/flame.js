@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The tree of modules at the chosen moment, as boxes as wide as their bytes.
+import { isLight } from "./categories.js";
+import { find, make } from "./dom.js";
+import { formatBytes, formatShare } from "./format.js";
+import { describePieces, layOutFlame, moduleTree } from "./groups.js";
+
+const ROW = 24;
+const LEAST = 0.002; // of the width; narrower boxes cannot be seen
+const DEEPEST = 60;
+
+export class Flame {
+  constructor(element, state) {
+    this.element = element;
+    this.state = state;
+    this.root = null; // the path that fills the width
+    element.addEventListener("keydown", (event) => this.#key(event));
+    find("flame-up").addEventListener("click", () => this.#zoomTo(""));
+    state.watch(["timeline", "chosen"], () => this.#build());
+  }
+
+  #build() {
+    const timeline = this.state.get("timeline");
+    if (!timeline?.count) return;
+    const alive = timeline.aliveAt(this.state.get("chosen"));
+    this.tree = moduleTree(describePieces(this.state.get("run"), timeline, alive));
+    this.#zoomTo(this.root?.path ?? "");
+  }
+
+  #zoomTo(path) {
+    this.root = findNode(this.tree, path) ?? this.tree;
+    find("flame-up").hidden = this.root === this.tree;
+    find("flame-path").textContent = this.root.path || "all modules";
+    const boxes = layOutFlame(this.root, LEAST).filter((box) => box.depth < DEEPEST);
+    const depth = boxes.reduce((most, box) => Math.max(most, box.depth), 0);
+    this.element.style.height = `${(depth + 1) * ROW}px`;
+    this.element.replaceChildren(...boxes.map((box, i) => this.#box(box, i === 0)));
+  }
+
+  #box({ depth, left, width, node, category }, isFirst) {
+    const share = formatShare(node.size, this.tree.size);
+    const name = category ? category.name : node.name;
+    const place = category ? ` of ${node.path || "all modules"} itself` : "";
+    const text = `${category ? name : node.path || "all modules"}${place}: ${formatBytes(node.size)}, ${share}`;
+    const box = make(
+      "div",
+      {
+        class: category ? "box own" : "box",
+        role: "treeitem",
+        tabindex: isFirst ? 0 : -1,
+        "aria-level": depth + 1,
+        "aria-label": text,
+        title: text,
+        "data-path": category ? null : node.path,
+      },
+      make("span", {}, depth === 0 ? `${node.path || "all modules"} ${formatBytes(node.size)}` : name),
+    );
+    box.style.left = `${left * 100}%`;
+    box.style.width = `${width * 100}%`;
+    box.style.top = `${depth * ROW}px`;
+    if (category) {
+      box.style.backgroundColor = category.colour;
+      box.style.color = isLight(category.colour) ? "#000000" : "#ffffff";
+    } else {
+      box.addEventListener("click", () => this.#zoomTo(node.path));
+    }
+    return box;
+  }
+
+  #key(event) {
+    const boxes = [...this.element.children];
+    const at = boxes.indexOf(document.activeElement);
+    if (at < 0) return;
+    const move = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (move) this.#focus(boxes[Math.min(Math.max(at + move, 0), boxes.length - 1)]);
+    else if (event.key === "Home") this.#focus(boxes[0]);
+    else if (event.key === "End") this.#focus(boxes.at(-1));
+    else if (event.key === "Enter" || event.key === " ") this.#zoomAndFocus(boxes[at].dataset.path);
+    else if (event.key === "Escape" || event.key === "Backspace") this.#zoomAndFocus("");
+    else return;
+    event.preventDefault();
+  }
+
+  #zoomAndFocus(path) {
+    if (path === undefined) return;
+    this.#zoomTo(path);
+    this.#focus(this.element.firstElementChild);
+  }
+
+  #focus(box) {
+    for (const other of this.element.children) other.tabIndex = other === box ? 0 : -1;
+    box.focus();
+  }
+}
+
+function findNode(tree, path) {
+  let node = tree;
+  while (node && node.path !== path) {
+    node = node.children.find((child) => path === child.path || path.startsWith(`${child.path}.`));
+  }
+  return node;
+}

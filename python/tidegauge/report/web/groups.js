@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What is alive at a moment, put together: rows of a table, and a tree of modules.
+import { formatOp } from "./format.js";
+
+export const NO_MODULE = "(no module)";
+
+const KEYS = {
+  tensor: (row) => JSON.stringify([row.category.name, row.module, row.op, row.tensor, row.name]),
+  module: (row) => row.module,
+  category: (row) => row.category.name,
+};
+const SAID = {
+  tensor: ["category", "module", "op", "tensor", "name"],
+  module: ["module"],
+  category: ["category"],
+};
+
+/** One row for each piece: {size, category, module, op, tensor, name}, all as text but the size. */
+export function describePieces(run, timeline, numbers) {
+  const { size, category, module, op, tensor, name } = timeline.pieces;
+  return numbers.map((i) => ({
+    size: size[i],
+    count: 1,
+    category: run.categories[category[i]],
+    module: moduleName(run, module[i]),
+    op: formatOp(run.ops[op[i]] ?? ""),
+    tensor: run.tensors[tensor[i]] ?? "",
+    name: name[i] ? run.names[name[i] - 1] : "",
+  }));
+}
+
+export function moduleName(run, id) {
+  return id === 0 ? NO_MODULE : run.modules[id] || "(never called)";
+}
+
+/** Alike rows become one, the largest first; `by` is tensor, module or category. */
+export function groupRows(rows, by) {
+  const groups = new Map();
+  for (const row of rows) {
+    const key = KEYS[by](row);
+    const group = groups.get(key);
+    if (group) {
+      group.size += row.size;
+      group.count += row.count;
+    } else {
+      const said = Object.fromEntries(SAID[by].map((field) => [field, row[field]]));
+      groups.set(key, { ...said, size: row.size, count: row.count });
+    }
+  }
+  return [...groups.values()].sort((a, b) => b.size - a.size);
+}
+
+/** Rows that have all words of the search somewhere, in whatever case. */
+export function searchRows(rows, text) {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  if (!words.length) return rows;
+  return rows.filter((row) => {
+    const said = [row.category?.name, row.module, row.op, row.tensor, row.name]
+      .filter(Boolean)
+      .join(" ")
+      .toLowerCase();
+    return words.every((word) => said.includes(word));
+  });
+}
+
+export function sumSizes(rows) {
+  return rows.reduce((sum, row) => sum + row.size, 0);
+}
+
+/**
+ * The tree of modules with what each holds: {name, path, size, children, own}, `own` by category.
+ * A module's size is that of all below it and its own, to the byte; children are the largest first.
+ */
+export function moduleTree(rows) {
+  const root = newNode("all", "");
+  for (const row of rows) {
+    root.size += row.size;
+    let node = root;
+    for (const part of row.module.split(".")) {
+      let child = node.children.get(part);
+      if (!child) {
+        child = newNode(part, node.path ? `${node.path}.${part}` : part);
+        node.children.set(part, child);
+      }
+      child.size += row.size;
+      node = child;
+    }
+    node.own.set(row.category, (node.own.get(row.category) ?? 0) + row.size);
+  }
+  return sortTree(root);
+}
+
+function newNode(name, path) {
+  return { name, path, size: 0, children: new Map(), own: new Map() };
+}
+
+function sortTree(root) {
+  const waiting = [root]; // names may be nested deeper than a stack of calls
+  while (waiting.length) {
+    const node = waiting.pop();
+    node.children = [...node.children.values()].sort((a, b) => b.size - a.size);
+    node.own = [...node.own].sort(([a], [b]) => a.place - b.place);
+    waiting.push(...node.children);
+  }
+  return root;
+}
+
+/**
+ * Boxes of a flame graph: {depth, left, width (shares of the root), node, category}. What is
+ * narrower than `least` is left out, with all below it. A module's own bytes are below it, by
+ * category.
+ */
+export function layOutFlame(root, least) {
+  const boxes = [];
+  const waiting = [{ node: root, depth: 0, left: 0 }];
+  while (waiting.length) {
+    const { node, depth, left } = waiting.pop();
+    const width = root.size ? node.size / root.size : 0;
+    if (width < least || width === 0) continue;
+    boxes.push({ depth, left, width, node, category: null });
+    let next = left;
+    const below = [];
+    for (const child of node.children) {
+      below.push({ node: child, depth: depth + 1, left: next });
+      next += child.size / root.size;
+    }
+    waiting.push(...below.reverse());
+    for (const [category, size] of node.own) {
+      const share = size / root.size;
+      if (share >= least) {
+        boxes.push({ depth: depth + 1, left: next, width: share, node: { ...node, size }, category });
+      }
+      next += share;
+    }
+  }
+  return boxes;
+}

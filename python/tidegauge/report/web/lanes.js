@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A lane for each unit of sharded parameters, on the axis of the timeline.
+import { GUTTER, stackBox, toPixel } from "./chart.js";
+import { find, make, oncePerFrame, prepareCanvas, themeColour } from "./dom.js";
+import { formatNumberOf } from "./format.js";
+
+/** By the numbers of the column `state`; 0 is a reduction. */
+export const UNIT_STATES = ["reduced", "sharded", "gathering", "whole", "post-forward-shard"];
+const LANE = 22;
+
+/** [{name, changes: [{time, sequence, state}]}] in the order of the names of the units. */
+export function splitLanes(units, table) {
+  const lanes = new Map(Object.entries(units).map(([id, name]) => [Number(id), { name, changes: [] }]));
+  for (let i = 0; i < table.count; i += 1) {
+    if (!lanes.has(table.unit[i])) lanes.set(table.unit[i], { name: "(unknown)", changes: [] });
+    const change = { time: table.time[i], sequence: table.sequence[i], state: table.state[i] };
+    lanes.get(table.unit[i]).changes.push(change);
+  }
+  return [...lanes.values()].sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
+}
+
+/** [{from, to, state}] of the axis; sharded at first. Reductions take no time: `from` is `to`. */
+export function laneSpans(lane, axis, whole) {
+  const spans = [];
+  let state = 1;
+  let since = whole.from;
+  for (const change of lane.changes) {
+    const point = Math.max(change[axis], whole.from);
+    if (change.state === 0) {
+      spans.push({ from: point, to: point, state: 0 });
+      continue;
+    }
+    spans.push({ from: since, to: point, state });
+    since = point;
+    state = change.state;
+  }
+  spans.push({ from: since, to: whole.to, state });
+  return spans;
+}
+
+export class Lanes {
+  constructor(canvas, state) {
+    this.canvas = canvas;
+    this.state = state;
+    const draw = oncePerFrame(() => this.#draw());
+    state.watch(["run"], () => this.#describe());
+    state.watch(["run", "timeline", "axis", "view", "theme"], draw);
+    new ResizeObserver(draw).observe(canvas);
+  }
+
+  #describe() {
+    const lanes = this.state.get("run").lanes;
+    find("units").hidden = lanes.length === 0;
+    this.canvas.style.height = `${lanes.length * LANE + 4}px`;
+    const rows = lanes.map((lane) => {
+      const count = (state) => lane.changes.filter((change) => change.state === state).length;
+      const gathered = formatNumberOf(count(2), "time");
+      return make("li", {}, `${lane.name}: gathered ${gathered}, reduced ${formatNumberOf(count(0), "time")}`);
+    });
+    find("units-text").replaceChildren(...rows);
+  }
+
+  #draw() {
+    const { context, width, height } = prepareCanvas(this.canvas);
+    const { lanes } = this.state.get("run");
+    const view = this.state.get("view");
+    if (!lanes.length || !view) return;
+    const box = stackBox(width, height);
+    context.font = "12px system-ui, sans-serif";
+    context.textBaseline = "middle";
+    lanes.forEach((lane, i) => {
+      const y = i * LANE + 3;
+      context.fillStyle = themeColour("text");
+      context.textAlign = "right";
+      context.fillText(shorten(context, lane.name, GUTTER - 12), box.x - 8, y + LANE / 2 - 1);
+      this.#drawLane(context, lane, box, y, view);
+    });
+  }
+
+  #drawLane(context, lane, box, y, view) {
+    let drawnTo = -1; // spans within a pixel that is drawn are not drawn again
+    for (const span of laneSpans(lane, this.state.get("axis"), this.state.get("whole"))) {
+      if (span.to < view.from || span.from > view.to) continue;
+      const from = Math.max(box.x, toPixel(span.from, view, box));
+      const to = Math.min(box.x + box.width, toPixel(span.to, view, box));
+      const isQuiet = span.state === 1;
+      if (span.state === 0) {
+        context.fillStyle = themeColour("reduced");
+        context.fillRect(from - 1, y - 1, 3, LANE - 4);
+      } else if (!isQuiet || to - from >= 1 || to > drawnTo) {
+        context.fillStyle = themeColour(UNIT_STATES[span.state]);
+        const [top, tall] = isQuiet ? [y + LANE / 2 - 3, 3] : [y, LANE - 6];
+        context.fillRect(from, top, Math.max(1, to - from), tall);
+        drawnTo = Math.max(drawnTo, to);
+      }
+    }
+  }
+}
+
+/** Cuts the beginning: the end of a module's name tells more. */
+function shorten(context, text, width) {
+  if (context.measureText(text).width <= width) return text;
+  let rest = text.slice(-64);
+  while (rest && context.measureText(`…${rest}`).width > width) rest = rest.slice(1);
+  return `…${rest}`;
+}

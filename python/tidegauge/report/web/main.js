@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+import { Alive } from "./alive.js";
+import { Chart } from "./chart.js";
+import { ChartInput } from "./chart_input.js";
+import { readPage } from "./columns.js";
+import { DeviceMemory } from "./device_memory.js";
+import { find, make } from "./dom.js";
+import { Flame } from "./flame.js";
+import { formatBytes } from "./format.js";
+import { Lanes } from "./lanes.js";
+import { describeContext } from "./moment.js";
+import { openPage } from "./run.js";
+import { showComparison, showRanks, showRuns } from "./side_by_side.js";
+import { State } from "./state.js";
+import { showSteps } from "./steps.js";
+import { followTheme } from "./theme.js";
+import { momentsIn, wholeView } from "./view.js";
+
+async function start() {
+  const page = openPage(await readPage(find("data").textContent));
+  find("data").remove(); // the text is not needed any more
+  const state = new State({ run: page.runs[0], timeline: null, axis: "time", hovered: null, theme: "light" });
+  followTheme(state);
+
+  const showDevice = (run, number) => {
+    const timeline = run.timeline(number);
+    const whole = wholeView(timeline?.moments[state.get("axis")] ?? []);
+    const chosen = timeline?.peak ?? 0;
+    state.set({ run, timeline, chosen, whole, view: whole, hovered: null });
+    find("device").value = String(number);
+    showHead(run, number, timeline);
+  };
+  const showRun = (run) => {
+    find("device").replaceChildren(
+      ...run.devices.map((device, i) => make("option", { value: i }, device.device)),
+    );
+    find("device-choice").hidden = run.devices.length < 2;
+    find("run").value = String(page.runs.indexOf(run));
+    showDevice(run, 0);
+  };
+  find("run").replaceChildren(...page.runs.map((run, i) => make("option", { value: i }, run.label)));
+  find("run-choice").hidden = page.runs.length < 2;
+  showRun(page.runs[0]);
+
+  find("run").addEventListener("change", () => showRun(page.runs[Number(find("run").value)]));
+  find("device").addEventListener("change", () => {
+    showDevice(state.get("run"), Number(find("device").value));
+  });
+  find("axis").addEventListener("change", () => changeAxis(state, find("axis").value));
+
+  const input = new ChartInput(find("chart"), find("overview"), find("tooltip"), state);
+  new Chart(find("chart"), find("overview"), state);
+  find("zoom-in").addEventListener("click", () => input.zoomBy(0.5));
+  find("zoom-out").addEventListener("click", () => input.zoomBy(2));
+  find("show-all").addEventListener("click", () => input.showAll());
+  find("to-peak").addEventListener("click", () => input.choose(state.get("timeline").peak));
+  new Lanes(find("lanes"), state);
+  new Flame(find("flame"), state);
+  new Alive(state);
+  showSteps(state, (moment) => {
+    input.choose(moment);
+    find("chart").focus();
+  });
+  new DeviceMemory(state);
+  showRuns(page, state, showRun);
+  showComparison(page);
+  showRanks(page, (rank) => showRun(page.runs.find((run) => run.rank === rank)));
+  document.documentElement.dataset.ready = "yes";
+}
+
+/** The same moments stay in view. */
+function changeAxis(state, axis) {
+  const timeline = state.get("timeline");
+  if (!timeline?.count) return;
+  const values = timeline.moments[axis];
+  const whole = wholeView(values);
+  const { from, to } = state.get("view");
+  const [first, end] = momentsIn(timeline.moments[state.get("axis")], from, to);
+  const view = { from: values[first], to: end < timeline.count ? values[end] : whole.to };
+  state.set({ axis, whole, view: view.to > view.from ? view : whole });
+}
+
+function showHead(run, number, timeline) {
+  find("headline").textContent = run.headline;
+  find("command").textContent = run.command;
+  find("warnings").replaceChildren(...run.warnings.map((text) => make("li", { class: "warning" }, text)));
+  find("failures").hidden = run.failures.length === 0;
+  find("failure-texts").replaceChildren(...run.failures.map((text) => make("pre", {}, text)));
+  find("tracked").hidden = !timeline?.count;
+  const device = run.devices[number];
+  const peak = find("peak");
+  if (!timeline?.count) {
+    peak.textContent = "Nothing was tracked: no tensor was made while the run was recorded.";
+    return;
+  }
+  peak.dataset.bytes = String(device.peakBytes);
+  peak.replaceChildren(
+    make("span", { class: "figure" }, formatBytes(device.peakBytes)),
+    make("span", {}, ` peak on ${device.device}, ${describeContext(run, timeline.contextAt(timeline.peak))}`),
+  );
+}
+
+start().catch((error) => {
+  find("peak").textContent = `The page could not be opened: ${error.message}`;
+  throw error;
+});

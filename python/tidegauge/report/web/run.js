@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The header of the page, made ready for its parts.
+import { orderCategories } from "./categories.js";
+import { readTable } from "./columns.js";
+import { readSegments } from "./device_memory.js";
+import { splitLanes } from "./lanes.js";
+import { Timeline } from "./timeline.js";
+
+/** A page of runs; timelines are decoded when they are first shown. */
+export function openPage({ header, bytes }) {
+  const ordered = orderCategories(header.categories);
+  const categories = [...ordered].sort((a, b) => a.id - b.id);
+  return { ...header, runs: header.runs.map((run) => openRun(run, bytes, categories, ordered)) };
+}
+
+function openRun(run, bytes, categories, ordered) {
+  const timelines = new Map();
+  const memory = run.memory && { ...run.memory, segments: readSegments(run.memory.layout, bytes) };
+  return {
+    ...run,
+    categories,
+    ordered,
+    memory,
+    lanes: splitLanes(run.units, readTable(run.lanes, bytes)),
+    devices: run.devices.map((device) => ({ ...device, peakBytes: device.peak?.total_bytes ?? 0 })),
+    timeline(number) {
+      if (!run.devices[number]) return null;
+      if (!timelines.has(number)) {
+        const timeline = new Timeline(run.devices[number], bytes, categories.length);
+        timeline.stepList = timeline.steps();
+        timelines.set(number, timeline);
+      }
+      return timelines.get(number);
+    },
+  };
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+import { make } from "./dom.js";
+import { formatNumberOf } from "./format.js";
+
+const ROWS_AT_ONCE = 100;
+
+/** Sorted anew, the order of equal rows kept; numbers by size, text as people sort it. */
+export function sortRows(rows, value, isDescending) {
+  const sign = isDescending ? -1 : 1;
+  return rows
+    .map((row, place) => ({ row, place, key: value(row) }))
+    .sort((a, b) => {
+      const order =
+        typeof a.key === "number" && typeof b.key === "number"
+          ? a.key - b.key
+          : String(a.key).localeCompare(String(b.key), "en", { numeric: true });
+      return sign * order || a.place - b.place;
+    })
+    .map((entry) => entry.row);
+}
+
+/**
+ * A table with headers that sort. A column is {title, value(row) to sort by, show(row) to see,
+ * isNumber}. Long ones show their rest on demand.
+ */
+export class Table {
+  constructor(caption, columns) {
+    this.columns = columns;
+    this.rows = [];
+    this.shown = ROWS_AT_ONCE;
+    this.sorted = null; // {column, isDescending}; null: as the rows came
+    this.body = make("tbody");
+    this.heads = columns.map((column) => this.#head(column));
+    this.more = make("button", { type: "button", class: "more", onclick: () => this.#showMore() });
+    const table = make(
+      "table",
+      {},
+      make("caption", { class: "for-readers" }, caption),
+      make("thead", {}, make("tr", {}, ...this.heads)),
+      this.body,
+    );
+    const scroller = make("div", { class: "scroller", tabindex: 0, role: "region", "aria-label": caption }, table);
+    this.element = make("div", { class: "table" }, scroller, this.more);
+  }
+
+  setRows(rows) {
+    this.rows = rows;
+    this.shown = ROWS_AT_ONCE;
+    this.#render();
+  }
+
+  #head(column) {
+    const sort = () => {
+      const isSame = this.sorted?.column === column;
+      const isDescending = isSame ? !this.sorted.isDescending : Boolean(column.isNumber);
+      this.sorted = { column, isDescending };
+      this.#render();
+    };
+    const button = make("button", { type: "button", onclick: sort }, column.title);
+    return make("th", { scope: "col", class: column.isNumber && "number" }, button);
+  }
+
+  #render() {
+    const rows = this.sorted
+      ? sortRows(this.rows, this.sorted.column.value, this.sorted.isDescending)
+      : this.rows;
+    this.columns.forEach((column, i) => {
+      const direction = this.sorted?.isDescending ? "descending" : "ascending";
+      const isSorted = this.sorted?.column === column;
+      this.heads[i].setAttribute("aria-sort", isSorted ? direction : "none");
+    });
+    this.body.replaceChildren(...rows.slice(0, this.shown).map((row) => this.#row(row)));
+    const left = rows.length - this.shown;
+    this.more.hidden = left <= 0;
+    this.more.textContent = `Show ${formatNumberOf(left, "more row")}`.replace("more rows", "more");
+  }
+
+  #row(row) {
+    const cells = this.columns.map((column, i) => {
+      const cell = make(i === 0 && column.isHead ? "th" : "td", { class: column.isNumber && "number" });
+      if (column.isHead) cell.setAttribute("scope", "row");
+      const shown = column.show(row);
+      cell.append(...(Array.isArray(shown) ? shown : [shown]));
+      return cell;
+    });
+    return make("tr", {}, ...cells);
+  }
+
+  #showMore() {
+    this.shown += 10 * ROWS_AT_ONCE;
+    this.#render();
+  }
+}
