@@ -23,7 +23,7 @@ build: .venv/.build build/.sqlite ## build the library, and the Python package i
 demo: build ## print the module timeline of one training step
 	@$(PY) examples/python/mod_tracker_timeline.py
 
-test: build .venv/.test build/.gtest ## run the C++ and the Python tests
+test: build .venv/.test build/.gtest build/.browser ## run the tests of C++, Python and the HTML report
 	@$(CONFIGURE) build/release -DTIDEGAUGE_BUILD_TESTS=ON >/dev/null
 	@cmake --build build/release --target tests
 	@tools/run_tests.sh build/release
@@ -83,6 +83,9 @@ build/.sqlite:
 	@mkdir -p build && touch $@
 build/.gtest:
 	@tools/setup_debian.sh gtest/gtest.h libgtest-dev
+	@mkdir -p build && touch $@
+build/.browser:
+	@tools/setup_browser.sh
 	@mkdir -p build && touch $@
 build/.benchmark:
 	@tools/setup_debian.sh benchmark/benchmark.h libbenchmark-dev

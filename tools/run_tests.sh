@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# run_tests.sh <build folder>: runs ctest and pytest, always both; fails if either does.
+# run_tests.sh <build folder>: runs ctest, pytest and node's tests, always all; fails if one does.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,9 +8,20 @@ ctest --test-dir "$1" --output-on-failure --no-tests=error
 ctest_status=$?
 .venv/bin/python -m pytest -q | tee "$1/pytest.log"
 pytest_status=$?
+node_status=0
+node_result="skipped, found no node; run: sudo apt-get install nodejs"
+if command -v node >/dev/null; then
+  node --test tests/web >"$1/node.log" 2>&1
+  node_status=$?
+  [ $node_status = 0 ] || cat "$1/node.log"
+  node_result=$(grep -E '^# (pass|fail) ' "$1/node.log" | tr -d '#' | paste -sd,)
+elif [ "${CI:-}" = true ]; then
+  node_status=1
+fi
 
 echo
 echo "C++:    $(grep -h '^\[  \(PASSED\|FAILED\)  \] [0-9]* test' "$1"/Testing/Temporary/LastTest.log |
   tr -s ' ' | paste -sd' ')"
 echo "Python: $(tail -n 1 "$1/pytest.log")"
-exit $((ctest_status || pytest_status))
+echo "Web:   $node_result"
+exit $((ctest_status || pytest_status || node_status))

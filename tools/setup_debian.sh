@@ -6,8 +6,6 @@ source "$(dirname "$0")/common.sh"
 
 echo "#include <$1>" | "${CXX:-c++}" -std=c++20 -fsyntax-only -x c++ - 2>/dev/null && exit
 echo "installing $2"
-[ "$(id -u)" = 0 ] && sudo= || sudo="sudo -n"
-{ $sudo apt-get update -qq && $sudo apt-get install -qq -y --no-install-recommends "$2"; } \
-  </dev/null >/dev/null 2>&1 ||
+install_debian "$2" ||
   die "$2 is missing and could not be installed; connect to the network and run:" \
     "sudo apt-get install $2"

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import * as groups from "../../python/tidegauge/report/web/groups.js";
+import { sortRows } from "../../python/tidegauge/report/web/table.js";
+
+const PARAMETER = { name: "Parameter", place: 0 };
+const TEMP = { name: "Temp", place: 1 };
+
+function row(size, category, module, op = "mm", tensor = "float32 [2]", name = "") {
+  return { size, count: 1, category, module, op, tensor, name };
+}
+const ROWS = [
+  row(10, PARAMETER, "Net.fc", "empty", "float32 [2]", "Net.fc.weight"),
+  row(4, TEMP, "Net.fc"),
+  row(4, TEMP, "Net.fc"),
+  row(1, TEMP, "(no module)"),
+];
+
+test("alike rows are one group, the largest first", () => {
+  const byTensor = groups.groupRows(ROWS, "tensor");
+  assert.deepEqual(byTensor.map((group) => [group.size, group.count]), [[10, 1], [8, 2], [1, 1]]);
+  assert.deepEqual(groups.groupRows(ROWS, "module"), [
+    { module: "Net.fc", size: 18, count: 3 },
+    { module: "(no module)", size: 1, count: 1 },
+  ]);
+  assert.deepEqual(groups.groupRows(ROWS, "category"), [
+    { category: PARAMETER, size: 10, count: 1 },
+    { category: TEMP, size: 9, count: 3 },
+  ]);
+});
+
+test("a search finds rows with all its words, in any case", () => {
+  assert.equal(groups.searchRows(ROWS, "").length, 4);
+  assert.equal(groups.searchRows(ROWS, "FC temp").length, 2);
+  assert.equal(groups.searchRows(ROWS, "weight").length, 1);
+  assert.equal(groups.searchRows(ROWS, "(no").length, 1);
+  assert.equal(groups.searchRows(ROWS, "absent").length, 0);
+});
+
+test("the tree adds up at every module", () => {
+  const root = groups.moduleTree([row(5, TEMP, "Net"), ...ROWS, row(2, PARAMETER, "Net.blocks.0.x")]);
+  assert.equal(root.size, 26);
+  const check = (node) => {
+    const below = node.children.reduce((sum, child) => sum + child.size, 0);
+    assert.equal(below + node.own.reduce((sum, [, size]) => sum + size, 0), node.size, node.path);
+    node.children.forEach(check);
+  };
+  check(root);
+  assert.deepEqual(root.children.map((child) => [child.path, child.size]), [["Net", 25], ["(no module)", 1]]);
+});
+
+test("boxes of a flame lie in their parents, side by side", () => {
+  const boxes = groups.layOutFlame(groups.moduleTree(ROWS), 0);
+  assert.equal(boxes[0].width, 1);
+  for (const box of boxes.slice(1)) {
+    const holds = (other) =>
+      other.depth === box.depth - 1 &&
+      other.left <= box.left + 1e-9 &&
+      other.left + other.width >= box.left + box.width - 1e-9;
+    assert.ok(boxes.some(holds), box.node.path);
+    const overlaps = boxes.some(
+      (other) =>
+        other !== box &&
+        other.depth === box.depth &&
+        other.left < box.left + box.width - 1e-9 &&
+        box.left < other.left + other.width - 1e-9,
+    );
+    assert.ok(!overlaps, box.node.path);
+  }
+  assert.ok(groups.layOutFlame(groups.moduleTree(ROWS), 0.1).length < boxes.length);
+});
+
+test("names that are nested very deeply do not overflow the stack", () => {
+  const root = groups.moduleTree([row(1, TEMP, Array(20_000).fill("a").join("."))]);
+  assert.equal(groups.layOutFlame(root, 0.01).length, 20_002);
+});
+
+test("numbers sort by size, text as people sort it, equal rows stay", () => {
+  const rows = [{ n: 2, t: "b.10" }, { n: 10, t: "b.9" }, { n: 2, t: "A" }];
+  assert.deepEqual(sortRows(rows, (r) => r.n, true).map((r) => r.t), ["b.9", "b.10", "A"]);
+  assert.deepEqual(sortRows(rows, (r) => r.t, false).map((r) => r.t), ["A", "b.9", "b.10"]);
+});

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { laneSpans, splitLanes } from "../../python/tidegauge/report/web/lanes.js";
+
+test("each unit has its own changes, in the order of names", () => {
+  const table = { count: 3, unit: [2, 1, 9], time: [5, 6, 7], sequence: [1, 2, 3], state: [2, 2, 0] };
+  const lanes = splitLanes({ 1: "blocks.10", 2: "blocks.9" }, table);
+  assert.deepEqual(lanes.map((lane) => lane.name), ["(unknown)", "blocks.9", "blocks.10"]);
+  assert.deepEqual(lanes[1].changes, [{ time: 5, sequence: 1, state: 2 }]);
+});
+
+test("spans fill the axis from the start to the end, reductions take no time", () => {
+  const changes = [
+    { time: 10, state: 2 },
+    { time: 20, state: 3 },
+    { time: 25, state: 0 },
+    { time: 30, state: 1 },
+  ];
+  assert.deepEqual(laneSpans({ changes }, "time", { from: 0, to: 100 }), [
+    { from: 0, to: 10, state: 1 },
+    { from: 10, to: 20, state: 2 },
+    { from: 25, to: 25, state: 0 },
+    { from: 20, to: 30, state: 3 },
+    { from: 30, to: 100, state: 1 },
+  ]);
+});

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Tables as C++ writes them, from plain arrays.
+import { Timeline } from "../../python/tidegauge/report/web/timeline.js";
+
+const GROWING = ["sequence", "time", "first"];
+
+export function encodeColumn(values, isGrowing = false) {
+  const bytes = [];
+  let last = 0n;
+  for (const value of values) {
+    let rest = BigInt(value) - (isGrowing ? last : 0n);
+    last = BigInt(value);
+    for (; rest >= 128n; rest /= 128n) bytes.push(Number(rest % 128n) + 128);
+    bytes.push(Number(rest));
+  }
+  return Uint8Array.from(bytes);
+}
+
+/** {count, columns} and the bytes, of rows such as {first: 1, size: 2}. */
+export function packTables(tables) {
+  const bytes = [];
+  const packed = {};
+  for (const [name, { fields, rows }] of Object.entries(tables)) {
+    const columns = {};
+    fields.forEach((field, i) => {
+      const column = encodeColumn(rows.map((row) => row[i]), GROWING.includes(field));
+      columns[field] = [bytes.length, column.length];
+      bytes.push(...column);
+    });
+    packed[name] = { count: rows.length, columns };
+  }
+  return { packed, bytes: Uint8Array.from(bytes) };
+}
+
+/** Of moments [sequence, time], pieces [first, length, size, category, module, op, tensor, name]. */
+export function makeTimeline({ moments, pieces, contexts = [[0, 1, 0, 0]], peak = null, categories = 3 }) {
+  const { packed, bytes } = packTables({
+    moments: { fields: ["sequence", "time"], rows: moments },
+    contexts: { fields: ["first", "step", "activity", "module"], rows: contexts },
+    pieces: {
+      fields: ["first", "length", "size", "category", "module", "op", "tensor", "name"],
+      rows: pieces.map((piece) => [...piece, 0, 0, 0, 0].slice(0, 8)),
+    },
+  });
+  return new Timeline({ device: "cpu", peak, ...packed }, bytes, categories);
+}
+
+/** The same numbers each time, in [0, bound). */
+export function makeRandom(seed) {
+  let state = seed;
+  return (bound) => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return Math.floor((state / 2 ** 32) * bound);
+  };
+}

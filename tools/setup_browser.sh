@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Installs what the tests of the HTML report need, node and Chromium, unless they are there. Where
+# that cannot be done those tests are skipped, except under CI=true.
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+
+for pair in node:nodejs chromium:chromium; do
+  command -v "${pair%:*}" >/dev/null && continue
+  package=${pair#*:}
+  echo "installing $package"
+  install_debian "$package" && continue
+  message="$package is missing and could not be installed; connect to the network and run:"
+  [ "${CI:-}" != true ] || die "$message sudo apt-get install $package"
+  echo "tidegauge: $message sudo apt-get install $package; tests that need it are skipped" >&2
+done
