@@ -95,7 +95,7 @@ function digitsOf(step, unit) {
 
 function moveInto({ from, to }, whole) {
   const shift = Math.max(0, whole.from - from) - Math.max(0, to - whole.to);
-  if (to - from >= whole.to - whole.from) return { ...whole };
+  if (to - from >= (whole.to - whole.from) * (1 - 1e-9)) return { ...whole };
   return { from: from + shift, to: to + shift };
 }
 

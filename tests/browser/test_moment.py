@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What was alive at the chosen moment, the flame graph, units, and memory of a device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from reading import OpenPage, column, composition, drawn_colours
+from tidegauge.allocator import replay_trace
+from tidegauge.report import read_summary
+from tidegauge.report.text import render_bytes
+
+
+def test_the_table_of_the_peak_is_that_of_the_report(open_page: OpenPage, recorded: Path) -> None:
+    page = open_page("report", "before.tide")
+    (peak,) = read_summary(recorded / "before.tide").peaks
+    page.select_option("#group-by", "category")
+    assert dict(
+        zip(column(page, "#alive-table", 3), column(page, "#alive-table", 1), strict=True)
+    ) == {name: render_bytes(size) for name, size in peak.categories.items()}
+    page.select_option("#group-by", "module")
+    own = {module.name: module.own_bytes for module in peak.modules if module.own_bytes}
+    assert dict(
+        zip(column(page, "#alive-table", 3), column(page, "#alive-table", 1), strict=True)
+    ) == {name: render_bytes(size) for name, size in own.items()}
+    assert f", {render_bytes(peak.total_bytes)}" in page.inner_text("#alive-count")
+
+
+def test_a_search_keeps_what_has_its_words(open_page: OpenPage) -> None:
+    page = open_page("report", "before.tide")
+    page.fill("#search", "blocks.1 GRADIENT")
+    assert set(column(page, "#alive-table", 3)) == {"Gradient"}
+    assert all(module.startswith("Net.blocks.1") for module in column(page, "#alive-table", 5))
+    assert " of 822 KiB" in page.inner_text("#alive-count")
+    page.fill("#search", "nothing has this")
+    assert column(page, "#alive-table", 1) == []
+    assert page.inner_text("#alive-count").startswith("0 groups, 0 storages, 0 B of ")
+    page.fill("#search", "weight")
+    assert "Net.head.weight" in column(page, "#alive-table", 7)
+
+
+def test_headers_sort_up_and_down(open_page: OpenPage) -> None:
+    page = open_page("report", "before.tide")
+    header = "#alive-table th:nth-child(2)"
+    page.click(f"{header} button")
+    assert page.get_attribute(header, "aria-sort") == "descending"
+    counts = [int(text) for text in column(page, "#alive-table", 2)]
+    assert counts == sorted(counts, reverse=True)
+    assert len(set(counts)) > 1
+    page.focus(f"{header} button")
+    page.keyboard.press("Enter")
+    assert page.get_attribute(header, "aria-sort") == "ascending"
+    assert [int(text) for text in column(page, "#alive-table", 2)] == sorted(counts)
+    page.click("#alive-table th:nth-child(5) button")
+    modules = column(page, "#alive-table", 5)
+    assert modules[0] == "(no module)"
+    assert (
+        modules.index("Net.blocks.0.0")
+        < modules.index("Net.blocks.1.2")
+        < modules.index("Net.head")
+    )
+
+
+def test_long_tables_show_the_rest_on_demand(open_page: OpenPage, million: Path) -> None:
+    page = open_page("report", str(million))
+    assert len(column(page, "#alive-table", 1)) == 100
+    page.click("#alive-table .more")
+    assert len(column(page, "#alive-table", 1)) > 100
+
+
+def test_the_flame_graph_has_the_modules_of_the_moment(open_page: OpenPage, recorded: Path) -> None:
+    page = open_page("report", "before.tide")
+    (peak,) = read_summary(recorded / "before.tide").peaks
+    labels = page.eval_on_selector_all(
+        "#flame [data-path]", "boxes => boxes.map((box) => box.getAttribute('aria-label'))"
+    )
+    assert labels[0].startswith(f"all modules: {render_bytes(peak.total_bytes)}, 100")
+    shown = {label.rpartition(": ")[0]: label.rpartition(": ")[2] for label in labels}
+    for module in peak.modules:
+        if module.tree_bytes > 0.01 * peak.total_bytes:
+            assert shown[module.name].startswith(f"{render_bytes(module.tree_bytes)}, ")
+    page.click("#flame [data-path='Net.blocks.1']")
+    assert page.inner_text("#flame-path") == "Net.blocks.1"
+    first = page.locator("#flame .box").first
+    assert first.get_attribute("data-path") == "Net.blocks.1"
+    assert first.bounding_box()["width"] == pytest.approx(
+        page.locator("#flame").bounding_box()["width"], abs=1
+    )
+    page.click("#flame-up")
+    assert page.inner_text("#flame-path") == "all modules"
+
+
+def test_the_flame_graph_follows_the_moment_and_the_keyboard(open_page: OpenPage) -> None:
+    page = open_page("report", "before.tide")
+    page.focus("#flame .box")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.dataset.path") == "Net"
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    assert page.inner_text("#flame-path") == "Net.blocks"
+    page.focus("#chart")
+    page.keyboard.press("Home")
+    assert sum(composition(page).values()) < 300_000
+    root = page.get_attribute("#flame .box", "aria-label")
+    total = render_bytes(sum(composition(page).values()))
+    assert total in page.inner_text("#chosen-moment")
+    assert "822 KiB" not in root
+    page.focus("#flame .box")
+    page.keyboard.press("Escape")
+    assert page.inner_text("#flame-path") == "all modules"
+
+
+def test_units_have_lanes_and_are_told(open_page: OpenPage, recorded: Path) -> None:
+    page = open_page("report", "sharded.tide")
+    (peak,) = read_summary(recorded / "sharded.tide").peaks
+    said = page.eval_on_selector_all("#units-text li", "rows => rows.map((row) => row.textContent)")
+    assert said == [
+        f"{unit.name}: gathered {unit.gather_count} times, reduced {unit.reduce_count} times"
+        for unit in sorted(peak.units, key=lambda unit: unit.name)
+    ]
+    keys = page.eval_on_selector_all(
+        "#units .key", "keys => keys.map((key) => getComputedStyle(key).backgroundColor)"
+    )
+    sharded, gathering, whole, _, reduced = keys
+    assert {sharded, gathering, whole, reduced} <= drawn_colours(page, "#lanes")
+    assert open_page("report", "before.tide").is_hidden("#units")
+
+
+def test_device_memory_is_that_of_the_report(open_page: OpenPage, recorded: Path) -> None:
+    page = open_page("report", "sharded.tide")
+    memory = replay_trace(recorded / "sharded.tide", alloc_confs=("",), catalogue=())
+    shown = page.eval_on_selector_all(
+        "#layers td[data-bytes]", "cells => cells.map((c) => c.dataset.bytes)"
+    )
+    assert [int(size) for size in shown] == [layer.size_bytes for layer in memory.layers]
+    figures = memory.figures
+    free = render_bytes(figures.unused_at_peak_bytes)
+    reserved = render_bytes(figures.peak_reserved_bytes)
+    assert f"{reserved} reserved, of which {free}" in page.inner_text("#map-text")
+    assert page.get_attribute("#map", "aria-label").endswith(page.inner_text("#map-text"))
+    sizes = page.eval_on_selector_all(
+        "#segments-table tbody tr", "rows => rows.map((row) => row.cells[3].innerText)"
+    )
+    assert sizes == ["2.00 MiB"] * 3
