@@ -13,7 +13,12 @@ const COLUMNS = {
     value: (row) => row.category.place,
     show: (row) => [swatch(row.category), row.category.name],
   },
-  tensor: { title: "Tensor", value: (row) => row.tensor, show: (row) => row.tensor || "unknown" },
+  tensor: {
+    title: "Tensor",
+    value: (row) => row.tensor,
+    show: (row) => row.tensor || "unknown",
+    isShort: true,
+  },
   module: { title: "Module", value: (row) => row.module, show: (row) => row.module },
   op: { title: "Op", value: (row) => row.op, show: (row) => row.op },
   name: { title: "Name", value: (row) => row.name, show: (row) => row.name },

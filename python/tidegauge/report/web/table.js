@@ -20,8 +20,9 @@ export function sortRows(rows, value, isDescending) {
 }
 
 /**
- * A table with headers that sort. A column is {title, value(row) to sort by, show(row) to see,
- * isNumber}. Long ones show their rest on demand.
+ * A table with headers that sort. A column is {title, value(row) to sort by, show(row) to see}, and
+ * may be a number (isNumber), on one line (isShort), or the head of its row (isHead). Long tables
+ * show their rest on demand.
  */
 export class Table {
   constructor(caption, columns) {
@@ -76,9 +77,9 @@ export class Table {
   }
 
   #row(row) {
-    const cells = this.columns.map((column, i) => {
-      const cell = make(i === 0 && column.isHead ? "th" : "td", { class: column.isNumber && "number" });
-      if (column.isHead) cell.setAttribute("scope", "row");
+    const cells = this.columns.map((column) => {
+      const kind = column.isNumber ? "number" : column.isShort ? "short" : null;
+      const cell = make(column.isHead ? "th" : "td", { class: kind, scope: column.isHead && "row" });
       const shown = column.show(row);
       cell.append(...(Array.isArray(shown) ? shown : [shown]));
       return cell;

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Takes docs/html-report.png anew, of the example of README.md: `.venv/bin/python` and this file.
+
+Needs Chromium, as the tests in tests/browser do.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+REPO = Path(__file__).parent.parent
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as runtime:
+        shutil.copy(REPO / "examples" / "python" / "train.py", folder)
+        for words in (
+            ["run", "-q", "train.py"],
+            ["report", "-q", "train.tide", "--html", "train.html"],
+        ):
+            # By its name, since the page shows the command.
+            command = ["python", "-m", "tidegauge", *words]
+            paths = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+            environment = {**os.environ, "PATH": paths}
+            subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
+        browser = runtime.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
+        page = browser.new_page(viewport={"width": 1080, "height": 940})
+        page.goto((Path(folder) / "train.html").as_uri())
+        page.wait_for_selector("html[data-ready]")
+        page.wait_for_timeout(500)  # drawn
+        page.screenshot(path=REPO / "docs" / "html-report.png")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
