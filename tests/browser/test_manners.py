@@ -78,6 +78,7 @@ def test_the_reader_chooses_the_theme(open_page: OpenPage) -> None:
     page.select_option("#theme", "system")
     assert page.evaluate(background) == light
     page.emulate_media(color_scheme="dark")
+    page.wait_for_selector("html[data-theme=dark]")
     assert page.evaluate(background) != light
 
 

@@ -119,6 +119,11 @@ def test_units_have_lanes_and_are_told(open_page: OpenPage, recorded: Path) -> N
         f"{unit.name}: gathered {unit.gather_count} times, reduced {unit.reduce_count} times"
         for unit in sorted(peak.units, key=lambda unit: unit.name)
     ]
+    assert column(page, "#units-table", 1) == [unit.name for unit in peak.units]
+    whole = ("Unsharded Param", "Unsharded Grad")
+    assert column(page, "#units-table", 4) == [
+        render_bytes(sum(unit.categories.get(name, 0) for name in whole)) for unit in peak.units
+    ]
     keys = page.eval_on_selector_all(
         "#units .key", "keys => keys.map((key) => getComputedStyle(key).backgroundColor)"
     )

@@ -53,6 +53,13 @@ def test_brings_the_command(run: Run, python: Path, tmp_path: Path) -> None:
     assert output.startswith("tidegauge ")
 
 
+def test_brings_the_files_of_the_html_report(site: Path, repo: Path) -> None:
+    web = Path("report") / "web"
+    files = {path.name for path in (repo / "python" / "tidegauge" / web).iterdir()}
+    assert {"index.html", "main.js", "style.css"} <= files
+    assert {path.name for path in (site / "tidegauge" / web).iterdir()} == files
+
+
 def test_finds_torch_by_relative_path(run: Run, site: Path) -> None:
     libraries = [*site.glob("tidegauge/_C.*.so"), site / "tidegauge" / "lib" / "libtidegauge.so"]
     environment = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}

@@ -74,7 +74,7 @@ class Page:
                 "devices": [
                     {
                         "device": device["device"],
-                        "peak": _peak_header(peaks.get(device["device"])),
+                        **_peak_header(peaks.get(device["device"])),
                         **self._add_tables(device, ("moments", "contexts", "pieces")),
                     }
                     for device in devices
@@ -123,7 +123,10 @@ class Page:
         return {"count": count, "columns": places}
 
 
-def _peak_header(peak: Peak | None) -> dict[str, int] | None:
+def _peak_header(peak: Peak | None) -> dict[str, Any]:
     if peak is None:
-        return None
-    return {"sequence": peak.sequence, "total_bytes": peak.total_bytes}
+        return {"peak": None, "units": []}
+    return {
+        "peak": {"sequence": peak.sequence, "total_bytes": peak.total_bytes},
+        "units": [dataclasses.asdict(unit) for unit in peak.units],
+    }

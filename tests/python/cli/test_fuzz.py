@@ -91,7 +91,8 @@ def test_mutated_tables(traces: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def _expect_clean(which: object, capsys: pytest.CaptureFixture[str]) -> None:
-    for command in (["report", "bad.tide"], ["info", "bad.tide"], ["merge", "bad.tide"]):
+    page = ["report", "bad.tide", "--html", "page.html", "--force"]
+    for command in (["report", "bad.tide"], page, ["info", "bad.tide"], ["merge", "bad.tide"]):
         code = main([*command, "-q"])
         output = capsys.readouterr()
         assert code in (0, 1), which

@@ -4,7 +4,7 @@ import { oncePerFrame, prepareCanvas, themeColour } from "./dom.js";
 import { formatBytes, formatCount } from "./format.js";
 import { drawStack } from "./stack.js";
 import { ACTIVITIES } from "./timeline.js";
-import { formatTick, momentsIn, roundBytes, roundPoints } from "./view.js";
+import { formatTick, momentAt, momentsIn, roundBytes, roundPoints } from "./view.js";
 
 export const GUTTER = 76; // for the bytes, left of the chart
 const AXIS = 22;
@@ -126,20 +126,11 @@ export class Chart {
 
   #drawActivities(context, box) {
     const { timeline, values, view } = this.#scene();
-    const y = box.y + box.height + 3;
-    context.fillStyle = themeColour("line");
-    context.fillRect(box.x, y, box.width, STRIP - 3);
-    let last = -1;
+    const colours = ACTIVITIES.map((activity) => themeColour(activity || "line"));
     for (let x = 0; x < box.width; x += 1) {
-      const [moment] = momentsIn(values, toPoint(box.x + x, view, box), toPoint(box.x + x, view, box));
-      if (moment === last) {
-        context.fillRect(box.x + x, y, 1, STRIP - 3);
-        continue;
-      }
-      last = moment;
-      const activity = ACTIVITIES[timeline.contextAt(moment).activity];
-      context.fillStyle = themeColour(activity || "line");
-      context.fillRect(box.x + x, y, 1, STRIP - 3);
+      const moment = momentAt(values, toPoint(box.x + x, view, box));
+      context.fillStyle = colours[timeline.contextAt(moment).activity];
+      context.fillRect(box.x + x, box.y + box.height + 3, 1, STRIP - 3);
     }
   }
 

@@ -5,7 +5,7 @@ import { find, make, swatch } from "./dom.js";
 import { formatBytes, formatShare } from "./format.js";
 import { describeChange, describeContext, describeMoment } from "./moment.js";
 import { highestOfColumns } from "./stack.js";
-import { momentsIn, pan, reveal, smallestWidth, zoom } from "./view.js";
+import { momentsIn, pan, reveal, zoom } from "./view.js";
 
 const DRAG = 4; // pixels that make a press a drag
 
@@ -50,11 +50,12 @@ export class ChartInput {
   }
 
   zoomBy(factor, around = null) {
-    const { view, whole } = { view: this.state.get("view"), whole: this.state.get("whole") };
+    const view = this.state.get("view");
     const chosen = this.#values()[this.state.get("chosen")];
     const isSeen = chosen >= view.from && chosen <= view.to;
     const point = around ?? (isSeen ? chosen : (view.from + view.to) / 2);
-    this.state.set({ view: zoom(view, factor, point, whole, smallestWidth(this.#values())) });
+    const [whole, smallest] = [this.state.get("whole"), this.state.get("smallest")];
+    this.state.set({ view: zoom(view, factor, point, whole, smallest) });
   }
 
   panBy(share) {

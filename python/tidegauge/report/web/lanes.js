@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A lane for each unit of sharded parameters, on the axis of the timeline.
+// A lane for each unit of sharded parameters, on the axis of the timeline, and a row for its bytes.
 import { GUTTER, stackBox, toPixel } from "./chart.js";
 import { find, make, oncePerFrame, prepareCanvas, themeColour } from "./dom.js";
-import { formatNumberOf } from "./format.js";
+import { formatBytes, formatNumberOf, formatShare, formatTime } from "./format.js";
+import { Table } from "./table.js";
 
 /** By the numbers of the column `state`; 0 is a reduction. */
 export const UNIT_STATES = ["reduced", "sharded", "gathering", "whole", "post-forward-shard"];
 const LANE = 22;
+const UNIT_COLUMNS = {
+  Sharded: ["Sharded Param", "Sharded Grad", "Post-Forward Shard"],
+  Whole: ["Unsharded Param", "Unsharded Grad"],
+  Gathered: ["All Gather"],
+  Reduced: ["Reduce Scatter", "All Reduce"],
+};
 
 /** [{name, changes: [{time, sequence, state}]}] in the order of the names of the units. */
 export function splitLanes(units, table) {
@@ -43,7 +50,9 @@ export class Lanes {
     this.canvas = canvas;
     this.state = state;
     const draw = oncePerFrame(() => this.#draw());
-    state.watch(["run"], () => this.#describe());
+    this.table = makeUnitTable();
+    find("units-table").replaceChildren(this.table.element);
+    state.watch(["device"], () => this.#describe());
     state.watch(["run", "timeline", "axis", "view", "theme"], draw);
     new ResizeObserver(draw).observe(canvas);
   }
@@ -58,6 +67,9 @@ export class Lanes {
       return make("li", {}, `${lane.name}: gathered ${gathered}, reduced ${formatNumberOf(count(0), "time")}`);
     });
     find("units-text").replaceChildren(...rows);
+    const units = this.state.get("device")?.units ?? [];
+    find("units-at-peak").hidden = units.length === 0;
+    this.table.setRows(units);
   }
 
   #draw() {
@@ -95,6 +107,30 @@ export class Lanes {
       }
     }
   }
+}
+
+/** What the terminal report says of units at the peak. */
+function makeUnitTable() {
+  const bytes = (title, categories) => {
+    const value = (unit) => categories.reduce((sum, name) => sum + (unit.categories[name] ?? 0), 0);
+    return { title, value, show: (unit) => formatBytes(value(unit)), isNumber: true };
+  };
+  return new Table("FSDP units at the peak", [
+    { title: "Unit", value: (unit) => unit.name, show: (unit) => unit.name, isHead: true },
+    {
+      title: "Share",
+      value: (unit) => unit.peak_share,
+      show: (unit) => formatShare(unit.peak_share, 1),
+      isNumber: true,
+    },
+    ...Object.entries(UNIT_COLUMNS).map(([title, categories]) => bytes(title, categories)),
+    {
+      title: "Longest whole",
+      value: (unit) => unit.longest_whole_ns,
+      show: (unit) => formatTime(unit.longest_whole_ns),
+      isNumber: true,
+    },
+  ]);
 }
 
 /** Cuts the beginning: the end of a module's name tells more. */

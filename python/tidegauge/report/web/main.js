@@ -14,19 +14,20 @@ import { showComparison, showRanks, showRuns } from "./side_by_side.js";
 import { State } from "./state.js";
 import { showSteps } from "./steps.js";
 import { followTheme } from "./theme.js";
-import { momentsIn, wholeView } from "./view.js";
+import { momentsIn, smallestWidth, wholeView } from "./view.js";
 
 async function start() {
   const page = openPage(await readPage(find("data").textContent));
   find("data").remove(); // the text is not needed any more
-  const state = new State({ run: page.runs[0], timeline: null, axis: "time", hovered: null, theme: "light" });
+  const state = new State({ run: page.runs[0], axis: "time", hovered: null });
   followTheme(state);
 
   const showDevice = (run, number) => {
     const timeline = run.timeline(number);
-    const whole = wholeView(timeline?.moments[state.get("axis")] ?? []);
+    const limits = limitsOf(timeline?.moments[state.get("axis")] ?? []);
     const chosen = timeline?.peak ?? 0;
-    state.set({ run, timeline, chosen, whole, view: whole, hovered: null });
+    const device = run.devices[number] ?? null;
+    state.set({ run, device, timeline, chosen, ...limits, view: limits.whole, hovered: null });
     find("device").value = String(number);
     showHead(run, number, timeline);
   };
@@ -73,11 +74,16 @@ function changeAxis(state, axis) {
   const timeline = state.get("timeline");
   if (!timeline?.count) return;
   const values = timeline.moments[axis];
-  const whole = wholeView(values);
+  const limits = limitsOf(values);
   const { from, to } = state.get("view");
   const [first, end] = momentsIn(timeline.moments[state.get("axis")], from, to);
-  const view = { from: values[first], to: end < timeline.count ? values[end] : whole.to };
-  state.set({ axis, whole, view: view.to > view.from ? view : whole });
+  const view = { from: values[first], to: end < timeline.count ? values[end] : limits.whole.to };
+  state.set({ axis, ...limits, view: view.to > view.from ? view : limits.whole });
+}
+
+/** Between what views a timeline can be zoomed. */
+function limitsOf(values) {
+  return { whole: wholeView(values), smallest: smallestWidth(values) };
 }
 
 function showHead(run, number, timeline) {
