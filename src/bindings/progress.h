@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "trace/summary.h"
+#include "trace/progress.h"
 
 namespace tidegauge::bindings {
 

@@ -19,7 +19,6 @@ using trace::CodedEvent;
 using trace::Position;
 
 constexpr size_t kKeptSteps = 100'000;
-constexpr uint64_t kEventsPerProgress = 1 << 18;
 
 /// Follows the storages, and keeps those that were alive at given moments.
 class LiveSets {
@@ -173,12 +172,7 @@ class LiveSets {
 
 TraceSummary summarize(Reader& reader, const Progress& progress) {
   const uint64_t event_count = reader.event_count();
-  const auto tell = [&](uint64_t sequence, double pass) {
-    if (progress && sequence % kEventsPerProgress == 0) {
-      const auto share = static_cast<double>(sequence) / static_cast<double>(event_count);
-      progress((pass + share) / 2);
-    }
-  };
+  const trace::TwoPasses passes(progress, event_count);
 
   TraceSummary summary;
   Ledger ledger({.kept_steps = kKeptSteps});
@@ -190,7 +184,7 @@ TraceSummary summarize(Reader& reader, const Progress& progress) {
     const bool is_in_optimizer = ledger.now().in_optimizer_step;
     summary.optimizer_step_count += is_in_optimizer && !was_in_optimizer ? 1 : 0;
     was_in_optimizer = is_in_optimizer;
-    tell(sequence, 0);
+    passes.tell(sequence, 0);
   });
   summary.event_count = ledger.now().sequence;
   summary.last_ns = ledger.now().time_ns;
@@ -207,7 +201,7 @@ TraceSummary summarize(Reader& reader, const Progress& progress) {
   LiveSets sets(summary.peaks);
   reader.visit_trace_events(1, event_count, [&](const CodedEvent& traced, uint64_t sequence) {
     sets.apply(traced);
-    tell(sequence, 1);
+    passes.tell(sequence, 1);
   });
   sets.group();
   return summary;

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "core/ledger.h"
+#include "trace/progress.h"
 #include "trace/reader.h"
 
 namespace tidegauge {
@@ -49,9 +49,6 @@ struct TraceSummary {
   uint64_t anomaly_count = 0;
   std::string first_anomaly;
 };
-
-/// Told now and then, with the share that is done; may throw to stop.
-using Progress = std::function<void(double)>;
 
 /// What a report says of a trace. Two passes over the events: the first finds the peaks, the second
 /// who was alive there, since the labels of a moment may come long after it.

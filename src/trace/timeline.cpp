@@ -18,8 +18,6 @@ namespace {
 using trace::CodedEvent;
 using trace::Position;
 
-constexpr uint64_t kEventsPerProgress = 1 << 18;
-
 bool is_of_storage(EventKind kind) {
   return (kind >= EventKind::StorageBorn && kind <= EventKind::StorageFreed) ||
          kind == EventKind::StorageClaimed;
@@ -280,23 +278,18 @@ class TimelineFiller {
 std::vector<DeviceTimeline> read_timelines(Reader& reader, const TimelineOptions& options,
                                            const Progress& progress) {
   const uint64_t event_count = reader.event_count();
-  const auto tell = [&](uint64_t sequence, double pass) {
-    if (progress && sequence % kEventsPerProgress == 0) {
-      const auto share = static_cast<double>(sequence) / static_cast<double>(event_count);
-      progress((pass + share) / 2);
-    }
-  };
+  const trace::TwoPasses passes(progress, event_count);
   const uint64_t room = std::max<uint64_t>(options.max_moments, 1);
   MomentChoice choice(std::max<uint64_t>(event_count / room + (event_count % room != 0), 1));
   reader.visit_events(1, event_count, [&](const Event& event, uint64_t sequence) {
     choice.apply(event);
-    tell(sequence, 0);
+    passes.tell(sequence, 0);
   });
   std::vector<DeviceTimeline> timelines = choice.finish();
   TimelineFiller filler(timelines);
   reader.visit_trace_events(1, event_count, [&](const CodedEvent& traced, uint64_t sequence) {
     filler.apply(traced);
-    tell(sequence, 1);
+    passes.tell(sequence, 1);
   });
   filler.finish();
   return timelines;

@@ -7,8 +7,8 @@
 #include "core/category.h"
 #include "core/device.h"
 #include "core/ids.h"
+#include "trace/progress.h"
 #include "trace/reader.h"
-#include "trace/summary.h"
 
 namespace tidegauge {
 

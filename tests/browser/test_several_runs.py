@@ -14,8 +14,8 @@ from tidegauge.report.text import render_bytes, render_change
 
 
 def test_ranks_are_side_by_side_and_can_be_shown(open_page: OpenPage, recorded: Path) -> None:
-    page = open_page("report", "rank1.tide", "rank0.tide")
-    peaks = [sum(ledger_peak(recorded / f"rank{rank}.tide")["cpu"].values()) for rank in (0, 1)]
+    page = open_page("report", "run.rank1.tide", "run.rank0.tide")
+    peaks = [sum(ledger_peak(recorded / f"run.rank{rank}.tide")["cpu"].values()) for rank in (0, 1)]
     assert column(page, "#ranks-tables .table:nth-of-type(1)", 3) == [*map(render_bytes, peaks)]
     cards = page.locator("#run-cards .card")
     assert cards.count() == 2
@@ -23,22 +23,22 @@ def test_ranks_are_side_by_side_and_can_be_shown(open_page: OpenPage, recorded: 
     cards.nth(1).click()
     assert cards.nth(1).get_attribute("aria-pressed") == "true"
     assert "rank 1 of 2" in page.inner_text("#headline")
-    assert composition(page) == ledger_peak(recorded / "rank1.tide")["cpu"]
+    assert composition(page) == ledger_peak(recorded / "run.rank1.tide")["cpu"]
     page.select_option("#run", label="rank 0")
-    assert composition(page) == ledger_peak(recorded / "rank0.tide")["cpu"]
+    assert composition(page) == ledger_peak(recorded / "run.rank0.tide")["cpu"]
     page.click("#ranks-tables button.link:text-is('1')")
-    assert composition(page) == ledger_peak(recorded / "rank1.tide")["cpu"]
+    assert composition(page) == ledger_peak(recorded / "run.rank1.tide")["cpu"]
 
 
 def test_a_rank_that_is_missing_is_told(
     open_page: OpenPage, recorded: Path, tmp_path: Path
 ) -> None:
     for rank in (0, 1):
-        path = shutil.copy(recorded / f"rank{rank}.tide", tmp_path)
+        path = shutil.copy(recorded / f"run.rank{rank}.tide", tmp_path)
         with sqlite3.connect(path) as database:
             database.execute("UPDATE run SET value = 3 WHERE key = 'world_size'")
         database.close()
-    page = open_page("report", *(str(tmp_path / f"rank{rank}.tide") for rank in (0, 1)))
+    page = open_page("report", *(str(tmp_path / f"run.rank{rank}.tide") for rank in (0, 1)))
     assert "Missing of 3 ranks: 2" in page.inner_text("#ranks")
 
 

@@ -12,18 +12,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of traces: before and after a change, two ranks, and a sharded run."""
-    from traces import record_sharded_training, record_training
+    """A folder of traces."""
+    from traces import record_all
 
-    folder = tmp_path_factory.mktemp("recorded")
-    record_training(folder / "before.tide")
-    record_training(folder / "after.tide", width=320)
-    for rank in (0, 1):
-        record_training(
-            folder / f"run.rank{rank}.tide", width=256 + 64 * rank, rank=str(rank), world_size="2"
-        )
-    record_sharded_training(folder / "sharded.tide")
-    return folder
+    return record_all(tmp_path_factory.mktemp("recorded"))
 
 
 @pytest.fixture

@@ -55,6 +55,17 @@ def record_training(path: Path, *, width: int = 256, steps: int = 3, **facts: st
     return path.name
 
 
+def record_all(folder: Path) -> Path:
+    """Before and after a change, two ranks, and a sharded run."""
+    record_training(folder / "before.tide")
+    record_training(folder / "after.tide", width=320)
+    for rank in (0, 1):
+        path = folder / f"run.rank{rank}.tide"
+        record_training(path, width=256 + 64 * rank, rank=str(rank), world_size="2")
+    record_sharded_training(folder / "sharded.tide")
+    return folder
+
+
 def record_sharded_training(path: Path) -> str:
     """FSDP2 on rank 0 of a world of 4 that is not there; both blocks are units, and the rest."""
     dist.init_process_group("fake", rank=0, world_size=4, store=FakeStore())

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace tidegauge {
+
+/// Told now and then, with the share that is done; may throw to stop.
+using Progress = std::function<void(double)>;
+
+namespace trace {
+
+/// Tells of work that reads all events twice.
+class TwoPasses {
+ public:
+  TwoPasses(const Progress& progress, uint64_t event_count)
+      : progress_(progress), event_count_(event_count) {}
+
+  /// An event was read in pass 0 or 1.
+  void tell(uint64_t sequence, int pass) const {
+    if (!progress_ || sequence % kEventsBetween != 0) return;
+    progress_((pass + static_cast<double>(sequence) / static_cast<double>(event_count_)) / 2);
+  }
+
+ private:
+  static constexpr uint64_t kEventsBetween = 1 << 18;
+
+  const Progress& progress_;
+  uint64_t event_count_;
+};
+
+}  // namespace trace
+}  // namespace tidegauge
