@@ -57,8 +57,8 @@ class Memory {
  private:
   void rewrite(StorageId storage) {
     const Category category = states_.back().at(storage).category;
-    for (size_t i = states_.size(); i-- > 0 && states_[i].contains(storage);) {
-      states_[i][storage].category = category;
+    for (auto state = states_.rbegin(); state->contains(storage); ++state) {
+      state->at(storage).category = category;  // the state before the first event ends it
     }
   }
 
