@@ -73,9 +73,11 @@ py::dict unit_row(const UnitSummary& unit) {
                   "longest_whole_ns"_a = unit.longest_whole_ns);
 }
 
-TraceSummary summarize_unlocked(Reader& reader, const std::optional<py::function>& told) {
+/// What `work(progress)` returns, done without the GIL.
+template <typename Work>
+auto run_unlocked(const std::optional<py::function>& told, const Work& work) {
   const py::gil_scoped_release release;
-  return summarize(reader, tell_python(told));
+  return work(tell_python(told));
 }
 
 }  // namespace
@@ -91,23 +93,33 @@ void bind_trace_summary(py::module_& m) {
   m.def(
       "summarize",
       [](Reader& reader, const std::optional<py::function>& progress) {
-        return to_dict(summarize_unlocked(reader, progress));
+        return to_dict(
+            run_unlocked(progress, [&](const Progress& told) { return summarize(reader, told); }));
       },
       py::arg("reader"), py::arg("progress") = py::none(),
       "What a report says of a trace; progress(share) is called now and then.");
   m.def(
       "summarize_units",
-      [](Reader& reader) {
-        std::vector<UnitSummary> units;
-        {
-          const py::gil_scoped_release release;
-          units = summarize_units(reader);
-        }
+      [](Reader& reader, const std::optional<py::function>& progress) {
+        const std::vector<UnitSummary> units = run_unlocked(
+            progress, [&](const Progress& told) { return summarize_units(reader, told); });
         py::list rows;
         for (const UnitSummary& unit : units) rows.append(unit_row(unit));
         return rows;
       },
-      py::arg("reader"), "What a report says of each unit of sharded parameters.");
+      py::arg("reader"), py::arg("progress") = py::none(),
+      "What a report says of each unit of sharded parameters.");
+  m.def(
+      "read_moment",
+      [](Reader& reader, py::handle device, uint64_t sequence,
+         const std::optional<py::function>& progress) {
+        const Device of = to_device(device);
+        return peak_row(run_unlocked(progress, [&](const Progress& told) {
+          return read_moment(reader, of, sequence, told);
+        }));
+      },
+      py::arg("reader"), py::arg("device"), py::arg("sequence"), py::arg("progress") = py::none(),
+      "What was alive on a device after an event, as in `peaks` of summarize.");
 }
 
 }  // namespace tidegauge::bindings

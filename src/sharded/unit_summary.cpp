@@ -63,7 +63,7 @@ class Gatherings {
 
 }  // namespace
 
-std::vector<UnitSummary> summarize_units(Reader& reader) {
+std::vector<UnitSummary> summarize_units(Reader& reader, const Progress& progress) {
   const std::vector<TraceUnitEvent> unit_events = reader.unit_events();
   if (unit_events.empty()) return {};
   ShardedUnits units;
@@ -77,11 +77,13 @@ std::vector<UnitSummary> summarize_units(Reader& reader) {
       units.settle_if_due([&] { return ledger.peak(); });
     }
   };
+  const trace::Passes passes(progress, reader.event_count(), 1);
   apply_up_to(0);
   reader.visit_events(1, UINT64_MAX, [&](const Event& event, uint64_t sequence) {
     ledger.apply(events::without_modules(event));
     units.apply(event, ledger);
     apply_up_to(sequence);
+    passes.tell(sequence, 0);
   });
   apply_up_to(UINT64_MAX);
 

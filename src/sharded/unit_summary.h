@@ -9,6 +9,7 @@
 #include "core/category.h"
 #include "core/device.h"
 #include "core/ids.h"
+#include "trace/progress.h"
 #include "trace/reader.h"
 
 namespace tidegauge {
@@ -26,6 +27,6 @@ struct UnitSummary {
 /// The units of a trace, by id. Live and replayed are one path: the events go through a Ledger and
 /// the ShardedUnits that a tracker has. One pass, none if nothing was sharded. Throws as the Reader
 /// does.
-std::vector<UnitSummary> summarize_units(Reader& reader);
+std::vector<UnitSummary> summarize_units(Reader& reader, const Progress& progress = {});
 
 }  // namespace tidegauge

@@ -11,16 +11,16 @@ using Progress = std::function<void(double)>;
 
 namespace trace {
 
-/// Tells of work that reads all events twice.
-class TwoPasses {
+/// Tells of work that reads all events so many times.
+class Passes {
  public:
-  TwoPasses(const Progress& progress, uint64_t event_count)
-      : progress_(progress), event_count_(event_count) {}
+  Passes(const Progress& progress, uint64_t event_count, int count)
+      : progress_(progress), event_count_(event_count), count_(count) {}
 
-  /// An event was read in pass 0 or 1.
+  /// An event was read; the first pass is 0.
   void tell(uint64_t sequence, int pass) const {
     if (!progress_ || sequence % kEventsBetween != 0) return;
-    progress_((pass + static_cast<double>(sequence) / static_cast<double>(event_count_)) / 2);
+    progress_((pass + static_cast<double>(sequence) / static_cast<double>(event_count_)) / count_);
   }
 
  private:
@@ -28,6 +28,7 @@ class TwoPasses {
 
   const Progress& progress_;
   uint64_t event_count_;
+  int count_;
 };
 
 }  // namespace trace

@@ -202,6 +202,14 @@ std::map<StorageId, std::string> Reader::parameters() {
   return names;
 }
 
+std::map<uint32_t, std::string> Reader::stacks() {
+  std::map<uint32_t, std::string> stacks;
+  impl_->query("SELECT id, frames FROM stacks", [&](const Statement& row) {
+    stacks[static_cast<uint32_t>(row.integer(0))] = row.text(1);
+  });
+  return stacks;
+}
+
 std::map<std::string, int64_t> Reader::optimizer_steps() {
   std::map<std::string, int64_t> steps;
   if (!impl_->has_table("optimizers")) return steps;

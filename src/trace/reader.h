@@ -90,6 +90,8 @@ class Reader {
   std::map<uint32_t, TraceTensor> tensors();
   /// Names of parameters and buffers, such as "Net.fc.weight"; one of those that are tied.
   std::map<StorageId, std::string> parameters();
+  /// Frames of each stack, one a line, the innermost first; by the number that a CodedEvent has.
+  std::map<uint32_t, std::string> stacks();
 
   /// Steps of the optimizers of each class.
   std::map<std::string, int64_t> optimizer_steps();

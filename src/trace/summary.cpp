@@ -33,6 +33,14 @@ class LiveSets {
     }
   }
 
+  /// After the event that was applied last.
+  Instant now(const Event& last) const {
+    return {.sequence = static_cast<uint64_t>(position_.sequence),
+            .time_ns = last.time_ns,
+            .step = static_cast<uint32_t>(position_.step),
+            .in_optimizer_step = position_.optimizer_depth > 0};
+  }
+
   /// Fills the groups of the peaks.
   void group() {
     for (size_t i = 0; i < peaks_.size(); ++i) {
@@ -172,7 +180,7 @@ class LiveSets {
 
 TraceSummary summarize(Reader& reader, const Progress& progress) {
   const uint64_t event_count = reader.event_count();
-  const trace::TwoPasses passes(progress, event_count);
+  const trace::Passes passes(progress, event_count, 2);
 
   TraceSummary summary;
   Ledger ledger({.kept_steps = kKeptSteps});
@@ -205,6 +213,25 @@ TraceSummary summarize(Reader& reader, const Progress& progress) {
   });
   sets.group();
   return summary;
+}
+
+DevicePeak read_moment(Reader& reader, Device device, uint64_t sequence, const Progress& progress) {
+  std::vector<DevicePeak> moments(1);
+  moments[0].device = device;
+  moments[0].at.sequence = sequence;
+  const trace::Passes passes(progress, reader.event_count(), 1);
+  LiveSets sets(moments);
+  // To the end: labels since birth may come long after the moment.
+  reader.visit_trace_events(1, UINT64_MAX, [&](const CodedEvent& traced, uint64_t at) {
+    sets.apply(traced);
+    if (at == sequence) moments[0].at = sets.now(traced.event);
+    passes.tell(at, 0);
+  });
+  sets.group();
+  for (const StorageGroup& group : moments[0].groups) {
+    moments[0].split[group.category] += group.size_bytes;
+  }
+  return std::move(moments[0]);
 }
 
 }  // namespace tidegauge

@@ -60,4 +60,9 @@ struct TraceSummary {
 /// Memory: the live storages, and a number for each step. Throws as the Reader does.
 TraceSummary summarize(Reader& reader, const Progress& progress = {});
 
+/// The same of any moment of a device: after event `sequence`, what there was and who ran. One
+/// pass.
+DevicePeak read_moment(Reader& reader, Device device, uint64_t sequence,
+                       const Progress& progress = {});
+
 }  // namespace tidegauge

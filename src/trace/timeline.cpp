@@ -278,7 +278,7 @@ class TimelineFiller {
 std::vector<DeviceTimeline> read_timelines(Reader& reader, const TimelineOptions& options,
                                            const Progress& progress) {
   const uint64_t event_count = reader.event_count();
-  const trace::TwoPasses passes(progress, event_count);
+  const trace::Passes passes(progress, event_count, 2);
   const uint64_t room = std::max<uint64_t>(options.max_moments, 1);
   MomentChoice choice(std::max<uint64_t>(event_count / room + (event_count % room != 0), 1));
   reader.visit_events(1, event_count, [&](const Event& event, uint64_t sequence) {

@@ -10,6 +10,7 @@ from tidegauge.report.summary import (
     Summary,
     TensorGroup,
     UnitBytes,
+    read_moment,
     read_summary,
 )
 
@@ -22,5 +23,6 @@ __all__ = [
     "Summary",
     "TensorGroup",
     "UnitBytes",
+    "read_moment",
     "read_summary",
 ]

@@ -53,8 +53,8 @@ class Ranks:
     devices: tuple[DeviceRanks, ...]
 
 
-def merge_ranks(summaries: Sequence[Summary]) -> Ranks:
-    """ValueError if two are of the same rank."""
+def sort_ranks(summaries: Sequence[Summary]) -> list[Summary]:
+    """By rank; ValueError if two are of the same."""
     by_rank: dict[int, Summary] = {}
     for summary in summaries:
         if other := by_rank.get(summary.rank):
@@ -63,13 +63,20 @@ def merge_ranks(summaries: Sequence[Summary]) -> Ranks:
                 "rank, and compare runs with `tidegauge diff`"
             )
         by_rank[summary.rank] = summary
+    return [by_rank[rank] for rank in sorted(by_rank)]
+
+
+def merge_ranks(summaries: Sequence[Summary]) -> Ranks:
+    """ValueError if two are of the same rank."""
+    ordered = sort_ranks(summaries)
+    known = {summary.rank for summary in ordered}
     world_size = max(summary.world_size for summary in summaries)
-    rows = [row for rank in sorted(by_rank) for row in _rank_peaks(by_rank[rank])]
+    rows = [row for summary in ordered for row in _rank_peaks(summary)]
     types = dict.fromkeys(row.device.partition(":")[0] for row in rows)
     devices = [_merge_device(name, rows) for name in types]
     return Ranks(
         world_size,
-        tuple(rank for rank in range(world_size) if rank not in by_rank),
+        tuple(rank for rank in range(world_size) if rank not in known),
         tuple(sorted(devices, key=lambda device: device.device_type == "meta")),
     )
 

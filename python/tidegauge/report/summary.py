@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from tidegauge import _C
 from tidegauge._printing import natural_order
 
@@ -79,6 +81,7 @@ class StepPeak:
     device: str
     total_bytes: int
     categories: dict[str, int]
+    sequence: int
 
 
 @dataclass(frozen=True)
@@ -140,9 +143,10 @@ class Summary:
 def read_summary(
     path: str | os.PathLike[str], progress: Callable[[float], None] | None = None
 ) -> Summary:
-    """FormatError if it is no trace that can be read, OSError if it cannot be opened.
+    """What a trace file says: peaks by category, module and tensor, steps, health.
 
-    `progress` is called now and then with the share that is done.
+    `progress` is called now and then with the share that is done. FormatError if it is no trace
+    that can be read, OSError if it cannot be opened.
     """
     path = os.fspath(path)
     reader = _C.Reader(path)
@@ -154,7 +158,7 @@ def read_summary(
         Gap(gap["sequence"], gap["lost_events"], gap["lost_steps"], gap["reason"])
         for gap in reader.gaps()
     )
-    units = _C.summarize_units(reader)
+    units = _C.summarize_units(reader, progress)
     peaks = [_make_peak(peak, names, started_ns, units) for peak in counted["peaks"]]
     return Summary(
         path=path,
@@ -175,12 +179,25 @@ def read_summary(
         file_bytes=os.stat(path).st_size,
         peaks=tuple(sorted(peaks, key=lambda peak: (peak.device == "meta", -peak.total_bytes))),
         steps=tuple(
-            StepPeak(step, device, sum(split.values()), largest_first(split))
+            StepPeak(step, device, sum(split.values()), largest_first(split), sequence)
             for step, devices in counted["steps"]
-            for device, _, _, _, split in devices
+            for device, sequence, _, _, split in devices
         ),
         end={device: largest_first(split) for device, _, _, _, split in counted["end"]},
     )
+
+
+def read_moment(
+    path: str | os.PathLike[str],
+    device: str,
+    sequence: int,
+    progress: Callable[[float], None] | None = None,
+) -> Peak:
+    """What there was on a device after event `sequence`, as of a peak; without units of FSDP2."""
+    reader = _C.Reader(os.fspath(path))
+    moment = _C.read_moment(reader, torch.device(device), sequence, progress)
+    started_ns = _to_int(reader.run_facts().get("started_ns"), 0)
+    return _make_peak(moment, _Names(reader), started_ns, [])
 
 
 def largest_first(categories: dict[str, int]) -> dict[str, int]:
