@@ -4,26 +4,23 @@
 #include <utility>
 
 #include "allocator/caching_allocator.h"
+#include "core/labeller.h"
 #include "tidegauge/errors.h"
 
 namespace tidegauge {
-namespace {
 
-/// FSDP2 copies into the buffers of its collectives on streams of their own.
-uint16_t side_stream(Role role) {
-  switch (role) {
-    case Role::IsAllGatherBuffer:
+uint16_t side_stream(Category category) {
+  switch (category) {
+    case Category::AllGather:
       return 1;
-    case Role::IsReduceScatterBuffer:
+    case Category::ReduceScatter:
       return 2;
-    case Role::IsAllReduceBuffer:
+    case Category::AllReduce:
       return 3;
     default:
       return 0;
   }
 }
-
-}  // namespace
 
 void RequestStream::add(const Event& event) {
   if (event.kind == EventKind::StorageBorn) {
@@ -78,9 +75,9 @@ void RequestStream::release(Live& live) {
 void RequestStream::set_stream(const Live& live, Role role) {
   // A label comes after the birth, and says what the memory was for all along. On a device the
   // birth says more.
-  if (device_ == kCpu && live.is_requested && side_stream(role) != 0) {
-    streams_[live.slot] = side_stream(role);
-  }
+  if (device_ != kCpu || static_cast<uint8_t>(role) >= kRoleCount) return;
+  const uint16_t stream = side_stream(category_of(role));
+  if (live.is_requested && stream != 0) streams_[live.slot] = stream;
 }
 
 RunFigures RequestStream::simulate(const AllocatorOptions& options) const {

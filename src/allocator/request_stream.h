@@ -10,8 +10,13 @@
 #include "allocator/device_trace.h"
 #include "allocator/run_figures.h"
 #include "core/event.h"
+#include "tidegauge/category.h"
 
 namespace tidegauge {
+
+/// The stream that memory of a category would be of on a device: FSDP2 copies into the buffers of
+/// its collectives on streams of their own, all else is of stream 0.
+uint16_t side_stream(Category category);
 
 /// What one device is asked for in a run that a tracker has seen, wherever that ran: the storages
 /// of one device of the events, as requests to a caching allocator.

@@ -136,7 +136,7 @@ def replay_trace(
     reader = _C.Reader(fspath(path))
     if peaks is None:
         peaks = {str(device): sum(split) for device, split in reader.replay().peak()}
-    chosen = _choose_device(peaks, traced_device)
+    chosen = choose_device(peaks, traced_device)
     stream = _C.RequestStream(fspath(path), chosen)
     world_size = _read_world_size(reader)
 
@@ -204,9 +204,17 @@ def _read_world_size(reader: _C.Reader) -> int:
     return int(text) if text.isdecimal() else 1
 
 
-def _choose_device(peaks: Mapping[str, int], wanted: str | None) -> torch.device:
+def choose_device(peaks: Mapping[str, int], wanted: str | None) -> torch.device:
+    """`wanted`, or the device with the highest of `peaks` that is not the CPU, or the CPU.
+
+    ValueError for one that has none of these.
+    """
     if wanted is not None and wanted not in peaks:
         seen = ", ".join(peaks) or "none"
         raise ValueError(f"the run has used no memory of device '{wanted}'; it has used: {seen}")
-    real = [device for device in peaks if torch.device(device).type not in ("cpu", "meta")]
-    return torch.device(wanted or max(real, key=lambda device: peaks[device], default="cpu"))
+    real = [device for device in peaks if device.partition(":")[0] not in ("cpu", "meta")]
+    chosen = wanted or max(real, key=lambda device: peaks[device], default="cpu")
+    try:
+        return torch.device(chosen)
+    except RuntimeError:
+        raise ValueError(f"'{chosen}' is a device that this torch does not know") from None

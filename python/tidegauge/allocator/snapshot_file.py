@@ -4,12 +4,13 @@
 They are pickles, so they may come from anybody and try anything. First all opcodes are walked over
 (`_C.find_pickle_fault`): a file that names or calls anything, or claims more memory than it could
 need, is refused before anything of it is built. The reader that follows could not import anything
-either.
+either. The same as JSON, which torch's viewer takes too, is read as well.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import pickle
 from array import array
 from collections.abc import Iterator
@@ -93,22 +94,26 @@ def read_snapshot(
                 "record fewer events (max_entries of torch.cuda.memory._record_memory_history)"
             )
         data = path.read_bytes()
-        if fault := _C.find_pickle_fault(data):
+        is_json = data.lstrip()[:1] in (b"{", b"[")  # no pickle begins so
+        if not is_json and (fault := _C.find_pickle_fault(data)):
             raise FormatError(fault)
-        return _Reader(len(data)).read(_unpickle(data))
+        return _Reader(len(data)).read(_load(data, is_json))
     except FormatError as error:
         raise FormatError(f"{path}: {error}.") from None
 
 
-def _unpickle(data: bytes) -> Any:
+def _load(data: bytes, is_json: bool) -> Any:
     try:
+        if is_json:
+            return json.loads(data)
         return _PlainUnpickler(io.BytesIO(data)).load()
     except FormatError:
         raise
     except MemoryError:
         raise FormatError("it unpacks to more than the memory of this machine") from None
     except Exception as error:
-        # Damaged pickles raise nearly everything: IndexError, KeyError, AttributeError, ...
+        # Damaged pickles raise nearly everything: IndexError, KeyError, AttributeError, ...; JSON
+        # that is nested too deeply, a RecursionError.
         text = " ".join(str(error).split()) or type(error).__name__
         raise FormatError(
             f"not a memory snapshot, or damaged ({text[:100]}); "

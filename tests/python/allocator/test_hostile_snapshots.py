@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import collections
 import io
+import json
 import os
 import pickle
 import random
@@ -165,6 +166,30 @@ def test_deep_nesting_is_no_crash(tmp_path: Path) -> None:
     path = tmp_path / "s.pickle"
     path.write_bytes(b"\x80\x02" + b"(" * 200_000 + b"t" * 200_000 + b".")
     _complaint(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("{", "damaged (Expecting property name"),
+        ("[" * 100_000, "not a memory snapshot, or damaged ("),
+        ('{"segments": 1}', "segments is of type int, expected a list"),
+        ('{"segments": [{"address": 1e3}]}', "'address' of segments[0] is of type float"),
+        ('{"segments": [{"address": 99999999999999999999, "total_size": 1}]}', "beyond 64 bits"),
+        ('{"device_traces": []}', "expected a dictionary with 'segments'"),
+        ('{"segments": [], "segments": \udcff}', "damaged"),
+    ],
+)
+def test_json_that_is_no_snapshot_is_told(tmp_path: Path, text: str, complaint: str) -> None:
+    path = tmp_path / "s.json"
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    assert complaint in _complaint(path)
+
+
+def test_json_says_the_same_as_the_pickle(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(three_segments()))
+    assert replay_snapshot(path) == replay_snapshot(write(tmp_path / "s.pickle", three_segments()))
 
 
 def test_lengths_beyond_the_file_are_no_crash(tmp_path: Path) -> None:

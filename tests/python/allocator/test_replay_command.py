@@ -75,7 +75,7 @@ def test_a_device_that_is_too_small_ends_with_3(snapshot: str, capsys: Capture) 
 def test_bad_files_end_with_1(tmp_path: Path, snapshot: str, capsys: Capture) -> None:
     assert main(["replay", "nothing.pickle"]) == 1
     assert capsys.readouterr().err == "tidegauge: nothing.pickle: No such file or directory\n"
-    Path("text.pickle").write_text("{}")
+    Path("text.pickle").write_text("&!")
     assert main(["replay", "text.pickle"]) == 1
     output = capsys.readouterr()
     assert output.out == ""
