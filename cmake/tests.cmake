@@ -14,7 +14,7 @@ function(tidegauge_test name)
   set_tests_properties(${name} PROPERTIES FAIL_REGULAR_EXPRESSION "Running 0 tests" TIMEOUT 3600)
 endfunction()
 
-tidegauge_sources(core_tests tests/core tests/trace tests/allocator tests/sharded)
+tidegauge_sources(core_tests tests/core tests/trace tests/allocator tests/sharded tests/export)
 if(core_tests AND TARGET tidegauge_core)
   tidegauge_test(core_tests ${core_tests})
   target_link_libraries(core_tests PRIVATE tidegauge_core)

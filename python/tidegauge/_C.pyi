@@ -179,7 +179,34 @@ def summarize(
 ) -> dict[str, Any]: ...
 
 # What src/sharded/unit_summary.h has, by the names of its members.
-def summarize_units(reader: Reader) -> list[dict[str, Any]]: ...
+def summarize_units(
+    reader: Reader, progress: Callable[[float], object] | None = None
+) -> list[dict[str, Any]]: ...
+
+# As an element of `peaks` of summarize.
+def read_moment(
+    reader: Reader,
+    device: torch.device,
+    sequence: int,
+    progress: Callable[[float], object] | None = None,
+) -> dict[str, Any]: ...
+
+# `write` gets the file piece by piece. Sources: (path, device, number, begin_ns,
+# epoch_shift_ns).
+def write_memory_viz(
+    sources: Sequence[tuple[str, torch.device, int, int, int]],
+    settings: str,
+    is_json: bool,
+    write: Callable[[bytes], object],
+    progress: Callable[[float], object] | None = None,
+) -> None: ...
+
+# Sources: (path, process, name, begin_ns).
+def write_perfetto(
+    sources: Sequence[tuple[str, int, str, int]],
+    write: Callable[[bytes], object],
+    progress: Callable[[float], object] | None = None,
+) -> None: ...
 
 # Columns of numbers for python/tidegauge/report/web/columns.js.
 def read_timeline_columns(

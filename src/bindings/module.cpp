@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 
 #include "bindings/allocator.h"
+#include "bindings/export.h"
 #include "bindings/fsdp.h"
 #include "bindings/mem_tracker.h"
 #include "bindings/mod_tracker.h"
@@ -40,6 +41,7 @@ PYBIND11_MODULE(_C, m) {
   tidegauge::bindings::bind_mem_tracker(m);
   tidegauge::bindings::bind_mem_events(m);
   tidegauge::bindings::bind_allocator(m);
+  tidegauge::bindings::bind_export(m);
   tidegauge::bindings::bind_fsdp(m);
   tidegauge::bindings::bind_simulate(m);
   tidegauge::bindings::bind_page_columns(m);

@@ -61,6 +61,15 @@ void SettledLabels::learn(const Event& event) {
   }
 }
 
+SettledLabels learn_labels(Reader& reader, const trace::Passes& passes) {
+  SettledLabels labels;
+  reader.visit_events(1, UINT64_MAX, [&](const Event& event, uint64_t sequence) {
+    labels.learn(event);
+    passes.tell(sequence, 0);
+  });
+  return labels;
+}
+
 std::optional<StorageChange> SettledStorages::apply(const Event& event) {
   const auto followed = follower_.apply(event);
   if (!followed) return std::nullopt;

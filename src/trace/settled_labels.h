@@ -8,6 +8,8 @@
 
 #include "core/event.h"
 #include "core/ledger.h"
+#include "trace/progress.h"
+#include "trace/reader.h"
 
 namespace tidegauge {
 
@@ -65,6 +67,9 @@ class SettledLabels {
   StorageFollower follower_;
   std::vector<Birth> births_;
 };
+
+/// The first pass over all events. Throws as the Reader does.
+SettledLabels learn_labels(Reader& reader, const trace::Passes& passes);
 
 /// Second pass: each change with its settled categories. At every event the bytes by category,
 /// added up, are those that the Ledger would give if its peak were there.

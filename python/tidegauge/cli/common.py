@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import json
 import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tidegauge.report.text import make_printable
 from tidegauge.report.text import render_bytes as render_bytes
@@ -56,6 +57,11 @@ def add_top(parser: argparse.ArgumentParser) -> None:
 def add_output(parser: argparse.ArgumentParser) -> None:
     """For commands that print a result."""
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    add_file(parser)
+
+
+def add_file(parser: argparse.ArgumentParser) -> None:
+    """Where the result goes."""
     parser.add_argument("-o", "--output", metavar="FILE", help="write there, not to the terminal")
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     add_verbosity(parser)
@@ -88,35 +94,34 @@ def write_result(args: argparse.Namespace, text: str) -> None:
 
 def write_file(args: argparse.Namespace, path: str, text: str) -> None:
     """FileExistsError unless `--force`; says so when it is done."""
-    try:
-        with open(path, "w" if args.force else "x", encoding="utf-8") as file:
-            file.write(text + "\n")
-    except FileExistsError:
-        raise _exists(path) from None
-    note(args, f"wrote {path}")
+    with open_result(args, path) as file:
+        file.write(f"{text}\n".encode())
 
 
 def refuse_to_replace(args: argparse.Namespace, path: str) -> None:
     """As `write_file` would, but before the work is done."""
     if os.path.lexists(path) and not args.force:
-        raise _exists(path)
+        raise FileExistsError(f"{path} exists; give another name, or --force to replace it")
 
 
-def _exists(path: str) -> FileExistsError:
-    return FileExistsError(f"{path} exists; give another name, or --force to replace it")
-
-
-@contextlib.contextmanager
-def show_progress(args: argparse.Namespace, path: str) -> Iterator[Callable[[float], None] | None]:
-    """A line that counts up while a terminal watches, and is gone afterwards."""
-    if args.quiet or not sys.stderr.isatty():
-        yield None
-        return
-    progress = _Progress(path)
+@contextmanager
+def open_result(args: argparse.Namespace, path: str) -> Iterator[BinaryIO]:
+    """A file that appears under its name when it is whole, and not at all if it fails."""
+    refuse_to_replace(args, path)
+    # What is no file, such as /dev/null, is written to, not replaced.
+    is_special = os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode)
+    part = path if is_special else f"{path}.part"
     try:
-        yield progress
-    finally:
-        progress.clear()
+        with open(part, "wb") as file:
+            yield file
+        if not is_special:
+            os.replace(part, path)
+    except BaseException:
+        if not is_special:
+            with suppress(FileNotFoundError):
+                os.unlink(part)
+        raise
+    note(args, f"wrote {path}")
 
 
 def read_trace(args: argparse.Namespace, path: str) -> Summary:
@@ -124,7 +129,7 @@ def read_trace(args: argparse.Namespace, path: str) -> Summary:
     from tidegauge.report import read_summary
     from tidegauge.report.text import describe_health
 
-    with show_progress(args, path) as progress:
+    with show_progress(args, f"reading {os.path.basename(path)}") as progress:
         summary = read_summary(path, progress)
     for sentence in describe_health(summary):
         note(args, f"{path}: {sentence}")
@@ -134,14 +139,19 @@ def read_trace(args: argparse.Namespace, path: str) -> Summary:
     return summary
 
 
-class _Progress:
-    """One line on the terminal, for traces that take long."""
+@contextmanager
+def show_progress(args: argparse.Namespace, what: str) -> Iterator[Callable[[float], None] | None]:
+    """One line that counts up while a terminal watches, for what takes long."""
+    if args.quiet or not sys.stderr.isatty():
+        yield None
+        return
 
-    def __init__(self, path: str) -> None:
-        self._name = os.path.basename(path)[:40]
+    text = make_printable(what)[:48]
 
-    def __call__(self, share: float) -> None:
-        print(f"\rreading {self._name} {share:4.0%}", end="", file=sys.stderr, flush=True)
+    def show(share: float) -> None:
+        print(f"\r{text} {share:4.0%}", end="", file=sys.stderr, flush=True)
 
-    def clear(self) -> None:
+    try:
+        yield show
+    finally:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -34,7 +34,7 @@ def make_page(
 
     page = Page(title)
     for summary, label in zip(summaries, labels, strict=True):
-        with show_progress(args, summary.path) as progress:
+        with show_progress(args, f"reading {os.path.basename(summary.path)}") as progress:
             page.add_run(
                 summary, label, max_moments=MOST_MOMENTS // len(summaries), progress=progress
             )

@@ -91,8 +91,14 @@ def test_mutated_tables(traces: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def _expect_clean(which: object, capsys: pytest.CaptureFixture[str]) -> None:
-    page = ["report", "bad.tide", "--html", "page.html", "--force"]
-    for command in (["report", "bad.tide"], page, ["info", "bad.tide"], ["merge", "bad.tide"]):
+    for command in (
+        ["report", "bad.tide"],
+        ["report", "bad.tide", "--html", "page.html", "--force"],
+        ["info", "bad.tide"],
+        ["merge", "bad.tide"],
+        ["export", "bad.tide", "--to", "memory-viz", "-o", "out", "--force"],
+        ["export", "bad.tide", "--to", "perfetto", "-o", "out", "--force"],
+    ):
         code = main([*command, "-q"])
         output = capsys.readouterr()
         assert code in (0, 1), which

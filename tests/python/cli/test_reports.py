@@ -221,7 +221,13 @@ def _with_version(file: bytes, version: int) -> bytes:
 @pytest.mark.parametrize("kind", BAD_FILES)
 @pytest.mark.parametrize(
     "command",
-    [["report", "FILE"], ["diff", "before.tide", "FILE"], ["merge", "FILE"], ["info", "FILE"]],
+    [
+        ["report", "FILE"],
+        ["diff", "before.tide", "FILE"],
+        ["merge", "FILE"],
+        ["info", "FILE"],
+        ["export", "FILE", "--to", "json"],
+    ],
     ids=lambda command: command[0],
 )
 def test_a_bad_file_is_one_line_that_says_what_to_do(
@@ -261,6 +267,8 @@ def test_a_killed_run_is_told(traces: Path, capsys: Capture) -> None:
         ["diff", "a.tide", "b.tide", "--fail-above", "much"],
         ["merge"],
         ["info", "a.tide", "-q", "-v"],
+        ["export", "a.tide"],
+        ["export", "a.tide", "--to", "paper"],
         ["sail"],
     ],
     ids=" ".join,

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Collapsed stacks, for flamegraph.pl, speedscope and the like: who held the bytes of a moment.
+
+cpu;Net;blocks;0;Parameter 131072
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from tidegauge.report.ranks import sort_ranks
+from tidegauge.report.summary import NO_MODULE, UNNAMED_MODULE, Peak, Summary, read_moment
+from tidegauge.report.text import make_printable
+
+
+def to_flamegraph(
+    summaries: Sequence[Summary],
+    *,
+    at: str = "peak",
+    progress: Callable[[float], None] | None = None,
+) -> str:
+    """One line for each module and category; the numbers are bytes and add up to the moment's.
+
+    `at`: "peak" of each device, "end" of the recording, "step:N" for the peak of a step, or the
+    sequence number of an event. ValueError for another, and for two traces of a rank.
+    """
+    ordered = sort_ranks(summaries)
+    stacks: dict[str, int] = {}
+    for summary in ordered:
+        rank = [f"rank {summary.rank}"] if len(ordered) > 1 else []
+        for moment in _read_moments(summary, at, progress):
+            for group in moment.tensors:
+                frames = [*rank, moment.device, *_split_name(group.module), group.category]
+                stack = ";".join(map(_clean, frames))
+                stacks[stack] = stacks.get(stack, 0) + group.size_bytes
+    return "".join(f"{stack} {stacks[stack]}\n" for stack in sorted(stacks))
+
+
+def _read_moments(
+    summary: Summary, at: str, progress: Callable[[float], None] | None
+) -> Iterator[Peak]:
+    if at == "peak":
+        yield from summary.peaks
+        return
+    for device, sequence in _find_moments(summary, at):
+        yield read_moment(summary.path, device, sequence, progress)
+
+
+def _find_moments(summary: Summary, at: str) -> list[tuple[str, int]]:
+    if at == "end":
+        return [(device, summary.event_count) for device in summary.end]
+    kind, _, number = at.rpartition(":")
+    if kind in ("", "step") and number.isdecimal():
+        if kind == "step":
+            found = [(s.device, s.sequence) for s in summary.steps if s.step == int(number)]
+        else:
+            is_there = 1 <= int(number) <= summary.event_count
+            found = [(peak.device, int(number)) for peak in summary.peaks if is_there]
+        if found:
+            return found
+        raise ValueError(
+            f"{summary.path} has no moment '{at}'; it has {summary.event_count:,} events and "
+            f"{summary.step_count:,} steps"
+        )
+    raise ValueError(f"'{at}' is no moment; expected peak, end, step:N or the number of an event")
+
+
+def _split_name(module: str) -> list[str]:
+    return [module] if module in (NO_MODULE, UNNAMED_MODULE) else module.split(".")
+
+
+def _clean(frame: str) -> str:
+    """Without what separates frames and lines."""
+    return make_printable(frame).replace(";", ":")

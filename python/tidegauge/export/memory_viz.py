@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A memory snapshot, for torch's memory_viz (src/export/memory_viz.h)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import BinaryIO
+
+from tidegauge import _C
+from tidegauge.allocator.device_memory import choose_device
+from tidegauge.export.clock import epoch_shift_ns
+from tidegauge.report.ranks import sort_ranks
+from tidegauge.report.summary import Summary
+
+
+def to_memory_viz(
+    summaries: Sequence[Summary],
+    file: BinaryIO,
+    *,
+    as_json: bool = False,
+    alloc_conf: str = "",
+    traced_device: str | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> None:
+    """Writes what `torch.cuda.memory._dump_snapshot` would have: a pickle, or the same as JSON.
+
+    The storages of one device are given to a simulated allocator with the settings `alloc_conf`; of
+    several ranks, each is the device of its number. `traced_device` is as of `replay_trace`.
+
+    ValueError for settings that torch refuses, a device that was not used, two traces of a rank.
+    """
+    ordered = sort_ranks(summaries)
+    sources = []
+    for summary in ordered:
+        peaks = {peak.device: peak.total_bytes for peak in summary.peaks}
+        device = choose_device(peaks, traced_device)
+        number = summary.rank if len(ordered) > 1 else max(device.index or 0, 0)
+        times = summary.started_ns, epoch_shift_ns(summary)
+        sources.append((summary.path, device, number, *times))
+    _C.write_memory_viz(sources, alloc_conf, as_json, file.write, progress)
