@@ -302,6 +302,20 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         return self._core.post_mortem()
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows of it: the peak by category, as a table and a bar."""
+        from tidegauge.report.notebook import render_splits
+
+        splits = {
+            str(device): {
+                category.value: size
+                for category, size in split.items()
+                if isinstance(category, Enum)  # without the total
+            }
+            for device, split in self._peak_mem_snap.items()
+        }
+        return render_splits(type(self).__name__, splits)
+
     def reset_mod_stats(self) -> None:
         """Forgets the statistics of modules. Bytes, labels, names and the peak stay."""
         self.memory_tracking.clear()

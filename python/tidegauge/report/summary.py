@@ -139,6 +139,12 @@ class Summary:
         """Of the device with the most."""
         return self.peaks[0].total_bytes if self.peaks else 0
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows of it."""
+        from tidegauge.report.notebook import render_summary
+
+        return render_summary(self)
+
 
 def read_summary(
     path: str | os.PathLike[str], progress: Callable[[float], None] | None = None

@@ -70,20 +70,20 @@ def record_sharded_training(path: Path) -> str:
     """FSDP2 on rank 0 of a world of 4 that is not there; both blocks are units, and the rest."""
     dist.init_process_group("fake", rank=0, world_size=4, store=FakeStore())
     try:
-        model, optimizer = _make_sharded()
-        _train_sharded(model, optimizer)  # DTensors make more the first time, on meta
-        model, optimizer = _make_sharded()
+        model, optimizer = make_sharded()
+        train_sharded(model, optimizer)  # DTensors make more the first time, on meta
+        model, optimizer = make_sharded()
         recorder = Recorder(path, facts={**FACTS, "world_size": "4"})
         with FSDPMemTracker(model, optimizer, record=recorder):
             for _ in range(2):
-                _train_sharded(model, optimizer)
+                train_sharded(model, optimizer)
         recorder.close()
     finally:
         dist.destroy_process_group()
     return path.name
 
 
-def _make_sharded() -> tuple[FSDPModule, torch.optim.Optimizer]:
+def make_sharded() -> tuple[FSDPModule, torch.optim.Optimizer]:
     mesh = init_device_mesh("cpu", (4,))
     model = Net(256)
     for block in model.blocks:
@@ -92,7 +92,7 @@ def _make_sharded() -> tuple[FSDPModule, torch.optim.Optimizer]:
     return sharded, torch.optim.SGD(model.parameters(), lr=0.1)
 
 
-def _train_sharded(model: FSDPModule, optimizer: torch.optim.Optimizer) -> None:
+def train_sharded(model: FSDPModule, optimizer: torch.optim.Optimizer) -> None:
     model(torch.randn(32, 64)).sum().backward()  # type: ignore[operator]
     optimizer.step()
     optimizer.zero_grad()

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Peaks as a bit of HTML, for notebooks: a bar, a table, and the course of the steps.
+
+It stands in somebody else's page, light or dark: text has the page's colour, nothing is loaded, no
+style reaches beyond it, and names are text whatever they contain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+from tidegauge.report.summary import Summary
+from tidegauge.report.text import describe_moment, render_bytes, render_share, shorten
+
+# From what stays for the whole run to what is gone at once; families share a hue.
+_COLOURS = {
+    "parameter": "#a3c2fa",
+    "sharded param": "#4869a1",
+    "unsharded param": "#9dd3f7",
+    "post-forward shard": "#21b3d3",
+    "buffer": "#9693eb",
+    "optstate": "#6f42bb",
+    "gradient": "#a92a06",
+    "sharded grad": "#ad766c",
+    "unsharded grad": "#cd4d0b",
+    "all gather": "#decd74",
+    "reduce scatter": "#73542b",
+    "all reduce": "#e89f1e",
+    "inputs": "#933b5e",
+    "saved activation": "#3ae6ab",
+    "activation": "#1b918c",
+    "temp": "#909859",
+    "step temp": "#a70f82",
+    "other": "#baaaac",
+    "untracked": "#c7ccd7",
+}
+_UNKNOWN = "#888888"
+_WIDTH = 600
+_WIDEST_BAR = 24
+_MOST_BARS = 150
+# Tables inherit nothing in pages that do not say what HTML they are.
+_TABLE = "border-collapse:collapse;color:inherit;font:inherit;margin:0.5em 0"
+_LONGEST_NAME = 120
+
+
+def render_splits(title: str, splits: Mapping[str, Mapping[str, int]]) -> str:
+    """Bytes by device and category at the peak of each device, under a title."""
+    parts = [f"<b>{_text(title)}</b>"]
+    for device, split in splits.items():
+        parts += _render_device(f"peak on {device}", split)
+    if not splits:
+        parts.append("<p>No memory tracked.</p>")
+    return _frame(parts)
+
+
+def render_summary(summary: Summary) -> str:
+    parts = [f"<b>{_text(summary.path)}</b>"]
+    for peak in summary.peaks:
+        title = f"peak on {peak.device}, {describe_moment(peak)}"
+        parts += _render_device(title, peak.categories)
+    if not summary.peaks:
+        parts.append("<p>No memory tracked.</p>")
+    else:
+        device = summary.peaks[0].device
+        of_steps = [step.total_bytes for step in summary.steps if step.device == device]
+        parts += _render_steps(device, of_steps)
+    return _frame(parts)
+
+
+def _frame(parts: Iterable[str]) -> str:
+    return f'<div style="max-width:{_WIDTH}px">{"".join(parts)}</div>'
+
+
+def _text(text: str) -> str:
+    return escape(shorten(text, _LONGEST_NAME))
+
+
+def _render_device(title: str, split: Mapping[str, int]) -> list[str]:
+    total = sum(split.values())
+    order = [*_COLOURS]
+    sizes = {name: size for name, size in split.items() if size > 0}
+    stacked = sorted(
+        sizes, key=lambda name: order.index(name.lower()) if name.lower() in order else len(order)
+    )
+    bars, x = [], 0.0
+    for name in stacked:
+        width = sizes[name] / total * _WIDTH
+        tip = f"{_text(name)} {render_bytes(sizes[name])}"
+        bars.append(
+            f'<rect x="{x:.2f}" width="{width:.2f}" height="16" fill="{_colour(name)}">'
+            f"<title>{tip}</title></rect>"
+        )
+        x += width
+    rows = [
+        f"<tr>{_cell(_swatch(name) + _text(name), 'left')}{_cell(render_bytes(size))}"
+        f"{_cell(render_share(size, total))}</tr>"
+        for name, size in sorted(sizes.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    return [
+        f"<p>{_text(title)}: <b>{render_bytes(total)}</b></p>",
+        _svg(f"{title}: {render_bytes(total)} by category", 16, bars),
+        f'<table style="{_TABLE}">{"".join(rows)}</table>',
+    ]
+
+
+def _render_steps(device: str, sizes: Sequence[int]) -> list[str]:
+    """Bars, the highest in another colour; of many steps one bar is the highest of several."""
+    if len(sizes) < 2:
+        return []
+    each = -(-len(sizes) // _MOST_BARS)  # rounded up
+    highest = [max(sizes[i : i + each]) for i in range(0, len(sizes), each)]
+    most = max(highest)
+    width = min(_WIDTH / len(highest), _WIDEST_BAR)
+    bars = []
+    for i, size in enumerate(highest):
+        height = size / most * 48 if most else 0.0
+        colour = 'fill="#cd4d0b"' if size == most else 'fill="currentColor" fill-opacity="0.45"'
+        bars.append(
+            f'<rect x="{i * width:.2f}" y="{48 - height:.2f}" width="{width * 0.8:.2f}" '
+            f'height="{height:.2f}" {colour}/>'
+        )
+    label = (
+        f"peaks of {len(sizes):,} steps on {device}, from {render_bytes(min(sizes))} to "
+        f"{render_bytes(most)}"
+    )
+    return [f"<p>{_text(label)}</p>", _svg(label, 48, bars)]
+
+
+def _svg(label: str, height: int, content: Iterable[str]) -> str:
+    return (
+        f'<svg role="img" aria-label="{_text(label)}" viewBox="0 0 {_WIDTH} {height}" '
+        f'width="100%" height="{height}" preserveAspectRatio="none">{"".join(content)}</svg>'
+    )
+
+
+def _cell(content: str, align: str = "right") -> str:
+    return f'<td style="text-align:{align};padding:0 1em 0 0">{content}</td>'
+
+
+def _swatch(name: str) -> str:
+    box = "display:inline-block;width:0.8em;height:0.8em;margin-right:0.5em"
+    return f'<span style="{box};background:{_colour(name)}"></span>'
+
+
+def _colour(name: str) -> str:
+    return _COLOURS.get(name.lower(), _UNKNOWN)
