@@ -1,17 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where every byte of a PyTorch training run is, which module owns the peak, and what to change."""
+"""Where every byte of a PyTorch training run is, which module owns the peak, and what to change.
+
+What is below is loaded when it is first asked for: torch takes seconds, and neither `import
+tidegauge` nor `tidegauge --help` needs it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from tidegauge._build_info import __version__, cmake_prefix_path
-from tidegauge._torch_version import check_torch_version
+from tidegauge.errors import FormatError, IoError
 
-check_torch_version()
-
-from tidegauge._C import FormatError, IoError, attach_thread, detach_thread  # noqa: E402
-from tidegauge.fsdp2_mem_tracker import FSDPMemTracker  # noqa: E402
-from tidegauge.mem_tracker import MemTracker  # noqa: E402
-from tidegauge.mod_tracker import ModTracker  # noqa: E402
-from tidegauge.recorder import Recorder  # noqa: E402
-from tidegauge.simulation import Simulation, simulate  # noqa: E402
+if TYPE_CHECKING:
+    from tidegauge._C import attach_thread, detach_thread
+    from tidegauge.fsdp2_mem_tracker import FSDPMemTracker
+    from tidegauge.mem_tracker import MemTracker
+    from tidegauge.mod_tracker import ModTracker
+    from tidegauge.recorder import Recorder
+    from tidegauge.report import read_summary
+    from tidegauge.simulation import Simulation, simulate
 
 __all__ = [
     "FSDPMemTracker",
@@ -25,5 +32,37 @@ __all__ = [
     "attach_thread",
     "cmake_prefix_path",
     "detach_thread",
+    "read_summary",
     "simulate",
 ]
+
+_HOMES = {
+    "FSDPMemTracker": "fsdp2_mem_tracker",
+    "MemTracker": "mem_tracker",
+    "ModTracker": "mod_tracker",
+    "Recorder": "recorder",
+    "Simulation": "simulation",
+    "attach_thread": "_C",
+    "detach_thread": "_C",
+    "read_summary": "report",
+    "simulate": "simulation",
+}
+_MODULES = ("_C", "allocator", "export", "report", *_HOMES.values())
+
+
+def __getattr__(name: str) -> Any:
+    if name == "_C":
+        from tidegauge._torch_version import check_torch_version
+
+        check_torch_version()  # before anything compiled is loaded
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(__getattr__(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

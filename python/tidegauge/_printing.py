@@ -6,12 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 #: Bytes by category (an enum member, or "Total" at the end) for each device.
-Snapshot = dict[torch.device, dict[str, int]]
+Snapshot: TypeAlias = "dict[torch.device, dict[str, int]]"
 TOTAL_KEY = "Total"
 
 _DIVISORS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}

@@ -16,9 +16,19 @@
 
 namespace {
 
+/// An error of tidegauge.errors, which knows nothing of C++ so that it needs nothing compiled.
+void raise(const char* name, const tidegauge::Error& error) {
+  const auto type = pybind11::module_::import("tidegauge.errors").attr(name);
+  PyErr_SetString(type.ptr(), error.what());
+}
+
 void translate(std::exception_ptr pointer) {
   try {
     std::rethrow_exception(std::move(pointer));
+  } catch (const tidegauge::FormatError& error) {
+    raise("FormatError", error);
+  } catch (const tidegauge::IoError& error) {
+    raise("IoError", error);
   } catch (const tidegauge::UsageError& error) {
     PyErr_SetString(PyExc_ValueError, error.what());
   } catch (const tidegauge::NotSupported& error) {
@@ -30,8 +40,6 @@ void translate(std::exception_ptr pointer) {
 
 PYBIND11_MODULE(_C, m) {
   pybind11::register_exception_translator(&translate);
-  pybind11::register_exception<tidegauge::FormatError>(m, "FormatError", PyExc_ValueError);
-  pybind11::register_exception<tidegauge::IoError>(m, "IoError", PyExc_OSError);
   m.doc() = "The native part of tidegauge. Private: use the tidegauge package.";
   tidegauge::bindings::bind_mod_tracker(m);
   tidegauge::bindings::bind_module_calls(m);

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
+import subprocess
 import sys
 import types
 
@@ -22,6 +23,35 @@ def test_other_version_is_explained(found: str) -> None:
 
 def test_installed_torch_passes() -> None:
     check_torch_version()
+
+
+def test_nothing_loads_torch_before_it_is_needed() -> None:
+    script = (
+        "import sys, tidegauge, tidegauge.cli.main\n"
+        "try: tidegauge.cli.main.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "assert 'torch' not in sys.modules\n"
+        "assert tidegauge.MemTracker and 'torch' in sys.modules\n"
+        "assert not set(tidegauge.__all__) - set(dir(tidegauge))\n"
+        "assert all(hasattr(tidegauge, name) for name in tidegauge.__all__)\n"
+        "assert tidegauge.mod_tracker.ModTracker is tidegauge.ModTracker\n"
+        "assert not hasattr(tidegauge, 'Nothing')\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_another_torch_is_told_before_anything_compiled_is_loaded() -> None:
+    script = (
+        "import sys, types\n"
+        "sys.modules['torch'] = types.SimpleNamespace(__version__='2.99.0')\n"
+        "import tidegauge\n"
+        "for use in ('_C', 'attach_thread', 'read_summary'):\n"
+        "    try: getattr(tidegauge, use) and tidegauge.read_summary('x')\n"
+        "    except ImportError as error: assert 'found torch 2.99.0' in str(error)\n"
+        "    else: raise AssertionError(use)\n"
+        "assert 'tidegauge._C' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_other_torch_is_an_import_error(monkeypatch: pytest.MonkeyPatch) -> None:

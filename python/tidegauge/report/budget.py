@@ -21,7 +21,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidegauge import _C
 from tidegauge.report.comparison import Change, Comparison
 from tidegauge.report.summary import Summary
 from tidegauge.report.text import render_bytes, render_change
@@ -75,6 +74,8 @@ def parse_limit(text: str, *, percent: bool = True) -> Limit:
 
 def read_budget(path: str) -> Budget:
     """BudgetError if the file is no such budget; OSError if it cannot be read."""
+    from tidegauge import _C
+
     try:
         with open(path, "rb") as file:
             tables = tomllib.load(file)

@@ -6,12 +6,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from tidegauge import _C
 from tidegauge._printing import natural_order
+
+if TYPE_CHECKING:
+    from tidegauge import _C
 
 SAVED = "Saved Activation"
 NO_MODULE = "(no module)"
@@ -154,6 +154,8 @@ def read_summary(
     `progress` is called now and then with the share that is done. FormatError if it is no trace
     that can be read, OSError if it cannot be opened.
     """
+    from tidegauge import _C
+
     path = os.fspath(path)
     reader = _C.Reader(path)
     counted = _C.summarize(reader, progress)
@@ -200,6 +202,10 @@ def read_moment(
     progress: Callable[[float], None] | None = None,
 ) -> Peak:
     """What there was on a device after event `sequence`, as of a peak; without units of FSDP2."""
+    import torch
+
+    from tidegauge import _C
+
     reader = _C.Reader(os.fspath(path))
     moment = _C.read_moment(reader, torch.device(device), sequence, progress)
     started_ns = _to_int(reader.run_facts().get("started_ns"), 0)
