@@ -18,7 +18,8 @@ void LiveSet::add(const Event& event, const Ledger& ledger, const c10::TensorImp
   if (births_.size() >= capacity_) drop_dead(ledger);
   Birth& birth = births_.emplace_back();
   birth.storage = event.storage;
-  if (event.kind == EventKind::StorageBorn) birth.module = ledger.innermost_module(event.thread);
+  birth.module =
+      event.kind == EventKind::StorageBorn ? ledger.innermost_module(event.thread) : event.module;
   birth.op = event.op;
   birth.stack = stack;
   if (!has_plain_sizes(tensor)) return;
@@ -51,6 +52,7 @@ std::vector<LiveGroup> LiveSet::groups(const Ledger& ledger, const Names& names)
     const auto [place, is_new] = known.try_emplace(birth.storage, birth);
     if (is_new) continue;
     Birth& first = place->second;
+    if (birth.module) first.module = birth.module;
     if (birth.op) first.op = birth.op;
     if (birth.stack) first.stack = birth.stack;
     if (birth.dimensions == kNoTensor) continue;

@@ -31,7 +31,9 @@ class LiveSet {
   /// After the Ledger has applied the same event. `tensor`: the first one seen, may be null.
   void apply(const Event& event, const Ledger& ledger, const c10::TensorImpl* tensor,
              StackId stack) {
-    if (event.kind == EventKind::StorageBorn || event.kind == EventKind::StorageClaimed) {
+    const bool names_owner = event.kind == EventKind::StorageRelabelled && event.module;
+    if (event.kind == EventKind::StorageBorn || event.kind == EventKind::StorageClaimed ||
+        names_owner) {
       add(event, ledger, tensor, stack);
     }
   }
@@ -63,7 +65,7 @@ class LiveSet {
   std::vector<int64_t> shape_of(const Birth& birth) const;
 
   static constexpr size_t kMinCapacity = 1024;
-  std::vector<Birth> births_;  // a claim adds to the birth before it
+  std::vector<Birth> births_;  // a claim, or an owner, adds to the birth before it
   size_t capacity_ = kMinCapacity;
   std::unordered_map<StorageId, std::vector<int64_t>> long_shapes_;
 };

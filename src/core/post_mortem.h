@@ -26,11 +26,12 @@ std::optional<FailedAllocation> read_failed_allocation(std::string_view message)
 struct LiveGroup {
   std::string device;
   Category category{};
-  std::string module;  ///< that was running when they were made; empty: none
-  std::string op;      ///< that made them; empty: it was not seen
-  std::string dtype;   ///< of the first tensor; empty: unknown
-  std::string shape;   ///< "[2, 3]"
-  std::string stack;   ///< of their allocation, the innermost frame first; may be empty
+  /// That was running when they were made; of parameters and buffers, the owner; empty: none.
+  std::string module;
+  std::string op;     ///< that made them; empty: it was not seen
+  std::string dtype;  ///< of the first tensor; empty: unknown
+  std::string shape;  ///< "[2, 3]"
+  std::string stack;  ///< of their allocation, the innermost frame first; may be empty
   int64_t storage_count = 0;
   int64_t size_bytes = 0;  ///< of all together
 
