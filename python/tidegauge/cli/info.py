@@ -15,7 +15,7 @@ from tidegauge.cli.common import (
     write_result,
 )
 from tidegauge.report.summary import Summary
-from tidegauge.report.text import describe_health, join_lines, render_duration, wrap
+from tidegauge.report.text import describe_health, join_lines, name_device, render_duration, wrap
 
 NAME = "info"
 HELP = "metadata and health of a trace; reads and checks all of it"
@@ -73,7 +73,8 @@ def render_info(summary: Summary) -> str:
     add("storages", f"{summary.storage_count:,}")
     add("modules", f"{summary.module_count:,}")
     add("steps", f"{summary.step_count:,}, with {summary.optimizer_step_count:,} of the optimizer")
-    add("peak", ", ".join(f"{p.device} {render_bytes(p.total_bytes)}" for p in summary.peaks))
+    peaks = (f"{render_bytes(p.total_bytes)} on {name_device(p.device)}" for p in summary.peaks)
+    add("peak", "; ".join(peaks))
     sentences = describe_health(summary)
     add("health", " ".join(sentences) if sentences else "good: complete, nothing lost")
     return join_lines(lines)

@@ -33,7 +33,7 @@ from tidegauge.cli.common import (
     render_bytes,
 )
 from tidegauge.report.summary import largest_first
-from tidegauge.report.text import render_categories
+from tidegauge.report.text import name_device, render_categories
 
 if TYPE_CHECKING:
     from tidegauge import MemTracker, Recorder
@@ -263,7 +263,7 @@ def _tell_end(
         note(args, f"{who}the run went out of memory")
     peaks = tracker._core.splits(True)
     for device, split in peaks.items():
-        note(args, f"{who}peak on {device}: {render_bytes(sum(split.values()))}")
+        note(args, f"{who}peak on {name_device(str(device))}: {render_bytes(sum(split.values()))}")
         if rank in ("", "0"):  # one table, however many ranks there are
             print("\n".join(render_categories(largest_first(split))), file=sys.stderr)
     if not peaks:

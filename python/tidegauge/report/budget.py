@@ -111,8 +111,13 @@ def _read_limits(
 
 
 def find_breaches(budget: Budget, comparison: Comparison, after: Summary) -> list[Breach]:
+    """What is too much; of meta, which has no memory, only if nothing else was used."""
     breaches = []
+    devices = {device.device for device in comparison.devices}
+    ignored = {"meta"} if devices - {"meta"} else set()
     for device in comparison.devices:
+        if device.device in ignored:
+            continue
         changes = {change.name: change for change in (device.total, *device.categories)}
         for name, limit in budget.growth.items():
             if (change := changes.get(name)) and _grew_above(change, limit):
@@ -120,6 +125,8 @@ def find_breaches(budget: Budget, comparison: Comparison, after: Summary) -> lis
                 text = f"{device.device}: {name} grew by {grew}; allowed is {limit}"
                 breaches.append(Breach(device.device, name, change.change_bytes, str(limit), text))
     for peak in after.peaks:
+        if peak.device in ignored:
+            continue
         trees = {module.name: module.tree_bytes for module in peak.modules}
         sizes = {"total": peak.total_bytes, **peak.categories}
         for limits, held in ((budget.peak, sizes), (budget.modules, trees)):

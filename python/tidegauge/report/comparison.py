@@ -11,6 +11,7 @@ from tidegauge.report.text import (
     WIDTH,
     describe_run,
     join_sections,
+    name_device,
     render_bytes,
     render_change,
     render_op,
@@ -106,7 +107,8 @@ def render_comparison(comparison: Comparison, summaries: tuple[Summary, Summary]
 
 
 def _render_device(device: DeviceComparison) -> list[str]:
-    lines = [f"{f'Peak on {device.device}':32}{'before':>12}{'after':>12}{'change':>12}{'':>10}"]
+    title = f"Peak on {name_device(device.device)}"
+    lines = [f"{title:32}{'before':>12}{'after':>12}{'change':>12}{'':>10}"]
     for change in (*device.categories, device.total):
         lines.append(
             f"  {change.name:30}{render_bytes(change.before_bytes):>12}"

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidegauge.report.summary import Summary, largest_first
-from tidegauge.report.text import describe_moment, join_sections, render_bytes, shorten, wrap
+from tidegauge.report.text import (
+    describe_moment,
+    join_sections,
+    name_device,
+    render_bytes,
+    shorten,
+    wrap,
+)
 
 _SHOWN_MISSING = 16
 
@@ -151,7 +158,7 @@ def describe_missing(ranks: Ranks) -> str:
 def _render_device(device: DeviceRanks, ranks: Ranks) -> list[str]:
     total = device.total
     lines = wrap(
-        f"Peaks on {device.device_type}: rank {total.worst_rank} has the most, "
+        f"Peaks on {name_device(device.device_type)}: rank {total.worst_rank} has the most, "
         f"{render_bytes(total.most_bytes)}, {total.imbalance:.1%} above the mean of "
         f"{render_bytes(total.mean_bytes)}"
     )

@@ -130,10 +130,14 @@ def render_layers(memory: DeviceMemory) -> list[str]:
     return lines
 
 
+def name_device(device: str) -> str:
+    """Tensors on meta have sizes, which a report shows, but take no memory, which it says."""
+    return "meta, which has no memory" if device == "meta" else device
+
+
 def render_peak(peak: Peak) -> list[str]:
-    lines = wrap(
-        f"Peak on {peak.device}: {render_bytes(peak.total_bytes)}, {describe_moment(peak)}"
-    )
+    title = f"Peak on {name_device(peak.device)}: {render_bytes(peak.total_bytes)}"
+    lines = wrap(f"{title}, {describe_moment(peak)}")
     return lines + render_categories(peak.categories)
 
 

@@ -183,6 +183,25 @@ def test_output_goes_to_a_file_that_is_not_overwritten(traces: Path, capsys: Cap
     assert json.loads(Path("report.txt").read_text())["step_count"] == 3
 
 
+def test_meta_is_told_to_have_no_memory_and_breaks_no_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, size in (("small", 10), ("large", 1000)):
+        with MemTracker(record=f"{name}.tide"):
+            kept = torch.empty(size, device="meta"), torch.empty(10)
+            del kept
+        with MemTracker(record=f"{name}_meta.tide"):
+            torch.empty(size, device="meta")
+    for command in (["report", "large.tide"], ["info", "large.tide"], ["merge", "large.tide"]):
+        assert main([*command, "-q"]) == 0
+        assert "on meta, which has no memory" in capsys.readouterr().out
+    assert main(["diff", "small.tide", "large.tide", "--fail-above", "0", "-q"]) == 0
+    assert "Peak on meta, which has no memory" in capsys.readouterr().out
+    # Where all is on meta, it is what somebody wants to know of.
+    assert main(["diff", "small_meta.tide", "large_meta.tide", "--fail-above", "0", "-q"]) == 3
+
+
 def test_two_files_of_one_rank_are_wrong_usage(traces: Path, capsys: Capture) -> None:
     assert main(["merge", "before.tide", "after.tide"]) == 2
     assert "are both of rank 0" in capsys.readouterr().err
