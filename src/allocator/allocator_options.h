@@ -14,6 +14,7 @@ namespace tidegauge {
 enum class TieRule : uint8_t {
   Address,         ///< the lowest address: torch up to 2.11
   SegmentCounter,  ///< of the oldest segment, there the lowest address: torch 2.13
+  PrivateCounter,  ///< so in private pools, in others by address: torch 2.12
 };
 
 /// When a block that another stream used is free again; a simulator has no clock to know.

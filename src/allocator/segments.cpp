@@ -60,7 +60,10 @@ Segment* CachingAllocator::add_segment(int64_t address, int64_t size_bytes, int6
   block->address = address;
   block->size_bytes = size_bytes;
   block->segment = &segment;
-  block->tie = options_.tie == TieRule::SegmentCounter ? segment.counter : 0;
+  const bool has_counter =
+      options_.tie == TieRule::SegmentCounter ||
+      (options_.tie == TieRule::PrivateCounter && shelf.pool->owner != nullptr);
+  block->tie = has_counter ? segment.counter : 0;
   block->is_mapped = page_bytes == 0;
   return &segment;
 }

@@ -86,7 +86,16 @@ Layout read_layout(const Table& segments, const Table& blocks) {
 TieRule parse_tie(const std::string& tie) {
   if (tie == "address") return TieRule::Address;
   if (tie == "counter") return TieRule::SegmentCounter;
-  throw UsageError("unknown tie rule '" + tie + "': expected address or counter");
+  if (tie == "private-counter") return TieRule::PrivateCounter;
+  throw UsageError("unknown tie rule '" + tie + "': expected address, counter or private-counter");
+}
+
+DeferredFrees parse_deferred(const std::string& deferred) {
+  if (deferred == "recorded") return DeferredFrees::ByCaller;
+  if (deferred == "low") return DeferredFrees::AtNextMalloc;
+  if (deferred == "high") return DeferredFrees::AtSync;
+  throw UsageError("unknown policy for deferred frees '" + deferred +
+                   "': expected recorded, low or high");
 }
 
 py::dict to_dict(const RunFigures& figures) {
@@ -134,9 +143,10 @@ class AllocatorTrace {
     return py::make_tuple(to_dict(result.figures), divergence);
   }
 
-  py::dict replay_fresh(const std::string& settings, const std::string& tie,
-                        int64_t total_bytes) const {
-    const ReplayOptions options = replay_options(parse_alloc_config(settings), tie, total_bytes);
+  py::dict replay_fresh(const std::string& settings, const std::string& tie, int64_t total_bytes,
+                        const std::string& deferred) const {
+    ReplayOptions options = replay_options(parse_alloc_config(settings), tie, total_bytes);
+    options.deferred = parse_deferred(deferred);
     ReplayResult result;
     {
       const py::gil_scoped_release released;
@@ -247,7 +257,7 @@ void bind_allocator(py::module_& m) {
       .def("is_consistent", &AllocatorTrace::is_consistent)
       .def("replay", &AllocatorTrace::replay, py::arg("tie"), py::arg("total_bytes"))
       .def("replay_fresh", &AllocatorTrace::replay_fresh, py::arg("settings"), py::arg("tie"),
-           py::arg("total_bytes"));
+           py::arg("total_bytes"), py::arg("deferred"));
 }
 
 }  // namespace tidegauge::bindings

@@ -85,6 +85,24 @@ TEST(CachingAllocator, TiesGoToTheOldestSegmentOrTheLowestAddress) {
   }
 }
 
+TEST(CachingAllocator, TiesGoByCounterInPrivatePoolsAloneInTorch212) {
+  AllocatorOptions options;
+  options.tie = TieRule::PrivateCounter;
+  int64_t next = int64_t{1} << 40;
+  options.place = [&](int64_t, bool) { return next -= 100 * kMiB; };  // each lower than before
+  CachingAllocator allocator(options);
+  const PoolId pool{0, 1};
+  allocator.create_pool(pool);
+  for (const PoolId each : {PoolId{}, pool}) {
+    Block* older = allocator.malloc(30 * kMiB, 0, each);
+    Block* younger = allocator.malloc(30 * kMiB, 0, each);
+    const int64_t expected = each.is_default() ? younger->address : older->address;
+    allocator.free(older);
+    allocator.free(younger);
+    EXPECT_EQ(allocator.malloc(30 * kMiB, 0, each)->address, expected);
+  }
+}
+
 TEST(CachingAllocator, TiesWithinASegmentGoToTheLowestAddress) {
   CachingAllocator allocator;
   Block* blocks[5];
@@ -347,6 +365,55 @@ TEST(CachingAllocator, StatsOfATrainingInMiniature) {
     const bool is_of_blocks = name.starts_with("allocat") || name.starts_with("active");
     EXPECT_EQ(is_of_blocks ? value : 0, 0) << name;
   }
+}
+
+TEST(CachingAllocator, EveryCounterOfALifeThatEndsOutOfMemory) {
+  AllocatorOptions options;
+  options.config = parse_alloc_config("max_split_size_mb:20");
+  options.total_bytes = 64 * kMiB;
+  CachingAllocator allocator(options);
+  allocator.free(allocator.malloc(30 * kMiB));
+  allocator.malloc(kMiB);                               // half of a small segment
+  ASSERT_NE(allocator.malloc(40 * kMiB), nullptr);      // after the cached 30 MiB were released
+  EXPECT_EQ(allocator.malloc(40 * kMiB - 1), nullptr);  // nothing is left to release
+  const FlatStats flat = allocator.flat_stats();
+  const std::map<std::string, int64_t> stats(flat.begin(), flat.end());
+  const auto expect = [&](const std::string& name, std::vector<int64_t> expected) {
+    const std::vector<int64_t> found{stats.at(name + ".current"), stats.at(name + ".peak"),
+                                     stats.at(name + ".allocated"), stats.at(name + ".freed")};
+    EXPECT_EQ(found, expected) << name;
+  };
+  for (const std::string name : {"allocation", "active"}) {
+    expect(name + ".small_pool", {1, 1, 1, 0});
+    expect(name + ".large_pool", {1, 1, 2, 1});
+    expect(name + ".all", {2, 2, 3, 1});
+  }
+  for (const std::string name : {"allocated_bytes", "active_bytes", "requested_bytes"}) {
+    expect(name + ".small_pool", {kMiB, kMiB, kMiB, 0});
+    expect(name + ".large_pool", {40 * kMiB, 40 * kMiB, 70 * kMiB, 30 * kMiB});
+    expect(name + ".all", {41 * kMiB, 41 * kMiB, 71 * kMiB, 30 * kMiB});
+  }
+  expect("segment.small_pool", {1, 1, 1, 0});
+  expect("segment.large_pool", {1, 1, 2, 1});
+  expect("segment.all", {2, 2, 3, 1});
+  expect("reserved_bytes.small_pool", {2 * kMiB, 2 * kMiB, 2 * kMiB, 0});
+  expect("reserved_bytes.large_pool", {40 * kMiB, 40 * kMiB, 70 * kMiB, 30 * kMiB});
+  expect("reserved_bytes.all", {42 * kMiB, 42 * kMiB, 72 * kMiB, 30 * kMiB});
+  for (const std::string pool : {"small_pool", "all"}) {
+    expect("inactive_split." + pool, {1, 1, 1, 0});
+    expect("inactive_split_bytes." + pool, {kMiB, kMiB, kMiB, 0});
+  }
+  expect("inactive_split.large_pool", {0, 0, 0, 0});
+  expect("inactive_split_bytes.large_pool", {0, 0, 0, 0});
+  expect("oversize_allocations", {1, 1, 2, 1});
+  expect("oversize_segments", {1, 1, 2, 1});
+  EXPECT_EQ(stats.at("num_alloc_retries"), 2);
+  EXPECT_EQ(stats.at("num_ooms"), 1);
+  EXPECT_EQ(stats.at("num_sync_all_streams"), 2);
+  EXPECT_EQ(stats.at("num_device_alloc"), 3);
+  EXPECT_EQ(stats.at("num_device_free"), 1);
+  EXPECT_EQ(stats.at("num_oom_rejections"), 0);
+  EXPECT_EQ(stats.at("max_split_size"), 20 * kMiB);
 }
 
 TEST(CachingAllocator, WrongUseIsRefused) {

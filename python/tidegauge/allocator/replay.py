@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
-from typing import Literal
+from typing import Literal, get_args
 
 from tidegauge import _C
 from tidegauge.allocator.snapshot_file import MAX_FILE_BYTES, DeviceRecord, read_snapshot
 from tidegauge.errors import FormatError
 
-Tie = Literal["address", "counter"]
+Tie = Literal["address", "counter", "private-counter"]
+Deferred = Literal["recorded", "low", "high"]
 
 
 @dataclass(frozen=True)
@@ -64,14 +66,15 @@ class DeviceReplay:
     """One device of a snapshot.
 
     `simulated` starts from the recorded state and should equal `recorded`; `divergence` says where
-    it does not. With an `alloc_conf` of the caller's it is that of these settings, and starts like
-    `what_ifs`: from the blocks that were live before the first event, without the cache that the
-    run had by then. `same_settings` is the recorded run from that start, to compare with.
+    it does not. With an `alloc_conf` or `deferred` of the caller's it is that of these, and starts
+    like `what_ifs`: from the blocks that were live before the first event, without the cache that
+    the run had by then. `same_settings` is the recorded run from that start, to compare with.
     """
 
     device: int
     events: int
     tie: Tie
+    deferred: Deferred
     recorded_conf: str
     alloc_conf: str
     recorded: RunFigures
@@ -88,22 +91,30 @@ def replay_snapshot(
     tie: Tie | None = None,
     alloc_conf: str | None = None,
     recorded_conf: str | None = None,
+    deferred: Deferred = "recorded",
     device_memory_bytes: int = 0,
     max_file_bytes: int = MAX_FILE_BYTES,
 ) -> list[DeviceReplay]:
     """Replays a file of `torch.cuda.memory._dump_snapshot`, device by device.
 
     `tie` is the rule for blocks of equal size: by "address" up to torch 2.11, by segment "counter"
-    in 2.13; by default the one that follows the recording further, and of two that do equally
-    well the one of the torch that wrote such files. `alloc_conf` are settings to
-    simulate instead of the recorded ones; `recorded_conf` are those of the run, where the file
-    does not say them. `device_memory_bytes` is the memory of the device, if it was a limit.
+    in 2.13, "private-counter" (so in private pools alone) in 2.12; by default the one that follows
+    the recording furthest, and of those that do equally well the one of the torch that wrote such
+    files. `alloc_conf` are settings to simulate instead of the recorded ones; `recorded_conf` are
+    those of the run, where the file does not say them. `deferred` is when a block is free again
+    that another stream used: as "recorded", at the next request ("low"), or only when the cache is
+    emptied ("high"); the truth on another machine is in between. `device_memory_bytes` is the
+    memory of the device, if it was a limit.
 
     FormatError for a file that is no snapshot or contradicts itself, OSError for one that cannot be
     read, ValueError for settings that torch refuses.
     """
-    if tie not in (None, "address", "counter"):
-        raise ValueError(f"unknown tie rule {tie!r}: expected 'address', 'counter' or None")
+    if tie not in (None, *get_args(Tie)):
+        known = ", ".join(map(repr, get_args(Tie)))
+        raise ValueError(f"unknown tie rule {tie!r}: expected {known} or None")
+    if deferred not in get_args(Deferred):
+        known = ", ".join(map(repr, get_args(Deferred)))
+        raise ValueError(f"unknown policy for deferred frees {deferred!r}: expected {known}")
     for given in (alloc_conf, recorded_conf):
         _C.check_alloc_config(given or "")
     snapshot = read_snapshot(path, max_file_bytes=max_file_bytes)
@@ -116,7 +127,7 @@ def replay_snapshot(
     for device, record in snapshot.devices.items():
         try:
             trace = _C.AllocatorTrace(record.events, record.segments, record.blocks, settings)
-            options = settings, alloc_conf, tie, device_memory_bytes
+            options = settings, alloc_conf, tie, deferred, device_memory_bytes
             replays.append(_replay_device(device, record, trace, *options))
         except ValueError as error:
             raise FormatError(
@@ -133,20 +144,26 @@ def _replay_device(
     settings: str,
     alloc_conf: str | None,
     tie: Tie | None,
+    deferred: Deferred,
     total_bytes: int,
 ) -> DeviceReplay:
     rules: list[Tie] = ["address", "counter"] if tie is None else [tie]
-    if record.has_pool_ids:
-        rules.reverse()
+    if tie is None and record.has_pool_ids:
+        rules = ["counter", "address", "private-counter"]
     chosen, simulated, divergence = _follow(trace, rules, total_bytes)
-    same_settings = RunFigures(**trace.replay_fresh(settings, chosen, total_bytes))
-    if alloc_conf is not None:
-        simulated = RunFigures(**trace.replay_fresh(alloc_conf, chosen, total_bytes))
+
+    def simulate(conf: str) -> RunFigures:
+        return RunFigures(**trace.replay_fresh(conf, chosen, total_bytes, deferred))
+
+    same_settings = simulate(settings)
+    if alloc_conf is not None or deferred != "recorded":
+        simulated = simulate(settings if alloc_conf is None else alloc_conf)
         divergence = None
     return DeviceReplay(
         device=device,
         events=record.event_count,
         tie=chosen,
+        deferred=deferred,
         recorded_conf=settings,
         alloc_conf=settings if alloc_conf is None else alloc_conf,
         recorded=RunFigures(**trace.recorded()),
@@ -154,10 +171,7 @@ def _replay_device(
         is_consistent=trace.is_consistent(),
         divergence=divergence,
         same_settings=same_settings,
-        what_ifs=[
-            _ask(trace, settings, change, chosen, total_bytes, same_settings)
-            for change in _changes(settings)
-        ],
+        what_ifs=[_ask(settings, change, simulate, same_settings) for change in _changes(settings)],
     )
 
 
@@ -189,15 +203,12 @@ def _changes(settings: str) -> list[str]:
 
 
 def _ask(
-    trace: _C.AllocatorTrace,
     settings: str,
     change: str,
-    tie: Tie,
-    total_bytes: int,
+    simulate: Callable[[str], RunFigures],
     same_settings: RunFigures,
 ) -> WhatIf:
     # Of a key that stands twice torch takes the last.
-    alloc_conf = ",".join(filter(None, (settings, change)))
-    figures = RunFigures(**trace.replay_fresh(alloc_conf, tie, total_bytes))
+    figures = simulate(",".join(filter(None, (settings, change))))
     saved_bytes = same_settings.peak_reserved_bytes - figures.peak_reserved_bytes
     return WhatIf(change, figures, saved_bytes)

@@ -43,10 +43,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--tie",
-        choices=("address", "counter"),
+        choices=("address", "counter", "private-counter"),
         help="which free block of several equal ones is taken: the lowest address (torch up to "
-        "2.11) or that of the oldest segment (2.13); by default what fits the recording, and "
-        "counter for a trace",
+        "2.11), that of the oldest segment (2.13), or so in private pools alone (2.12); by default "
+        "what fits the recording, and counter for a trace",
+    )
+    parser.add_argument(
+        "--deferred",
+        choices=("recorded", "low", "high"),
+        help="of a snapshot: when blocks that other streams used are free again; as recorded, at "
+        "the next request (low), or not before the cache is emptied (high)",
     )
     parser.add_argument(
         "--alloc-conf",
@@ -115,6 +121,7 @@ def _run_snapshot(args: argparse.Namespace, device_memory_bytes: int) -> int:
         tie=args.tie,
         alloc_conf=alloc_conf,
         recorded_conf=args.recorded_conf,
+        deferred=args.deferred or "recorded",
         device_memory_bytes=device_memory_bytes,
     )
     if args.json:
@@ -122,7 +129,8 @@ def _run_snapshot(args: argparse.Namespace, device_memory_bytes: int) -> int:
         write_result(args, json.dumps(json_text, indent=2))
     else:
         name = os.path.basename(args.file)
-        write_result(args, render(name, devices, is_other=alloc_conf is not None))
+        is_other = alloc_conf is not None or args.deferred in ("low", "high")
+        write_result(args, render(name, devices, is_other=is_other))
     does_not_fit = any(d.simulated.out_of_memory > d.recorded.out_of_memory for d in devices)
     return EXIT_DOES_NOT_FIT if does_not_fit else EXIT_DONE
 
@@ -132,6 +140,7 @@ def to_json(replay: DeviceReplay) -> dict[str, Any]:
         "device": replay.device,
         "events": replay.events,
         "tie": replay.tie,
+        "deferred": replay.deferred,
         "recorded_conf": replay.recorded_conf,
         "alloc_conf": replay.alloc_conf,
         "is_consistent": replay.is_consistent,
@@ -167,14 +176,16 @@ def _render_device(name: str, replay: DeviceReplay, is_other: bool) -> str:
         f"{replay.recorded_conf or 'default settings'}"
     )
     if is_other:
-        lines += _wrap(f"simulated with {replay.alloc_conf or 'default settings'}")
+        bound = "" if replay.deferred == "recorded" else f", deferred frees {replay.deferred}"
+        lines += _wrap(f"simulated with {replay.alloc_conf or 'default settings'}{bound}")
     lines += ["", f"{'':24}{'recorded':>14}{'simulated':>14}"]
     for label, recorded, simulated in _rows(replay.recorded, replay.simulated):
         lines.append(f"{label:24}{recorded:>14}{simulated:>14}")
     lines += ["", *_wrap(_verdict(replay, is_other))]
     lines += ["", "The same requests from the blocks live at the start, nothing cached:"]
     lines.append(f"{'':30}{'peak reserved':>14}{'unused':>12}{'saved':>12}")
-    lines.append(_what_if_row("as recorded", replay.same_settings, ""))
+    first = "as recorded" if replay.deferred == "recorded" else "the recorded settings"
+    lines.append(_what_if_row(first, replay.same_settings, ""))
     for what_if in replay.what_ifs:
         saved = render_bytes(what_if.saved_bytes)
         lines.append(_what_if_row(what_if.alloc_conf, what_if.figures, saved))

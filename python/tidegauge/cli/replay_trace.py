@@ -50,6 +50,8 @@ def run(args: argparse.Namespace, model: DeviceModel | None) -> int:
 
     if args.recorded_conf is not None:
         raise UsageError("--recorded-conf is for snapshots: a trace has no settings")
+    if args.deferred is not None:
+        raise UsageError("--deferred is for snapshots: in a trace no free waits for other streams")
     if args.device_memory:
         model = DeviceModel("", "the device", args.device_memory, 8)
     try:

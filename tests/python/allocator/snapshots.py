@@ -89,6 +89,29 @@ def three_segments() -> dict[str, Any]:
     }
 
 
+def deferred_frees() -> dict[str, Any]:
+    """30 MiB three times; another stream uses the first two for a while after their frees."""
+    first, second = BASE, BASE + 30 * MIB
+    events = [
+        event("segment_alloc", first, 30 * MIB),
+        event("alloc", first, 30 * MIB),
+        event("free_requested", first, 30 * MIB),
+        event("segment_alloc", second, 30 * MIB),
+        event("alloc", second, 30 * MIB),
+        event("free_requested", second, 30 * MIB),
+        event("free_completed", first, 30 * MIB),
+        event("free_completed", second, 30 * MIB),
+        event("alloc", first, 30 * MIB),
+    ]
+    return {
+        "segments": [
+            segment(first, 30 * MIB, [block(first, 30 * MIB, 30 * MIB, "active_allocated")]),
+            segment(second, 30 * MIB, [block(second, 30 * MIB, 0, "inactive")]),
+        ],
+        "device_traces": [events],
+    }
+
+
 def write(path: Path, snapshot: Any, protocol: int = pickle.DEFAULT_PROTOCOL) -> Path:
     path.write_bytes(pickle.dumps(snapshot, protocol=protocol))
     return path

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from snapshots import MIB, three_segments, write
+from snapshots import MIB, deferred_frees, three_segments, write
 from tidegauge.cli.common import parse_bytes, render_bytes
 from tidegauge.cli.main import main
 
@@ -64,6 +64,12 @@ def test_a_divergence_is_told(snapshot: str, golden: Golden, capsys: Capture) ->
     write(Path(snapshot), changed)
     assert main(["replay", snapshot]) == 0
     golden("replay_divergence.txt", capsys.readouterr().out)
+
+
+def test_bounds_for_deferred_frees(snapshot: str, golden: Golden, capsys: Capture) -> None:
+    write(Path("waits.pickle"), deferred_frees())
+    assert main(["replay", "waits.pickle", "--deferred", "high"]) == 0
+    golden("replay_deferred.txt", capsys.readouterr().out)
 
 
 def test_a_device_that_is_too_small_ends_with_3(snapshot: str, capsys: Capture) -> None:

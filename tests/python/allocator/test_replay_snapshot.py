@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import snapshots
-from snapshots import BASE, MIB, block, event, segment, three_segments, write
+from snapshots import BASE, MIB, block, deferred_frees, event, segment, three_segments, write
 from tidegauge.allocator import replay_snapshot
 from tidegauge.errors import FormatError
 
@@ -58,6 +58,52 @@ def test_a_smaller_device_runs_out_of_memory(tmp_path: Path) -> None:
     assert device.simulated.out_of_memory == 0
     assert device.simulated.peak_reserved_bytes == 80 * MIB
     assert device.divergence is not None
+
+
+def test_deferred_frees_follow_the_recording_or_a_bound(tmp_path: Path) -> None:
+    path = write(tmp_path / "s.pickle", deferred_frees())
+    reserved = {}
+    for policy in ("low", "recorded", "high"):
+        (replay,) = replay_snapshot(path, deferred=policy)  # type: ignore[arg-type]
+        assert replay.deferred == policy
+        assert replay.recorded.peak_reserved_bytes == 60 * MIB
+        assert replay.simulated.peak_reserved_bytes == replay.same_settings.peak_reserved_bytes
+        reserved[policy] = replay.simulated.peak_reserved_bytes // MIB
+    # One block for all; the second while the first waits; one more, as nobody synchronizes.
+    assert reserved == {"low": 30, "recorded": 60, "high": 90}
+    with pytest.raises(ValueError, match="'quick': expected 'recorded', 'low', 'high'"):
+        replay_snapshot(path, deferred="quick")  # type: ignore[arg-type]
+
+
+def test_the_rule_of_torch_2_12_is_found_in_the_recording(tmp_path: Path) -> None:
+    """Two segments of the default pool, two of a private one; the younger has the lower address."""
+    events, segments = [], []
+    for pool, base in (((0, 0), BASE), ((0, 1), BASE + 100 * MIB)):
+        older, younger = base + 30 * MIB, base
+        taken, left = (younger, older) if pool == (0, 0) else (older, younger)
+        for address in (older, younger):
+            events.append(event("segment_alloc", address, 30 * MIB, pool_id=pool))
+            events.append(event("alloc", address, 30 * MIB, pool_id=pool))
+        for address in (older, younger):
+            events.append(event("free_requested", address, 30 * MIB, pool_id=pool))
+            events.append(event("free_completed", address, 30 * MIB, pool_id=pool))
+        events.append(event("alloc", taken, 30 * MIB, pool_id=pool))
+        segments += [
+            segment(
+                taken,
+                30 * MIB,
+                [block(taken, 30 * MIB, 30 * MIB, "active_allocated")],
+                segment_pool_id=pool,
+            ),
+            segment(left, 30 * MIB, [block(left, 30 * MIB, 0, "inactive")], segment_pool_id=pool),
+        ]
+    path = write(tmp_path / "s.pickle", {"segments": segments, "device_traces": [events]})
+    (replay,) = replay_snapshot(path)
+    assert replay.tie == "private-counter"
+    assert replay.divergence is None
+    for rule in ("address", "counter"):
+        (replay,) = replay_snapshot(path, tie=rule)  # type: ignore[arg-type]
+        assert replay.divergence is not None
 
 
 def test_the_rule_for_ties_is_found_in_the_recording(tmp_path: Path) -> None:

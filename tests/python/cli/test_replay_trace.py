@@ -126,6 +126,7 @@ def test_what_does_not_fit_ends_with_3(traces: Path, golden: Golden, capsys: Cap
         (["--traced-device", "cuda:1"], 2, "no memory of device 'cuda:1'; it has used: cpu"),
         (["--alloc-conf", "nonsense:1"], 2, "nonsense"),
         (["--recorded-conf", ""], 2, "for snapshots"),
+        (["--deferred", "low"], 2, "for snapshots"),
     ],
 )
 def test_bad_arguments_get_one_line(
