@@ -21,10 +21,11 @@ namespace py = pybind11;
 namespace tidegauge::bindings {
 namespace {
 
-/// Hands the pieces of a file to `write`, for work without the GIL.
+/// Hands the pieces of a file to `write`, for work without the GIL that Ctrl-C may end.
 Sink to_sink(const py::function& write) {
   return [&write](std::string_view piece) {
     const py::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
     write(py::bytes(piece.data(), piece.size()));
   };
 }
