@@ -13,6 +13,7 @@ from tidegauge.errors import FormatError, IoError
 
 if TYPE_CHECKING:
     from tidegauge._C import attach_thread, detach_thread
+    from tidegauge.estimation import Estimate, estimate
     from tidegauge.fsdp2_mem_tracker import FSDPMemTracker
     from tidegauge.mem_tracker import MemTracker
     from tidegauge.mod_tracker import ModTracker
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tidegauge.simulation import Simulation, simulate
 
 __all__ = [
+    "Estimate",
     "FSDPMemTracker",
     "FormatError",
     "IoError",
@@ -32,11 +34,13 @@ __all__ = [
     "attach_thread",
     "cmake_prefix_path",
     "detach_thread",
+    "estimate",
     "read_summary",
     "simulate",
 ]
 
 _HOMES = {
+    "Estimate": "estimation",
     "FSDPMemTracker": "fsdp2_mem_tracker",
     "MemTracker": "mem_tracker",
     "ModTracker": "mod_tracker",
@@ -44,6 +48,7 @@ _HOMES = {
     "Simulation": "simulation",
     "attach_thread": "_C",
     "detach_thread": "_C",
+    "estimate": "estimation",
     "read_summary": "report",
     "simulate": "simulation",
 }

@@ -24,7 +24,7 @@ from tidegauge import _C
 from tidegauge.allocator.devices import DeviceModel, device_models
 from tidegauge.allocator.replay import RunFigures, Tie
 
-Basis = Literal["measured", "modelled", "assumed"]
+Basis = Literal["measured", "simulated", "modelled", "assumed"]
 
 _MIB = 1 << 20
 # By default these, beside what the user asks for.
@@ -180,22 +180,29 @@ def replay_trace(
 
 
 def _layers(figures: RunFigures, assumed: Assumptions) -> list[Layer]:
-    assert assumed.cublas_workspace_bytes is not None
-    assert assumed.communication_bytes is not None
     reserved = figures.peak_reserved_bytes
     unused = figures.unused_at_peak_bytes
     slack = figures.slack_at_peak_bytes
-    workspaces = assumed.cublas_workspaces * assumed.cublas_workspace_bytes
     return [
         Layer("tensors", reserved - unused - slack, "measured"),
         Layer("rounding and slack", slack, "modelled"),
         Layer("active", reserved - unused, None),
         Layer("unused in segments", unused, "modelled"),
         Layer("reserved", reserved, None),
+        *assumed_layers(assumed),
+        Layer("on the device", reserved + assumed.total_bytes, None),
+    ]
+
+
+def assumed_layers(assumed: Assumptions) -> list[Layer]:
+    """Of a resolved one."""
+    assert assumed.cublas_workspace_bytes is not None
+    assert assumed.communication_bytes is not None
+    workspaces = assumed.cublas_workspaces * assumed.cublas_workspace_bytes
+    return [
         Layer("cuBLAS workspaces", workspaces, "assumed"),
         Layer("CUDA context", assumed.context_bytes, "assumed"),
         Layer("communication", assumed.communication_bytes, "assumed"),
-        Layer("on the device", reserved + assumed.total_bytes, None),
     ]
 
 

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+
+from tidegauge._suggestions import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,5 @@ def find_device(key: str) -> DeviceModel:
     for model in device_models():
         if model.key == key.lower():
             return model
-    keys = [model.key for model in device_models()]
-    alike = [known for known in keys if key and known.startswith(key.lower())]
-    alike = alike or difflib.get_close_matches(key.lower(), keys)
-    hint = f"did you mean {' or '.join(alike)}?" if alike else f"known are {', '.join(keys)}"
+    hint = did_you_mean(key, [model.key for model in device_models()])
     raise ValueError(f"no device '{key}' in the catalogue: {hint}")

@@ -17,7 +17,7 @@ from tidegauge.cli.common import (
     write_result,
 )
 from tidegauge.cli.html import add_html, check_html, make_page, write_page
-from tidegauge.report.summary import Summary
+from tidegauge.report.summary import Peak, Summary
 from tidegauge.report.text import render_report
 
 if TYPE_CHECKING:
@@ -97,13 +97,14 @@ def _failure_to_json(failure: PostMortem) -> dict[str, Any]:
 
 def shorten_lists(summary: Summary, top: int) -> dict[str, Any]:
     """For JSON: `top` rows of each list, 0 for all."""
-    peaks = [
-        dataclasses.replace(
-            peak,
-            modules=peak.modules[: top or None],
-            tensors=peak.tensors[: top or None],
-            units=peak.units[: top or None],
-        )
-        for peak in summary.peaks
-    ]
-    return dataclasses.asdict(dataclasses.replace(summary, peaks=tuple(peaks)))
+    peaks = tuple(shorten_peak(peak, top) for peak in summary.peaks)
+    return dataclasses.asdict(dataclasses.replace(summary, peaks=peaks))
+
+
+def shorten_peak(peak: Peak, top: int) -> Peak:
+    return dataclasses.replace(
+        peak,
+        modules=peak.modules[: top or None],
+        tensors=peak.tensors[: top or None],
+        units=peak.units[: top or None],
+    )

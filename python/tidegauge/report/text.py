@@ -23,7 +23,7 @@ from tidegauge.report.summary import (
 )
 
 if TYPE_CHECKING:
-    from tidegauge.allocator import DeviceMemory
+    from tidegauge.allocator import DeviceMemory, Layer
 
 WIDTH = 80
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -107,10 +107,10 @@ def render_report(
     sections: list[list[str]] = [_render_head(summary)]
     for peak in summary.peaks:
         sections.append(render_peak(peak))
-        sections.append(_render_modules(peak, top))
+        sections.append(render_modules(peak, top))
         sections.append(_render_tensors(peak, top))
         sections.append(_render_saved(peak, top))
-        sections.append(_render_units(peak, top))
+        sections.append(render_units(peak, top))
     sections.append(_render_steps(summary.steps, summary.step_count))
     if not summary.peaks:
         sections.append(["Nothing was tracked: no tensor was made while the run was recorded."])
@@ -122,8 +122,13 @@ def render_report(
 
 def render_layers(memory: DeviceMemory) -> list[str]:
     """From the bytes of tensors to those of a CUDA device that would run the same."""
-    lines = [f"On a CUDA device, what is of {memory.traced_device} would take"]
-    for layer in memory.layers:
+    title = f"On a CUDA device, what is of {memory.traced_device} would take"
+    return [title, *render_layer_rows(memory.layers)]
+
+
+def render_layer_rows(layers: Iterable[Layer]) -> list[str]:
+    lines = []
+    for layer in layers:
         mark = "= " if layer.basis is None else "  "
         size = render_bytes(layer.size_bytes)
         lines.append(f"  {mark}{layer.name:22}{size:>12}  {layer.basis or ''}")
@@ -197,7 +202,7 @@ def _render_head(summary: Summary) -> list[str]:
     return lines
 
 
-def _render_modules(peak: Peak, top: int) -> list[str]:
+def render_modules(peak: Peak, top: int) -> list[str]:
     """A tree: as no module has more than the one above it, the largest ones are connected."""
     shown = peak.modules[: top or None]
     if not shown:
@@ -227,14 +232,15 @@ def _render_saved(peak: Peak, top: int) -> list[str]:
     return _render_groups(title, saved, top, with_category=False) if saved else []
 
 
-def _render_units(peak: Peak, top: int) -> list[str]:
+def render_units(peak: Peak, top: int, *, with_times: bool = True) -> list[str]:
+    """`with_times`: how long units were whole, of a run that took its time."""
     shown = peak.units[: top or None]
     if not shown:
         return []
     titles = "".join(f"{title:>9}" for title in _UNIT_COLUMNS)
     lines = [
         f"FSDP units at the peak of {peak.device}",
-        f"  {'':18}{'share':>6}{titles}{'gathers':>9}{'longest':>9}",
+        f"  {'':18}{'share':>6}{titles}{'gathers':>9}{'longest' if with_times else '':>9}",
     ]
     for unit in shown:
         sizes = (
@@ -244,7 +250,8 @@ def _render_units(peak: Peak, top: int) -> list[str]:
         lines.append(
             f"  {shorten(unit.name, 18):18}{unit.peak_share:>6.1%}"
             + "".join(f"{render_bytes(size):>9}" for size in sizes)
-            + f"{unit.gather_count:>9}{render_brief_duration(unit.longest_whole_ns):>9}"
+            + f"{unit.gather_count:>9}"
+            + (f"{render_brief_duration(unit.longest_whole_ns):>9}" if with_times else "")
         )
     return lines + _render_rest(len(peak.units) - len(shown), "unit")
 

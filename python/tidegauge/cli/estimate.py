@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`tidegauge estimate model.py`: will it fit? Simulated, without a device and without memory."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shutil
+import sys
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tidegauge.cli.common import (
+    EXIT_DOES_NOT_FIT,
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    UsageError,
+    add_output,
+    add_top,
+    note,
+    parse_bytes,
+    to_json,
+    write_result,
+)
+from tidegauge.cli.replay_trace import parse_assumptions
+from tidegauge.errors import FormatError
+
+if TYPE_CHECKING:
+    from tidegauge.estimation import Advice, Estimate, Estimator
+    from tidegauge.estimation.sweep import Question
+
+NAME = "estimate"
+HELP = "will it fit? simulates a training run: no device, no memory, no weights"
+EXAMPLES = """\
+  tidegauge estimate llama.py --fsdp 8 --mp bf16/fp32 --ac selective --device h100-80g
+  tidegauge estimate llama.py --fsdp 8 --device h100-80g --max batch
+  tidegauge estimate config.json --set seq=4096 --sweep batch=1,2,4 --sweep ac=none,full
+  tidegauge estimate torch.nn:TransformerEncoderLayer --config layer.json
+  (3: does not fit; what a file has to contain: docs/estimate.md)
+"""
+T = TypeVar("T")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "target", metavar="TARGET", help="a Python file, a config.json, or module:Class"
+    )
+    parser.add_argument("--config", metavar="FILE", help="arguments and inputs of module:Class")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the target"
+    )
+    plan = parser.add_argument_group("how it is run")
+    plan.add_argument("--fsdp", metavar="N", help="FSDP2 over N ranks")
+    plan.add_argument("--hsdp", metavar="RxN", help="R copies, each sharded over N ranks")
+    plan.add_argument("--tp", metavar="N", help="tensor parallelism over N ranks")
+    plan.add_argument(
+        "--reshard", metavar="WHEN", help="parameters after forward: auto, yes, no or over N ranks"
+    )
+    plan.add_argument(
+        "--mp", metavar="TYPES", help="computation and reduction, such as bf16/fp32 or bf16"
+    )
+    plan.add_argument("--dtype", metavar="TYPE", help="of the parameters: bf16, fp16 or fp32")
+    plan.add_argument("--ac", metavar="KIND", help="checkpointing: none, selective or full")
+    plan.add_argument("--optimizer", metavar="NAME", help="adamw, adam, sgd, sgd-momentum, ...")
+    plan.add_argument(
+        "--offload", action="store_const", const="yes", help="shards are kept on the host"
+    )
+    plan.add_argument(
+        "--item", metavar="VALUE", help="what item() of a tensor gives, if the program asks for it"
+    )
+    plan.add_argument(
+        "--rank", default="worst", metavar="RANK", help="worst (of those that differ), all or one"
+    )
+    where = parser.add_argument_group("where")
+    where.add_argument("--device", metavar="NAME", help="of the catalogue, such as h100-80g")
+    where.add_argument("--device-memory", type=parse_bytes, metavar="SIZE", help="such as 40GiB")
+    where.add_argument(
+        "--alloc-conf", default="", metavar="SETTINGS", help="as in PYTORCH_CUDA_ALLOC_CONF"
+    )
+    where.add_argument(
+        "--assume",
+        action="append",
+        default=[],
+        metavar="NAME=SIZE",
+        help="the bytes of context, cublas (a workspace) or communication",
+    )
+    many = parser.add_argument_group("more than one answer")
+    many.add_argument(
+        "--sweep",
+        action="append",
+        default=[],
+        metavar="NAME=A,B,...",
+        help="try all these values, of an option or a setting; several make all combinations",
+    )
+    many.add_argument("--max", metavar="NAME", help="the largest value of a setting that fits")
+    many.add_argument("--no-advice", action="store_true", help="do not try what would make it fit")
+    parser.add_argument("--trace", metavar="FILE", help="keep the simulated run for other commands")
+    add_top(parser)
+    parser.set_defaults(top=5)
+    add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from tidegauge.estimation import ContractError, Estimator, ModelError, load_contract
+    from tidegauge.estimation.estimator import check_rank
+
+    if args.sweep and args.max:
+        raise UsageError("give --sweep or --max, not both")
+    progress = _Progress() if sys.stderr.isatty() and not args.quiet else lambda text: None
+    try:
+        contract = load_contract(args.target, args.config)
+        question = _read_question(args, contract)
+        rank = check_rank(args.rank, question.plan)
+        assumed = _read_assumptions(args)
+        with Estimator(contract, rank=rank, assumed=assumed, progress=progress) as estimator:
+            if args.sweep:
+                return _sweep(args, estimator, question)
+            if args.max:
+                return _find_largest(args, estimator, question)
+            return _estimate(args, estimator, question)
+    except ModelError as error:
+        if args.verbose:
+            traceback.print_exception(error.__cause__)
+        note(args, str(error))
+        return EXIT_FAILED
+    except ContractError as error:
+        for line in str(error).splitlines():  # it may show an example
+            note(args, line)
+        return EXIT_USAGE
+    except FormatError:
+        raise
+    except ValueError as error:
+        raise UsageError(error) from None
+
+
+def _read_question(args: argparse.Namespace, contract: Any) -> Question:
+    from tidegauge import _C
+    from tidegauge.allocator import DeviceModel, find_device
+    from tidegauge.estimation.plan import OPTIONS, Plan, parse_option
+    from tidegauge.estimation.sweep import Question
+
+    _C.check_alloc_config(args.alloc_conf)
+    if args.device and args.device_memory:
+        raise UsageError("give --device or --device-memory, not both")
+    device = find_device(args.device) if args.device else None
+    if args.device_memory:
+        device = DeviceModel("", "the device", args.device_memory, 8)
+    given = {name: getattr(args, name) for name in OPTIONS}
+    options = {name: parse_option(name, text) for name, text in given.items() if text is not None}
+    question = Question(Plan(**options), device, args.alloc_conf)
+    for text in args.set:
+        name, value = _split(text, "--set", "batch=2")
+        contract.resolve({name: value})
+        question = question.change(contract, name, value)
+    return question
+
+
+def _split(text: str, option: str, example: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise UsageError(f"{option} {text}: expected NAME=VALUE, such as {example}")
+    return name, value
+
+
+def _read_assumptions(args: argparse.Namespace) -> dict[str, int]:
+    from tidegauge.allocator import Assumptions
+
+    default = dataclasses.asdict(Assumptions())
+    given = dataclasses.asdict(parse_assumptions(args.assume))
+    return {name: value for name, value in given.items() if value != default[name]}
+
+
+def _collect(found: Iterable[T], into: list[T]) -> bool:
+    """False if Ctrl-C ended it: what there is by then is the result."""
+    try:
+        into.extend(found)
+    except KeyboardInterrupt:
+        return False
+    return True
+
+
+def _estimate(args: argparse.Namespace, estimator: Estimator, question: Question) -> int:
+    from tidegauge.estimation.advice import advise, rank_advice
+    from tidegauge.estimation.text import render_estimate
+
+    found = question.ask(estimator)
+    if args.trace:
+        _keep_trace(args, estimator.trace_of(found))
+    advice: list[Advice] | None = None
+    is_whole = True
+    if found.fits is False and not args.no_advice:
+        tried: list[Advice] = []
+        is_whole = _collect(advise(estimator, question, found), tried)
+        advice = rank_advice(tried)
+    _clear(args)
+    if args.json:
+        rows = [estimate_to_json(each.estimate, args.top) for each in advice or ()]
+        listed = [
+            {**_fields(each, "change", "cost", "saved_bytes"), "estimate": row}
+            for each, row in zip(advice or (), rows, strict=True)
+        ]
+        whole = {**estimate_to_json(found, args.top), "advice": listed}
+        write_result(args, to_json(whole))
+    else:
+        write_result(args, render_estimate(found, args.top, advice))
+    if not is_whole:
+        return EXIT_INTERRUPTED
+    return EXIT_DOES_NOT_FIT if found.verdict == "does not fit" else EXIT_DONE
+
+
+def _keep_trace(args: argparse.Namespace, trace: Path) -> None:
+    if Path(args.trace).exists() and not args.force:
+        raise FileExistsError(f"{args.trace} exists; give another name, or --force to replace it")
+    shutil.copyfile(trace, args.trace)
+
+
+def _sweep(args: argparse.Namespace, estimator: Estimator, question: Question) -> int:
+    from tidegauge.estimation.sweep import SweepPoint, sweep
+    from tidegauge.estimation.text import render_sweep
+
+    axes = {}
+    for text in args.sweep:
+        name, values = _split(text, "--sweep", "batch=1,2,4")
+        axes[name.replace("-", "_")] = values.split(",")
+    points: list[SweepPoint] = []
+    is_whole = _collect(sweep(estimator, question, axes), points)
+    _clear(args)
+    if args.json:
+        rows = [
+            {
+                "values": point.values,
+                "fault": point.fault,
+                "estimate": point.estimate and estimate_to_json(point.estimate, args.top),
+            }
+            for point in points
+        ]
+        write_result(args, to_json({"points": rows, "is_whole": is_whole}))
+    else:
+        write_result(args, render_sweep(points))
+    return EXIT_DONE if is_whole else EXIT_INTERRUPTED
+
+
+def _find_largest(args: argparse.Namespace, estimator: Estimator, question: Question) -> int:
+    from tidegauge.estimation.sweep import find_largest
+    from tidegauge.estimation.text import render_largest
+
+    tried: list[tuple[int, Estimate]] = []
+    is_whole = _collect(find_largest(estimator, question, args.max), tried)
+    _clear(args)
+    largest = max((value for value, found in tried if found.fits), default=None)
+    if args.json:
+        rows = [
+            {"value": value, "estimate": estimate_to_json(found, args.top)}
+            for value, found in tried
+        ]
+        write_result(
+            args,
+            to_json({"name": args.max, "largest": largest, "tried": rows, "is_whole": is_whole}),
+        )
+    else:
+        write_result(args, render_largest(args.max, tried))
+    if not is_whole:
+        return EXIT_INTERRUPTED
+    return EXIT_DOES_NOT_FIT if largest is None else EXIT_DONE
+
+
+def estimate_to_json(estimate: Estimate, top: int) -> dict[str, Any]:
+    """With `top` rows of each list, 0 for all."""
+    from tidegauge.cli.report import shorten_peak
+
+    fields = dataclasses.asdict(
+        dataclasses.replace(estimate, peak=shorten_peak(estimate.peak, top))
+    )
+    fields["plan"]["settings"] = dict(estimate.plan.settings)
+    return fields
+
+
+def _fields(value: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in names}
+
+
+def _clear(args: argparse.Namespace) -> None:
+    if sys.stderr.isatty() and not args.quiet:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+class _Progress:
+    """One line on the terminal that counts what was simulated."""
+
+    def __init__(self) -> None:
+        self._runs = 0
+
+    def __call__(self, text: str) -> None:
+        self._runs += text == "building the model"
+        line = f"\r\x1b[Ksimulating run {self._runs}: {text}"
+        print(line, end="", file=sys.stderr, flush=True)

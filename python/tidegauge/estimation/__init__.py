@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Will it fit? Real model code is simulated, and the allocator of the device replayed."""
+
+from tidegauge.estimation.advice import Advice, advise
+from tidegauge.estimation.contract import Contract, ContractError, ModelError, load_contract
+from tidegauge.estimation.estimator import Estimate, Estimator, RankPeak, estimate
+from tidegauge.estimation.plan import Plan
+from tidegauge.estimation.sweep import SweepPoint, find_largest, sweep
+
+__all__ = [
+    "Advice",
+    "Contract",
+    "ContractError",
+    "Estimate",
+    "Estimator",
+    "ModelError",
+    "Plan",
+    "RankPeak",
+    "SweepPoint",
+    "advise",
+    "estimate",
+    "find_largest",
+    "load_contract",
+    "sweep",
+]

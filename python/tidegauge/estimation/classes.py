@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`module:Class` with a config: a model that nobody wrote a contract for."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from tidegauge.estimation.contract import Contract, ContractError, ModelError
+
+_EXAMPLE = """\
+    {"settings": {"batch": 8},
+     "arguments": {"d_model": 512, "nhead": 8, "batch_first": true},
+     "inputs": [{"shape": ["batch", 128, 512], "dtype": "float32"}]}"""
+
+
+def load_class(module_name: str, name: str, config: str | None) -> Contract:
+    """A subclass of nn.Module; of Hugging Face's, `config` is one of theirs."""
+    model_class = _find_class(module_name, name)
+    if config is None:
+        raise ContractError(
+            f"{module_name}:{name} needs --config FILE, such as\n{_EXAMPLE}\n"
+            "or, for a class of transformers, its config.json"
+        )
+    values = read_config(Path(config))
+    if hasattr(model_class, "config_class"):
+        from tidegauge.estimation.transformers_models import make_contract
+
+        return make_contract(config, values, model_class)
+    return _make_contract(f"{module_name}:{name}", model_class, values, config)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """JSON, or TOML if it is called so; OSError, ContractError."""
+    text = path.read_text(encoding="utf-8")
+    try:
+        values = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except ValueError as error:
+        raise ContractError(f"{path} cannot be read: {error}") from None
+    if not isinstance(values, dict):
+        raise ContractError(f"{path} holds a {type(values).__name__}; an object is expected")
+    return values
+
+
+def _find_class(module_name: str, name: str) -> type[nn.Module]:
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise ContractError(f"{module_name}:{name}: {error}; run where Python finds it") from None
+    except Exception as error:
+        raise ModelError(f"{module_name} cannot be imported: {error!r}") from error
+    found = getattr(module, name, None)
+    if not (isinstance(found, type) and issubclass(found, nn.Module)):
+        raise ContractError(f"{module_name} has no class {name} that is a torch.nn.Module")
+    return found
+
+
+def _make_contract(
+    name: str, model_class: type[nn.Module], values: Mapping[str, Any], config: str
+) -> Contract:
+    unknown = [key for key in values if key not in ("settings", "arguments", "inputs")]
+    if unknown or not values.get("inputs"):
+        what = f"has '{unknown[0]}'" if unknown else "has no inputs"
+        raise ContractError(f"{config} {what}; a config of a class is such as\n{_EXAMPLE}")
+    settings = dict(values.get("settings", {"batch": 1}))
+    arguments = dict(values.get("arguments", {}))
+    return Contract(
+        name=name,
+        # Arguments are settings as well, so that --set and --sweep reach them.
+        settings={**settings, **arguments},
+        build_model=lambda given: model_class(**{key: getattr(given, key) for key in arguments}),
+        make_inputs=lambda given: [_make_input(each, vars(given)) for each in values["inputs"]],
+        compute_loss=_compute_loss,
+    )
+
+
+def _make_input(description: Mapping[str, Any], settings: Mapping[str, Any]) -> torch.Tensor:
+    shape = [
+        settings[size] if isinstance(size, str) else int(size) for size in description["shape"]
+    ]
+    dtype = getattr(torch, description.get("dtype", "float32"))
+    if dtype.is_floating_point:
+        return torch.randn(shape, dtype=dtype)
+    return torch.randint(0, int(description.get("below", 2)), shape, dtype=dtype)
+
+
+def _compute_loss(model: nn.Module, inputs: list[torch.Tensor]) -> torch.Tensor:
+    """Its own loss, if it has one; else the mean of its output, which needs as much as any."""
+    output = model(*inputs)
+    loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+    if loss is None:
+        loss = output[0] if isinstance(output, tuple | list) else output
+    if not isinstance(loss, torch.Tensor):
+        raise TypeError(f"the output is a {type(output).__name__} without a loss; write a contract")
+    return loss.float().mean()

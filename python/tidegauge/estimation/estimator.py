@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`estimate`: runs a plan on the ranks that differ, and judges the worst of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+
+from tidegauge.allocator import Assumptions, DeviceModel, Layer, find_device
+from tidegauge.estimation.contract import Contract, load_contract
+from tidegauge.estimation.plan import Plan
+from tidegauge.estimation.runner import Progress, Run, claim_device, next_rank, run_plan
+from tidegauge.estimation.verdict import Verdict, VerdictName, judge
+from tidegauge.report.summary import Peak, Summary, read_summary
+
+
+@dataclass(frozen=True)
+class RankPeak:
+    """A rank that was simulated, and the ranks that it stands for: they have equal shards."""
+
+    rank: int
+    like_ranks: tuple[int, ...]
+    peak_bytes: int
+    needed_bytes: int
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run needs. All figures but `ranks` are of `rank`, the one that needs most.
+
+    `verdict` and `margin_bytes` are None if no device was given. `needed_bytes` is the last layer,
+    `low_bytes` and `high_bytes` are the same with the least and the most that is assumed.
+    `peak` is of tensors. A step is steady if it began with as much as it ended with.
+    """
+
+    target: str
+    settings: dict[str, Any]
+    plan: Plan
+    optimizer: str
+    parameter_count: int
+    world_size: int
+    rank: int
+    ranks: tuple[RankPeak, ...]
+    verdict: VerdictName | None
+    device: DeviceModel | None
+    smallest: DeviceModel | None
+    alloc_conf: str
+    needed_bytes: int
+    low_bytes: int
+    high_bytes: int
+    margin_bytes: int | None
+    layers: tuple[Layer, ...]
+    assumptions: Assumptions
+    first_step_bytes: int
+    steady_step_bytes: int
+    step_count: int
+    is_steady: bool
+    peak: Peak
+    simulated_device: str
+    torch_version: str
+    notes: tuple[str, ...]
+    seconds: float
+
+    @property
+    def fits(self) -> bool | None:
+        return None if self.verdict is None else self.verdict == "fits"
+
+
+class Estimator:
+    """Answers questions about one program. What was run once is not run again.
+
+    A context: its traces are in a temporary folder until it is left.
+    """
+
+    def __init__(
+        self,
+        contract: Contract,
+        *,
+        rank: str = "worst",
+        assumed: Mapping[str, int] | None = None,
+        progress: Progress = lambda text: None,
+    ) -> None:
+        self.contract = contract
+        self.run_count = 0
+        self._rank = rank
+        self._assumed = dict(assumed or {})
+        self._progress = progress
+        self._claim = claim_device()
+        self._runs: dict[Plan, list[tuple[Run, Summary]]] = {}
+        self._folder = tempfile.TemporaryDirectory(prefix="tidegauge-")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._folder.cleanup()
+
+    def estimate(
+        self, plan: Plan, device: DeviceModel | None = None, alloc_conf: str = ""
+    ) -> Estimate:
+        """ValueError for what cannot be, ModelError for what the program raises."""
+        begin = time.perf_counter()
+        runs = self._run(plan)
+        self._progress("replaying the allocator")
+        judged = [
+            (run, summary, self._judge(run, summary, device, alloc_conf)) for run, summary in runs
+        ]
+        run, summary, verdict = max(judged, key=lambda row: row[2].needed_bytes)
+        peak = _find_peak(summary, run.device)
+        steps = [step.total_bytes for step in summary.steps if step.device == run.device]
+        return Estimate(
+            target=self.contract.name,
+            settings=vars(self.contract.resolve(dict(plan.settings))),
+            plan=plan,
+            optimizer=run.optimizer,
+            parameter_count=run.parameter_count,
+            world_size=plan.world_size,
+            rank=run.rank,
+            ranks=tuple(
+                RankPeak(
+                    each.rank,
+                    each.like_ranks,
+                    _find_peak(of_rank, each.device).total_bytes,
+                    found.needed_bytes,
+                )
+                for each, of_rank, found in judged
+            ),
+            verdict=verdict.name,
+            device=device,
+            smallest=verdict.smallest,
+            alloc_conf=alloc_conf,
+            needed_bytes=verdict.needed_bytes,
+            low_bytes=verdict.low_bytes,
+            high_bytes=verdict.high_bytes,
+            margin_bytes=verdict.margin_bytes,
+            layers=verdict.layers,
+            assumptions=verdict.assumptions,
+            first_step_bytes=steps[0],
+            steady_step_bytes=steps[-1],
+            step_count=run.step_count,
+            is_steady=run.is_steady,
+            peak=dataclasses.replace(peak, device="the device"),
+            simulated_device=run.device,
+            torch_version=torch.__version__,
+            notes=(*self._claim.notes, *run.notes),
+            seconds=time.perf_counter() - begin,
+        )
+
+    def trace_of(self, estimate: Estimate) -> Path:
+        """The trace of its worst rank, as long as the context lasts."""
+        return next(run.trace for run, _ in self._runs[estimate.plan] if run.rank == estimate.rank)
+
+    def _run(self, plan: Plan) -> list[tuple[Run, Summary]]:
+        if plan not in self._runs:
+            done: list[tuple[Run, Summary]] = []
+            runs: list[Run] = []
+            while (rank := next_rank(plan.world_size, runs, self._rank)) is not None:
+                self.run_count += 1
+                trace = Path(self._folder.name) / f"{self.run_count}.tide"
+                run = run_plan(self.contract, plan, rank, trace, self._claim, self._progress)
+                runs.append(run)
+                done.append((run, read_summary(trace)))
+            self._runs[plan] = done
+        return self._runs[plan]
+
+    def _judge(
+        self, run: Run, summary: Summary, device: DeviceModel | None, alloc_conf: str
+    ) -> Verdict:
+        peak_bytes = _find_peak(summary, run.device).total_bytes
+        world_size = run.plan.world_size
+        return judge(
+            run.trace, run.device, peak_bytes, world_size, device, alloc_conf, self._assumed
+        )
+
+
+def _find_peak(summary: Summary, device: str) -> Peak:
+    return next(peak for peak in summary.peaks if peak.device.partition(":")[0] == device)
+
+
+def estimate(
+    target: str | os.PathLike[str] | Contract,
+    *,
+    device: str | None = None,
+    alloc_conf: str = "",
+    rank: int | str = "worst",
+    config: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    assumptions: Mapping[str, int] | None = None,
+    **plan: Any,
+) -> Estimate:
+    """How much memory a training run needs, and whether `device` has it, without running it.
+
+    `target`: a Python file with the contract of docs/estimate.md, a `Contract`, a config.json of
+    Hugging Face, or "module:Class" with `config`. `device`: of the catalogue, such as "h100-80g".
+    `rank`: "worst", "all" or one. `settings`: of the target, as `--set` gives them.
+    `assumptions`: members of `tidegauge.allocator.Assumptions`. The rest are those of `Plan`::
+
+        tidegauge.estimate("llama.py", device="h100-80g", fsdp=8, mp="bf16/fp32", ac="selective")
+    """
+    contract = target if isinstance(target, Contract) else load_contract(target, config)
+    model = find_device(device) if device else None
+    chosen = Plan(**plan, settings=tuple(sorted((settings or {}).items())))
+    with Estimator(contract, rank=check_rank(rank, chosen), assumed=assumptions) as estimator:
+        return estimator.estimate(chosen, model, alloc_conf)
+
+
+def check_rank(rank: int | str, plan: Plan) -> str:
+    """As Estimator takes it; ValueError for one that does not exist."""
+    text = str(rank)
+    if text not in ("all", "worst") and not (text.isdecimal() and 0 <= int(text) < plan.world_size):
+        raise ValueError(
+            f"rank is '{text}'; expected all, worst or one of 0 to {plan.world_size - 1}"
+        )
+    return text

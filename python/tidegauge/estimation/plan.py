@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How a model is to be run. Two plans that are equal make equal runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tidegauge._suggestions import did_you_mean
+
+CHECKPOINTING = ("none", "selective", "full")
+OPTIMIZERS = ("adamw", "adam", "sgd", "sgd-momentum", "adafactor", "rmsprop", "adagrad")
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the command line says by its options, under their names; ValueError for what cannot be.
+
+    `fsdp`: FSDP2 over so many ranks; 0: the model is not sharded. `hsdp`: "2x4", copies times
+    ranks of each. `tp`: ranks of tensor parallelism. `reshard`: parameters after forward: "auto" as
+    FSDP2 does it (all but the root), "yes", "no", or over a number of ranks. `mp`: "bf16/fp32", the
+    types of computation and of reduction; without sharding, of autocast. `dtype`: what the
+    parameters are converted to; empty: as they are built. `ac`: checkpointing of the blocks.
+    `optimizer`: empty: that of the contract, or adamw. `offload`: shards are kept on the host.
+    `item`: what `item()` of a value that is not known gives; empty: that is an error.
+    `settings`: those of the contract that are not its own.
+    """
+
+    fsdp: int = 0
+    hsdp: str = ""
+    tp: int = 1
+    reshard: str = "auto"
+    mp: str = ""
+    dtype: str = ""
+    ac: str = "none"
+    optimizer: str = ""
+    offload: bool = False
+    item: str = ""
+    settings: tuple[tuple[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.hsdp and not re.fullmatch(r"[1-9]\d*x[1-9]\d*", self.hsdp):
+            raise ValueError(f"hsdp is '{self.hsdp}'; copies times ranks are expected, as in 2x4")
+        if self.hsdp and self.fsdp:
+            raise ValueError(
+                f"both fsdp={self.fsdp} and hsdp={self.hsdp} are given; hsdp alone says both, "
+                "copies and ranks"
+            )
+        if self.fsdp < 0 or self.tp < 1:
+            raise ValueError(
+                f"fsdp={self.fsdp} and tp={self.tp} are numbers of ranks; expected from 1"
+            )
+        _check("ac", self.ac, CHECKPOINTING)
+        _check("optimizer", self.optimizer, ("", *OPTIMIZERS))
+        _check("dtype", self.dtype, ("", *DTYPES))
+        for part in self.mp.split("/") if self.mp else ():
+            _check("mp", part, tuple(DTYPES))
+        if self.mp.count("/") > 1:
+            raise ValueError(f"mp is '{self.mp}'; expected such as bf16 or bf16/fp32")
+        if self.item:
+            _check_number("item", self.item)
+        self._check_sharding()
+
+    def _check_sharding(self) -> None:
+        if self.reshard not in ("auto", "yes", "no"):
+            degree = int(self.reshard) if self.reshard.isdecimal() else 0
+            if degree < 1 or self.shards % degree:
+                raise ValueError(
+                    f"reshard is '{self.reshard}'; expected auto, yes, no or a number of ranks "
+                    f"that divides the {self.shards} of fsdp"
+                )
+        if not self.is_sharded:
+            for name in ("offload", "reshard"):
+                if getattr(self, name) not in (False, "auto"):
+                    raise ValueError(f"{name} is a matter of FSDP2; give fsdp or hsdp with it")
+
+    @property
+    def is_sharded(self) -> bool:
+        return bool(self.fsdp or self.hsdp)
+
+    @property
+    def copies(self) -> int:
+        """How many ranks have the same shards."""
+        return int(self.hsdp.partition("x")[0]) if self.hsdp else 1
+
+    @property
+    def shards(self) -> int:
+        return int(self.hsdp.partition("x")[2]) if self.hsdp else self.fsdp or 1
+
+    @property
+    def world_size(self) -> int:
+        return self.copies * self.shards * self.tp
+
+    @property
+    def compute_dtype(self) -> torch.dtype | None:
+        return DTYPES[self.mp.partition("/")[0]] if self.mp else None
+
+    @property
+    def reduce_dtype(self) -> torch.dtype | None:
+        name = self.mp.partition("/")[2]
+        return DTYPES[name] if name else None
+
+    def change(self, **changes: Any) -> Plan:
+        return dataclasses.replace(self, **changes)
+
+    def change_setting(self, name: str, value: Any) -> Plan:
+        return self.change(settings=tuple(sorted({**dict(self.settings), name: value}.items())))
+
+    def describe(self) -> str:
+        """`FSDP2 over 8 ranks, bf16/fp32, selective checkpointing`."""
+        parts = []
+        if self.hsdp:
+            parts.append(f"FSDP2 over {self.copies} x {self.shards} ranks")
+        elif self.fsdp:
+            parts.append(f"FSDP2 over {self.fsdp} rank{'' if self.fsdp == 1 else 's'}")
+        if self.tp > 1:
+            parts.append(f"tensor parallelism over {self.tp}")
+        if self.reshard != "auto":
+            parts.append(f"reshard {self.reshard}")
+        if self.dtype:
+            parts.append(f"parameters in {self.dtype}")
+        if self.mp:
+            parts.append(self.mp if self.is_sharded else f"autocast to {self.mp}")
+        parts.append("no checkpointing" if self.ac == "none" else f"{self.ac} checkpointing")
+        if self.offload:
+            parts.append("shards on the host")
+        return ", ".join(parts)
+
+
+OPTIONS = tuple(field.name for field in dataclasses.fields(Plan) if field.name != "settings")
+
+
+def parse_option(name: str, text: str) -> Any:
+    """The value of an option of the command line; ValueError for what is none."""
+    if name in ("fsdp", "tp"):
+        if not text.isdecimal() or int(text) < 1:
+            raise ValueError(f"{name}={text}: a number of ranks is expected, from 1")
+        return int(text)
+    if name == "offload":
+        if text not in ("yes", "no"):
+            raise ValueError(f"offload={text}: yes or no is expected")
+        return text == "yes"
+    return text
+
+
+def _check(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ValueError(f"{name} is '{value}': {did_you_mean(value, [k for k in known if k])}")
+
+
+def _check_number(name: str, text: str) -> None:
+    try:
+        float(text)
+    except ValueError:
+        raise ValueError(f"{name} is '{text}'; a number is expected") from None

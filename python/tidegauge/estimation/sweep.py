@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Many plans: all combinations of some values, or the largest value that fits."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidegauge.allocator import DeviceModel, find_device
+from tidegauge.estimation.contract import Contract
+from tidegauge.estimation.estimator import Estimate, Estimator
+from tidegauge.estimation.plan import OPTIONS, Plan, parse_option
+
+_LARGEST = 1 << 30
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    """`values`: what this point has, by name. `estimate` is None where `fault` says why."""
+
+    values: dict[str, str]
+    estimate: Estimate | None
+    fault: str = ""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A plan, and the device and settings of its allocator: all that a sweep can change."""
+
+    plan: Plan
+    device: DeviceModel | None = None
+    alloc_conf: str = ""
+
+    def change(self, contract: Contract, name: str, text: str) -> Question:
+        """`name`: an option, or else a setting of the contract; ValueError for neither."""
+        if name == "device":
+            return Question(self.plan, find_device(text), self.alloc_conf)
+        if name == "alloc_conf":
+            return Question(self.plan, self.device, text)
+        if name in OPTIONS:
+            plan = self.plan.change(**{name: parse_option(name, text)})
+        else:
+            plan = self.plan.change_setting(name, contract.parse_setting(name, text))
+        return Question(plan, self.device, self.alloc_conf)
+
+    def ask(self, estimator: Estimator) -> Estimate:
+        return estimator.estimate(self.plan, self.device, self.alloc_conf)
+
+
+def sweep(
+    estimator: Estimator, question: Question, axes: Mapping[str, Sequence[str]]
+) -> Iterator[SweepPoint]:
+    """Every combination, the last name changing fastest; one that cannot be has a fault."""
+    for texts in itertools.product(*axes.values()):
+        values = dict(zip(axes, texts, strict=True))
+        try:
+            changed = question
+            for name, text in values.items():
+                changed = changed.change(estimator.contract, name, text)
+            found = changed.ask(estimator)
+        except (ValueError, NotImplementedError) as error:
+            yield SweepPoint(values, None, str(error))
+            continue
+        yield SweepPoint(values, found)
+
+
+def find_largest(
+    estimator: Estimator, question: Question, name: str
+) -> Iterator[tuple[int, Estimate]]:
+    """All values that were tried, by doubling and then by halving the gap.
+
+    ValueError if the setting is no whole number, or nobody says what it has to fit.
+    """
+    start = estimator.contract.resolve(dict(question.plan.settings))
+    first: Any = getattr(start, name, None)
+    if not isinstance(first, int) or isinstance(first, bool):
+        known = [key for key, value in vars(start).items() if isinstance(value, int)]
+        raise ValueError(
+            f"{name} is no whole number among the settings of {estimator.contract.name}; "
+            f"such are {', '.join(known) or 'none'}"
+        )
+    if question.device is None:
+        raise ValueError(f"the largest {name} that fits what? Give a device")
+
+    def ask(value: int) -> Estimate:
+        return question.change(estimator.contract, name, str(value)).ask(estimator)
+
+    yield from _search(ask)
+
+
+def _search(ask: Callable[[int], Estimate]) -> Iterator[tuple[int, Estimate]]:
+    fitting, failing = 0, _LARGEST
+    value = 1
+    while failing - fitting > 1:
+        found = ask(value)
+        yield value, found
+        if found.fits:
+            fitting = value
+        else:
+            failing = value
+        value = fitting * 2 if failing == _LARGEST else (fitting + failing) // 2

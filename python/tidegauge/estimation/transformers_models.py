@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Models of Hugging Face by their config.json, without network and without weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from tidegauge.estimation.classes import read_config
+from tidegauge.estimation.contract import Contract, ContractError
+
+_DEFAULT_SEQ = 2048
+
+
+def load_config(path: Path) -> Contract:
+    """A language model: it gets tokens, and gives the loss of predicting them."""
+    values = read_config(path)
+    if "model_type" not in values:
+        raise ContractError(
+            f"{path} has no model_type, so it is no config of Hugging Face; for another model, "
+            "write a Python file (docs/estimate.md)"
+        )
+    return make_contract(str(path), values, None)
+
+
+def make_contract(
+    name: str, values: Mapping[str, Any], model_class: type[nn.Module] | None
+) -> Contract:
+    """`model_class`: by default the first of the config's architectures that there is."""
+    try:
+        import transformers
+    except ImportError:
+        raise ContractError(
+            f"{name} is a config of Hugging Face, and transformers is not installed: "
+            "pip install transformers"
+        ) from None
+    rest = {key: value for key, value in values.items() if key != "model_type"}
+    try:
+        if "model_type" in values:
+            config = transformers.AutoConfig.for_model(values["model_type"], **rest)
+        else:
+            config = model_class.config_class(**rest)  # type: ignore[union-attr]
+    except (ValueError, TypeError) as error:
+        raise ContractError(f"{name}: {error}") from None
+    if not isinstance(getattr(config, "vocab_size", None), int):
+        raise ContractError(
+            f"{name} is of no language model (it has no vocab_size); write a Python file "
+            "with its inputs and loss (docs/estimate.md)"
+        )
+    if model_class is None:
+        names = [each for each in values.get("architectures") or () if hasattr(transformers, each)]
+        model_class = getattr(transformers, names[0]) if names else None
+    # Numbers of the config are settings as well, so that --set and --sweep reach them.
+    numbers = {key: value for key, value in vars(config).items() if _is_number(key, value)}
+    longest = getattr(config, "max_position_embeddings", None) or _DEFAULT_SEQ
+
+    def build_model(settings: Any) -> nn.Module:
+        for key in numbers:
+            setattr(config, key, getattr(settings, key))
+        config.use_cache = False
+        if model_class is not None:
+            model: nn.Module = model_class(config)
+        else:
+            model = transformers.AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+        return model.train()
+
+    def make_inputs(settings: Any) -> torch.Tensor:
+        return torch.randint(0, settings.vocab_size, (settings.batch, settings.seq))
+
+    return Contract(
+        name=name,
+        settings={"batch": 1, "seq": min(longest, _DEFAULT_SEQ), **numbers},
+        build_model=build_model,
+        make_inputs=make_inputs,
+        compute_loss=lambda model, tokens: model(input_ids=tokens, labels=tokens).loss,
+        tensor_parallel_plan=_tensor_parallel_plan,
+    )
+
+
+def _is_number(key: str, value: object) -> bool:
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and not key.startswith("_")
+    )
+
+
+def _tensor_parallel_plan(model: nn.Module) -> dict[str, Any]:
+    """Theirs, in the words of torch."""
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
+
+    styles = {"colwise": ColwiseParallel, "rowwise": RowwiseParallel}
+    plan = {
+        pattern: styles[style]()
+        for pattern, style in (getattr(model, "_tp_plan", None) or {}).items()
+        if style in styles
+    }
+    if not plan:
+        raise ValueError(f"{type(model).__name__} has no plan for tensor parallelism; leave out tp")
+    return plan

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Trains the small model for real, as a user would write it, under a tracker.
+
+As a program: one rank of a plan on gloo, `real_run.py TASK RANK`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from tidegauge import FSDPMemTracker, MemTracker
+from tidegauge.estimation import Contract, Plan, load_contract
+from tidegauge.estimation.preparation import prepare_model
+from tidegauge.report import read_summary
+
+OPTIMIZERS = {
+    "": torch.optim.AdamW,
+    "sgd-momentum": lambda *args, **kwargs: torch.optim.SGD(*args, momentum=0.9, **kwargs),
+}
+
+
+def train(
+    contract: Contract, plan: Plan, trace: Path, settings: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    chosen = contract.resolve(settings or {})
+    model = prepare_model(contract, plan, contract.build_model(chosen), "cpu")
+    # The DTensors themselves, unlike in an estimate.
+    optimizer = OPTIMIZERS[plan.optimizer](model.parameters(), lr=1e-3, foreach=True)
+    inputs = contract.make_inputs(chosen)
+    if plan.is_sharded:
+        tracker: MemTracker = FSDPMemTracker(model, optimizer, record=trace)
+        tracker.track_inputs((inputs,))  # type: ignore[attr-defined]
+    else:
+        tracker = MemTracker(record=trace)
+        tracker.track_external(model, optimizer, inputs)
+    is_autocast = bool(plan.mp) and not plan.is_sharded
+    with tracker:
+        for _ in range(3):
+            with torch.autocast("cpu", plan.compute_dtype, enabled=is_autocast):
+                loss = contract.compute_loss(model, inputs)
+            loss.backward()
+            del loss
+            optimizer.step()
+            optimizer.zero_grad()
+    summary = read_summary(trace)
+    peak = next(peak for peak in summary.peaks if peak.device == "cpu")
+    steps = [step.total_bytes for step in summary.steps if step.device == "cpu"]
+    return {
+        "peak_bytes": peak.total_bytes,
+        "categories": peak.categories,
+        "first_step_bytes": steps[0],
+    }
+
+
+def main() -> None:
+    task, rank = json.loads(sys.argv[1]), int(sys.argv[2])
+    folder = Path(task["folder"])
+    store = dist.FileStore(str(folder / "store"), 2)
+    dist.init_process_group(
+        "gloo", rank=rank, world_size=2, store=store, timeout=timedelta(seconds=200)
+    )
+    contract = load_contract(Path(__file__).parent / "small_model.py")
+    plan = Plan(**task["plan"])
+    found = train(contract, plan, folder / f"rank{rank}.tide", task["settings"])
+    (folder / f"rank{rank}.json").write_text(json.dumps(found))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

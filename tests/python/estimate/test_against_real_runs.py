@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""An estimate beside the real run on the CPU: the same bytes of tensors, to the byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidegauge.estimation import Contract, Plan, estimate, load_contract
+
+SCRIPT = Path(__file__).parent / "real_run.py"
+PLANS: list[dict[str, Any]] = [
+    {"fsdp": 2},
+    {"fsdp": 2, "mp": "bf16/fp32", "ac": "full"},
+    {"fsdp": 2, "mp": "bf16/fp32", "ac": "selective", "optimizer": "sgd-momentum"},
+    {"fsdp": 2, "reshard": "no"},
+]
+# Rows that two ranks do not share evenly; and so many tokens that the peak is at the loss. While
+# gloo reduces gradients, a thread of its own keeps buffers for as long as it takes.
+SETTINGS = {"words": 121, "width": 63, "batch": 64}
+
+
+def run_for_real(plan: dict[str, Any], tmp_path: Path) -> list[dict[str, Any]]:
+    """What a tracker says on each rank: two processes and gloo."""
+    task = json.dumps({"plan": plan, "settings": SETTINGS, "folder": str(tmp_path)})
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "localhost"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, SCRIPT, task, str(rank)],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    for rank in ranks:
+        _, errors = rank.communicate(timeout=300)
+        assert rank.returncode == 0, errors
+    return [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2)]
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_equals_a_run_of_two_processes(
+    model_file: str, plan: dict[str, Any], tmp_path: Path
+) -> None:
+    for rank, real in enumerate(run_for_real(plan, tmp_path)):
+        found = estimate(model_file, settings=SETTINGS, rank=rank, **plan)
+        assert found.peak.categories == real["categories"]
+        assert found.peak.total_bytes == real["peak_bytes"]
+        assert found.first_step_bytes == real["first_step_bytes"]
+
+
+@pytest.mark.parametrize("ac", ["none", "selective", "full"])
+@pytest.mark.parametrize("mp", ["", "bf16"])
+def test_equals_a_run_of_one_process(model_file: str, ac: str, mp: str, tmp_path: Path) -> None:
+    import real_run
+
+    contract: Contract = load_contract(model_file)
+    real = real_run.train(contract, Plan(ac=ac, mp=mp), tmp_path / "real.tide")
+    found = estimate(contract, ac=ac, mp=mp)
+    assert found.peak.total_bytes == real["peak_bytes"]
+    assert found.first_step_bytes == real["first_step_bytes"]
+    assert found.peak.categories == real["categories"]
