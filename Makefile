@@ -20,8 +20,9 @@ build: .venv/.build build/.sqlite ## build the library, and the Python package i
 	@cmake --build build/release
 	@cmake --install build/release --prefix python/tidegauge >/dev/null
 
-demo: build ## print the module timeline of one training step
-	@$(PY) examples/python/mod_tracker_timeline.py
+demo: build ## will Llama 3 8B fit eight H100? Without one
+	@$(PY) -m tidegauge estimate examples/python/llama.py --fsdp 8 --mp bf16/fp32 \
+	  --ac selective --device h100-80g
 
 test: build .venv/.test build/.gtest build/.browser ## run the tests of C++, Python and the HTML report
 	@$(CONFIGURE) build/release -DTIDEGAUGE_BUILD_TESTS=ON >/dev/null

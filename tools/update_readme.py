@@ -25,6 +25,20 @@ def example(name: str) -> str:
     return f"```\n{output.stdout.rstrip()}\n```\n"
 
 
+def estimate() -> str:
+    """What `make demo` prints; the time that it took here is left out."""
+    options = "--fsdp 8 --mp bf16/fp32 --ac selective --device h100-80g"
+    output = subprocess.run(
+        [sys.executable, "-m", "tidegauge", "estimate", "llama.py", *options.split()],
+        cwd=REPO / "examples" / "python",
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    text = re.sub(r" in [\d.]+ s\.$", ".", output.stdout.rstrip())
+    return f"```\n{text}\n```\n"
+
+
 def report() -> str:
     """What `tidegauge report` says of the example; the time that it took is left out."""
     with tempfile.TemporaryDirectory() as folder:
@@ -54,6 +68,7 @@ def costs() -> str:
 
 
 GENERATORS = {
+    "estimate": estimate,
     "timeline": lambda: example("mod_tracker_timeline.py"),
     "memory": lambda: example("mem_tracker.py"),
     "report": report,

@@ -51,7 +51,8 @@ class Block(nn.Module):
         weights, chosen = scores.t().topk(2 * len(tokens) // len(self.experts), dim=-1)
         result = torch.zeros_like(tokens)
         for expert, weight, index in zip(self.experts, weights, chosen, strict=True):
-            result = result.index_add(0, index, expert(tokens[index]) * weight.unsqueeze(-1))
+            weighted = expert(tokens[index]) * weight.unsqueeze(-1)
+            result = result.index_add(0, index, weighted.type_as(result))
         return result
 
 

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 NAME = "estimate"
 HELP = "will it fit? simulates a training run: no device, no memory, no weights"
 EXAMPLES = """\
-  tidegauge estimate llama.py --fsdp 8 --mp bf16/fp32 --ac selective --device h100-80g
-  tidegauge estimate llama.py --fsdp 8 --device h100-80g --max batch
-  tidegauge estimate config.json --set seq=4096 --sweep batch=1,2,4 --sweep ac=none,full
+  tidegauge estimate llama.py --fsdp 8 --mp bf16/fp32 --device h100-80g
+  tidegauge estimate llama.py --fsdp 8 --ac full --device h100-80g --max batch
+  tidegauge estimate config.json --sweep batch=1,2,4 --sweep ac=none,full
   tidegauge estimate torch.nn:TransformerEncoderLayer --config layer.json
   (3: does not fit; what a file has to contain: docs/estimate.md)
 """

@@ -9,7 +9,7 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -164,7 +164,8 @@ def _import_file(path: Path) -> ModuleType:
     folder = str(path.resolve().parent)
     sys.path.insert(0, folder)
     try:
-        spec.loader.exec_module(module)
+        with redirect_stdout(sys.stderr):  # ours is for results
+            spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
         where = _describe_line(traceback.extract_tb(error.__traceback__), path.name)

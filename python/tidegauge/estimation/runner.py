@@ -162,10 +162,10 @@ def _train(
     is_autocast = plan.compute_dtype is not None and not plan.is_sharded
     for step in range(1, _MOST_STEPS + 1):
         progress("the first step" if step == 1 else f"step {step}")
-        with contract.telling("compute_loss"):
-            with torch.autocast(claim.device, plan.compute_dtype, enabled=is_autocast):
-                loss = contract.compute_loss(model, inputs)
-            _check_loss(contract, loss)
+        autocast = torch.autocast(claim.device, plan.compute_dtype, enabled=is_autocast)
+        with contract.telling("compute_loss"), autocast:
+            loss = contract.compute_loss(model, inputs)
+        _check_loss(contract, loss)
         with contract.telling("the backward"):
             loss.backward()  # type: ignore[no-untyped-call]
         del loss

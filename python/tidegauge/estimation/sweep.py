@@ -40,10 +40,12 @@ class Question:
         if name == "alloc_conf":
             return Question(self.plan, self.device, text)
         if name in OPTIONS:
-            plan = self.plan.change(**{name: parse_option(name, text)})
-        else:
-            plan = self.plan.change_setting(name, contract.parse_setting(name, text))
+            return self.change_plan(**{name: parse_option(name, text)})
+        plan = self.plan.change_setting(name, contract.parse_setting(name, text))
         return Question(plan, self.device, self.alloc_conf)
+
+    def change_plan(self, **changes: Any) -> Question:
+        return Question(self.plan.change(**changes), self.device, self.alloc_conf)
 
     def ask(self, estimator: Estimator) -> Estimate:
         return estimator.estimate(self.plan, self.device, self.alloc_conf)

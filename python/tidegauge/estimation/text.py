@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 from tidegauge.estimation.advice import Advice
 from tidegauge.estimation.estimator import Estimate
 from tidegauge.estimation.sweep import SweepPoint
 from tidegauge.report.text import (
-    WIDTH,
     join_sections,
     render_bytes,
     render_duration,
@@ -63,10 +63,9 @@ def _render_count(count: int) -> str:
 
 
 def render_verdict(estimate: Estimate) -> list[str]:
-    band = (
-        f"{render_bytes(estimate.needed_bytes)} "
-        f"({render_bytes(estimate.low_bytes)} to {render_bytes(estimate.high_bytes)})"
-    )
+    band = render_bytes(estimate.needed_bytes)
+    if estimate.low_bytes < estimate.high_bytes:
+        band += f" ({render_bytes(estimate.low_bytes)} to {render_bytes(estimate.high_bytes)})"
     if estimate.device is None or estimate.margin_bytes is None or estimate.verdict is None:
         lines = wrap(f"It takes {band} of a device.")
     else:
@@ -97,9 +96,11 @@ def render_advice(advice: Sequence[Advice]) -> list[str]:
     lines = ["What would change that, each simulated", f"  {'':38}{'saves':>9}{'takes':>10}"]
     for each in advice:
         saves, takes = map(render_bytes, (each.saved_bytes, each.estimate.needed_bytes))
+        *above, last = textwrap.wrap(each.change, 37, break_on_hyphens=False)
+        lines += [f"  {line}" for line in above]
         verdict = _describe_verdict(each.estimate)
-        lines.append(f"  {shorten(each.change, 37):38}{saves:>9}{takes:>10}  {verdict}")
-        lines.append(f"    costs {each.cost}")
+        lines.append(f"  {last:38}{saves:>9}{takes:>10}  {verdict}")
+        lines += [f"    {line}" for line in wrap(f"costs {each.cost}")]
     return lines
 
 
@@ -166,17 +167,17 @@ def render_sweep(points: Sequence[SweepPoint]) -> str:
     ]
     head = "".join(f"{shorten(n, w - 2):{w}}" for n, w in zip(names, widths, strict=True))
     lines = [f"{head}{'tensors':>10}{'takes':>11}{'margin':>11}  verdict"]
-    faults = []
+    faults: dict[str, int] = {}
     for point in points:
         cells = "".join(
             f"{shorten(point.values[n], w - 2):{w}}" for n, w in zip(names, widths, strict=True)
         )
         if point.estimate is None:
-            faults.append(point.fault)
-            lines.append(f"{cells}{'':32}  cannot be ({len(faults)})")
+            number = faults.setdefault(point.fault, len(faults) + 1)
+            lines.append(f"{cells}{'':32}  cannot be ({number})")
         else:
             lines.append(cells + _render_cells(point.estimate))
-    notes = [line for i, fault in enumerate(faults, 1) for line in wrap(f"({i}) {fault}", "    ")]
+    notes = [line for fault, i in faults.items() for line in wrap(f"({i}) {fault}", "    ")]
     return join_sections([lines, notes])
 
 
@@ -191,12 +192,12 @@ def render_largest(name: str, tried: Sequence[tuple[int, Estimate]]) -> str:
     """What was tried, in order of the value, and the largest that fits."""
     points = [SweepPoint({name: str(value)}, found) for value, found in sorted(tried, key=_value)]
     fitting = [(value, found) for value, found in tried if found.fits]
-    if not fitting:
-        return join_sections([[render_sweep(points)], [f"No {name} that was tried fits."]])
-    value, found = max(fitting, key=_value)
-    assert found.device is not None
-    verdict = f"Largest {name} that fits {found.device.name}: {value}"
-    return render_sweep(points) + "\n\n" + shorten(verdict, WIDTH)
+    verdict = f"No {name} that was tried fits."
+    if fitting:
+        value, found = max(fitting, key=_value)
+        assert found.device is not None
+        verdict = f"Largest {name} that fits {found.device.name}: {value}"
+    return f"{render_sweep(points)}\n\n{verdict}"
 
 
 def _value(row: tuple[int, Estimate]) -> int:

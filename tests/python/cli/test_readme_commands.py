@@ -26,9 +26,11 @@ def find_commands() -> list[tuple[list[str], int]]:
 
 
 def test_they_do_what_it_says(tmp_path: Path) -> None:
-    shutil.copy(REPO / "examples" / "python" / "train.py", tmp_path)
+    for example in ("llama.py", "train.py"):
+        shutil.copy(REPO / "examples" / "python" / example, tmp_path)
     commands = find_commands()
-    assert [words[0] for words, _ in commands] == ["run", "report", "report", "run", "diff", "info"]
+    names = ["estimate", "run", "report", "report", "run", "diff", "info"]
+    assert [words[0] for words, _ in commands] == names
     for words, code in commands:
         done = subprocess.run(
             [sys.executable, "-m", "tidegauge", *words],

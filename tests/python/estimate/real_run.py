@@ -30,8 +30,10 @@ def train(
 ) -> dict[str, Any]:
     chosen = contract.resolve(settings or {})
     model = prepare_model(contract, plan, contract.build_model(chosen), "cpu")
-    # The DTensors themselves, unlike in an estimate.
-    optimizer = OPTIMIZERS[plan.optimizer](model.parameters(), lr=1e-3, foreach=True)
+    if contract.make_optimizer is not None:
+        optimizer = contract.make_optimizer(model)
+    else:  # of the DTensors themselves, unlike in an estimate
+        optimizer = OPTIMIZERS[plan.optimizer](model.parameters(), lr=1e-3, foreach=True)
     inputs = contract.make_inputs(chosen)
     if plan.is_sharded:
         tracker: MemTracker = FSDPMemTracker(model, optimizer, record=trace)

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`tidegauge estimate`: what it prints, how it ends, and what it says to wrong use."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tidegauge.cli.main import main
+from tidegauge.estimation import Estimate, Estimator
+from tidegauge.estimation.plan import Plan
+
+Golden = Callable[[str, str], None]
+Capture = pytest.CaptureFixture[str]
+
+SHARDED = ["--fsdp", "4", "--mp", "bf16/fp32", "--ac", "selective", "--set", "batch=64"]
+NOTHING_ELSE = [  # so that the few bytes of the model decide
+    *("--assume", "context=1MiB", "--assume", "cublas=1MiB", "--assume", "communication=1MiB")
+]
+LARGE = ["--set", "batch=4096", *NOTHING_ELSE]
+COMMANDS_THAT_PRINT = [
+    ("estimate", ["--rank", "all"], 0),
+    ("estimate_sharded", [*SHARDED, "--device", "h100-80g"], 0),
+    ("estimate_uneven", ["--fsdp", "7", "--rank", "all", "--top", "2"], 0),
+    ("estimate_json", [*SHARDED, "--device", "h100-80g", "--json", "--top", "1"], 0),
+    ("estimate_advice", ["--fsdp", "4", *LARGE, "--device-memory", "130MiB", "--top", "1"], 3),
+    ("estimate_too_close", ["--fsdp", "2", "--device-memory", "1GiB", "--no-advice"], 0),
+    ("estimate_sweep", ["--sweep", "batch=4,64", "--sweep", "fsdp=1,0,2"], 0),
+    ("estimate_max", [*NOTHING_ELSE, "--device-memory", "40MiB", "--max", "batch"], 0),
+]
+
+
+def normalise(text: str) -> str:
+    text = re.sub(r'("seconds"): [\d.]+', r"\1: 0.1", text)
+    text = re.sub(r'("(?:after|longest_whole)_ns"): -?\d+', r"\1: 0", text)
+    text = re.sub(r"torch 2\.13\.\d+(\+\w+)?", "torch 2.13.0", text)
+    text = re.sub(r'("torch_version"): "[^"]*"', r'\1: "2.13.0"', text)
+    return re.sub(r"simulated in [\d.]+ s", "simulated in 0.1 s", text)
+
+
+@pytest.mark.parametrize(("name", "arguments", "code"), COMMANDS_THAT_PRINT)
+def test_prints(
+    model_file: str, name: str, arguments: list[str], code: int, golden: Golden, capsys: Capture
+) -> None:
+    assert main(["estimate", model_file, *arguments]) == code
+    output = capsys.readouterr()
+    golden(f"{name}.txt", normalise(output.out))
+    if "--json" in arguments:
+        json.loads(output.out)
+    else:
+        assert max(map(len, output.out.splitlines())) <= 80
+
+
+WRONG_USE = [
+    (["--set", "btch=2"], "small_model.py has no setting 'btch': did you mean batch?"),
+    (["--set", "batch"], "--set batch: expected NAME=VALUE, such as batch=2"),
+    (["--set", "batch=two"], "the setting batch is a whole number, not 'two'"),
+    (["--device", "h100"], "no device 'h100' in the catalogue: did you mean h100-80g?"),
+    (["--fsdp", "0"], "fsdp=0: a number of ranks is expected, from 1"),
+    (["--hsdp", "8"], "hsdp is '8'; copies times ranks are expected, as in 2x4"),
+    (["--hsdp", "2x4", "--fsdp", "8"], "both fsdp=8 and hsdp=2x4 are given"),
+    (["--fsdp", "8", "--reshard", "3"], "a number of ranks that divides the 8 of fsdp"),
+    (["--reshard", "yes"], "reshard is a matter of FSDP2; give fsdp or hsdp with it"),
+    (["--ac", "selectve"], "ac is 'selectve': did you mean selective?"),
+    (["--mp", "int8"], "mp is 'int8': known are bf16, fp16, fp32"),
+    (["--optimizer", "adamx"], "optimizer is 'adamx': did you mean adam"),
+    (["--rank", "4", "--fsdp", "4"], "rank is '4'; expected all, worst or one of 0 to 3"),
+    (["--tp", "2"], "give tp a function tensor_parallel_plan(model)"),
+    (["--max", "batch"], "the largest batch that fits what? Give a device"),
+    (["--max", "colour", "--device", "l4"], "such are batch, seq, width, layers, words"),
+    (["--sweep", "batch=1", "--max", "batch"], "give --sweep or --max, not both"),
+    (["--alloc-conf", "nonsense:1"], "nonsense"),
+    (["--assume", "context=much"], "'much' is no size"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG_USE, ids=lambda value: str(value)[:40])
+def test_wrong_use_is_told(
+    model_file: str, arguments: list[str], message: str, capsys: Capture
+) -> None:
+    assert main(["estimate", model_file, *arguments]) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert message in output.err
+
+
+BROKEN = [
+    ("def build_model(settings): pass", 2, "has no make_inputs and no compute_loss"),
+    ("import nowhere_to_be_found", 1, "cannot be imported (broken.py, line 1)"),
+    ("BUILD: return 3", 2, "build_model of broken.py returned a int; a torch.nn.Module"),
+    ("BUILD: return torch.nn.ReLU()", 2, "the model of broken.py has no parameters to train"),
+    ("BUILD: raise KeyError('size')", 1, "build_model of broken.py failed (broken.py, line 2)"),
+    ("LOSS: return model(inputs)", 2, "returned a tensor of shape (1, 8), requires_grad=True"),
+    ("LOSS: return None", 2, "compute_loss of broken.py returned a NoneType; a tensor of one"),
+    ("LOSS: return model(inputs).sum() if inputs.sum() > 0 else 0", 1, "compute_loss of broken"),
+]
+
+
+@pytest.mark.parametrize(("source", "code", "message"), BROKEN, ids=lambda value: str(value)[:40])
+def test_a_broken_target_is_told(
+    source: str,
+    code: int,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+) -> None:
+    if ":" in source.split(" ")[0]:
+        which, _, body = source.partition(": ")
+        build = body if which == "BUILD" else "return torch.nn.Linear(8, 8)"
+        loss = body if which == "LOSS" else "return model(inputs).sum()"
+        source = (
+            f"import torch\ndef build_model(settings): {build}\n"
+            "def make_inputs(settings): return torch.randn(1, 8)\n"
+            f"def compute_loss(model, inputs): {loss}\n"
+        )
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken.py").write_text(source)
+    assert main(["estimate", "broken.py"]) == code
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert message in output.err
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("nowhere.py", "no such file; a Python file, a config.json or module:Class is expected"),
+        ("nowhere:Class", "No module named 'nowhere'"),
+        ("torch.nn:relu", "has no class relu that is a torch.nn.Module"),
+        ("torch.nn:Linear", "needs --config FILE"),
+    ],
+)
+def test_a_target_that_is_none_is_told(target: str, message: str, capsys: Capture) -> None:
+    assert main(["estimate", target]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_ctrl_c_prints_what_there_is(
+    model_file: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    ask = Estimator.estimate
+
+    def interrupted(self: Estimator, plan: Plan, *args: object) -> Estimate:
+        if dict(plan.settings)["batch"] == 3:
+            raise KeyboardInterrupt
+        return ask(self, plan, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Estimator, "estimate", interrupted)
+    assert main(["estimate", model_file, "--sweep", "batch=1,2,3,4", "--json"]) == 130
+    found = json.loads(capsys.readouterr().out)
+    assert [point["values"] for point in found["points"]] == [{"batch": "1"}, {"batch": "2"}]
+    assert not found["is_whole"]
+
+
+def test_the_run_can_be_kept_for_a_report(model_file: str, capsys: Capture) -> None:
+    arguments = ["estimate", model_file, "--fsdp", "2", "--trace", "run.tide", "--json"]
+    assert main(arguments) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert main(["report", "run.tide", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    (peak,) = (each for each in report["peaks"] if each["device"] == "cpu")
+    assert peak["total_bytes"] == found["peak"]["total_bytes"]
+    assert main(arguments) == 1
+    assert "run.tide exists" in capsys.readouterr().err
+
+
+def test_what_a_program_prints_is_not_in_the_result(model_file: str, capsys: Capture) -> None:
+    with open(model_file, "a") as file:
+        file.write("print('while it is imported')\nmake = make_inputs\n")
+        file.write("def make_inputs(settings):\n    print('later')\n    return make(settings)\n")
+    assert main(["estimate", model_file, "--json"]) == 0
+    output = capsys.readouterr()
+    json.loads(output.out)
+    assert output.err == "while it is imported\nlater\n"
