@@ -19,8 +19,14 @@ EXAMPLES = REPO / "examples" / "python"
 # Small enough for real tensors; the code is that of the large ones.
 SMALL: dict[str, dict[str, Any]] = {
     "llama.py": {
-        **{"batch": 4, "seq": 256, "width": 128, "hidden": 384, "layers": 4, "heads": 4},
-        **{"kv_heads": 2, "words": 512},
+        "batch": 4,
+        "seq": 256,
+        "width": 128,
+        "hidden": 384,
+        "layers": 4,
+        "heads": 4,
+        "kv_heads": 2,
+        "words": 512,
     },
     "vit.py": {"batch": 16, "image": 128, "width": 128, "layers": 4},
     "unet.py": {"batch": 4, "image": 32, "channels": 16, "levels": 3},

@@ -106,9 +106,12 @@ def render_advice(advice: Sequence[Advice]) -> list[str]:
 
 def _describe_verdict(estimate: Estimate) -> str:
     """For tables, in 18 characters."""
-    if estimate.fits and estimate.margin_bytes is not None and estimate.margin_bytes < 0:
-        return "fits after retries"  # of the allocator, when it has given back its cache
-    return estimate.verdict or ""
+    return "fits after retries" if _needs_retries(estimate) else estimate.verdict or ""
+
+
+def _needs_retries(estimate: Estimate) -> bool:
+    """The allocator has to give back its cache and ask again."""
+    return bool(estimate.fits and (estimate.margin_bytes or 0) < 0)
 
 
 def _render_steps(estimate: Estimate) -> list[str]:
@@ -197,6 +200,9 @@ def render_largest(name: str, tried: Sequence[tuple[int, Estimate]]) -> str:
         value, found = max(fitting, key=_value)
         assert found.device is not None
         verdict = f"Largest {name} that fits {found.device.name}: {value}"
+        calm = [row for row in fitting if not _needs_retries(row[1])]
+        if _needs_retries(found) and calm:
+            verdict += f"; without retries of the allocator: {max(calm, key=_value)[0]}"
     return f"{render_sweep(points)}\n\n{verdict}"
 
 
