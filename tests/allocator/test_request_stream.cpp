@@ -66,10 +66,11 @@ TEST(RequestStream, a_storage_that_shrinks_to_nothing_and_grows_again_frees_in_b
 
 TEST(RequestStream, buffers_of_collectives_have_pools_of_their_own) {
   // On one stream the second request would find the first one's memory.
-  const RunFigures figures = simulate(
-      kGpu, {born(1, 12 * kMiB), labelled(1, Role::IsAllGatherBuffer), freed(1), born(2, 12 * kMiB),
-             freed(2), born(3, 12 * kMiB), labelled(3, Role::IsReduceScatterBuffer), freed(3),
-             born(4, 12 * kMiB), labelled(4, Role::IsAllGatherBuffer)});
+  const auto on_host = [](uint64_t id) { return born(id, 12 * kMiB, kCpu); };
+  const RunFigures figures =
+      simulate(kCpu, {on_host(1), labelled(1, Role::IsAllGatherBuffer), freed(1), on_host(2),
+                      freed(2), on_host(3), labelled(3, Role::IsReduceScatterBuffer), freed(3),
+                      on_host(4), labelled(4, Role::IsAllGatherBuffer)});
   EXPECT_EQ(figures.peak_reserved_bytes, 36 * kMiB);
 }
 

@@ -116,10 +116,12 @@ def open_result(args: argparse.Namespace, path: str) -> Iterator[BinaryIO]:
             yield file
         if not is_special:
             os.replace(part, path)
-    except BaseException:
+    except BaseException as error:
         if not is_special:
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 os.unlink(part)
+        if isinstance(error, OSError) and error.filename == part:
+            error.filename = path  # the name that the user knows
         raise
     note(args, f"wrote {path}")
 

@@ -13,22 +13,22 @@ from html import escape
 from tidegauge.report.summary import Summary
 from tidegauge.report.text import describe_moment, render_bytes, render_share, shorten
 
-# From what stays for the whole run to what is gone at once; families share a hue.
+# In the order and the colours of web/categories.js.
 _COLOURS = {
-    "parameter": "#a3c2fa",
+    "parameter": "#9dbdf5",
     "sharded param": "#4869a1",
     "unsharded param": "#9dd3f7",
     "post-forward shard": "#21b3d3",
     "buffer": "#9693eb",
-    "optstate": "#6f42bb",
-    "gradient": "#a92a06",
+    "optstate": "#7349b5",
+    "gradient": "#b5331a",
     "sharded grad": "#ad766c",
     "unsharded grad": "#cd4d0b",
     "all gather": "#decd74",
-    "reduce scatter": "#73542b",
+    "reduce scatter": "#7a5a33",
     "all reduce": "#e89f1e",
     "inputs": "#933b5e",
-    "saved activation": "#3ae6ab",
+    "saved activation": "#6ccfa0",
     "activation": "#1b918c",
     "temp": "#909859",
     "step temp": "#a70f82",

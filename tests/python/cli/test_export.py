@@ -176,7 +176,7 @@ def test_an_empty_run_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         (["--to", "memory-viz", "--alloc-conf", "moon:1"], 2, "moon"),
         (["--to", "memory-viz", "--traced-device", "cuda:3"], 2, "it has used: cpu"),
         (["after.tide", "--to", "perfetto"], 2, "are both of rank 0"),
-        (["--to", "json", "-o", "missing/out.json"], 1, "missing/out.json"),
+        (["--to", "json", "-o", "missing/out.json"], 1, "missing/out.json: No such file"),
     ],
 )
 def test_what_is_wrong_is_told_in_one_line(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,7 +14,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from tidegauge import FSDPMemTracker, MemTracker
-from tidegauge.report import StepPeak, Summary, read_summary
+from tidegauge.report import StepPeak, Summary, notebook, read_summary
 from tidegauge.report.notebook import render_splits
 from tidegauge.report.text import render_bytes
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -128,6 +129,13 @@ def test_names_are_text(traces: Path) -> None:
     html = shown._repr_html_()
     assert HOSTILE in "".join(parse(html).itertext())
     assert len(html) < 10_000
+
+
+def test_colours_are_those_of_the_html_report() -> None:
+    script = files("tidegauge.report").joinpath("web", "categories.js").read_text()
+    palette = re.findall(r'\["([^"]+)", "(#\w{6})"\]', script)
+    assert len(palette) == 19
+    assert [(name.lower(), colour) for name, colour in palette] == [*notebook._COLOURS.items()]
 
 
 def test_text_has_the_colour_of_the_page() -> None:
