@@ -72,6 +72,7 @@ void add_all(Writer& writer, const std::vector<FileSource<Source>>& files,
 void write_memory_viz(const std::vector<py::tuple>& rows, const std::string& settings, bool is_json,
                       const py::function& write, const std::optional<py::function>& progress) {
   std::vector<FileSource<MemoryVizWriter::Source>> files;
+  files.reserve(rows.size());
   for (const py::tuple& row : rows) files.push_back(to_memory_viz_source(row));
   const py::gil_scoped_release release;
   std::unique_ptr<ValueWriter> out;
@@ -87,6 +88,7 @@ void write_memory_viz(const std::vector<py::tuple>& rows, const std::string& set
 void write_perfetto(const std::vector<py::tuple>& rows, const py::function& write,
                     const std::optional<py::function>& progress) {
   std::vector<FileSource<PerfettoWriter::Source>> files;
+  files.reserve(rows.size());
   for (const py::tuple& row : rows) files.push_back(to_perfetto_source(row));
   const py::gil_scoped_release release;
   PerfettoWriter writer(to_sink(write));

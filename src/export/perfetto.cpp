@@ -123,7 +123,7 @@ class Process {
       return op == ops_.end() ? "collective" : op->second;
     }
     const auto module = modules_.find(slice.id);
-    const std::string name =
+    std::string name =
         module == modules_.end() || module->second.empty() ? "(unnamed module)" : module->second;
     switch (slice.phase) {
       case Phase::Backward:

@@ -12,7 +12,7 @@ namespace {
 
 using namespace events;
 
-const StorageId kStorage(1);
+constexpr StorageId kStorage(1);
 
 std::vector<StorageChange> settle(const std::vector<Event>& events) {
   SettledLabels labels;
