@@ -88,6 +88,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=SIZE",
         help="the bytes of context, cublas (a workspace) or communication",
     )
+    where.add_argument(
+        "--simulate",
+        choices=("cuda", "cpu"),
+        help="as which device torch behaves; cuda, where that is possible",
+    )
     many = parser.add_argument_group("more than one answer")
     many.add_argument(
         "--sweep",
@@ -116,7 +121,13 @@ def run(args: argparse.Namespace) -> int:
         question = _read_question(args, contract)
         rank = check_rank(args.rank, question.plan)
         assumed = _read_assumptions(args)
-        with Estimator(contract, rank=rank, assumed=assumed, progress=progress) as estimator:
+        with Estimator(
+            contract,
+            rank=rank,
+            assumed=assumed,
+            simulated_device=args.simulate,
+            progress=progress,
+        ) as estimator:
             if args.sweep:
                 return _sweep(args, estimator, question)
             if args.max:

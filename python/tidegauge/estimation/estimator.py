@@ -19,7 +19,7 @@ from tidegauge.allocator import Assumptions, DeviceModel, Layer, find_device
 from tidegauge.estimation.contract import Contract, load_contract
 from tidegauge.estimation.plan import Plan
 from tidegauge.estimation.runner import Progress, Run, claim_device, next_rank, run_plan
-from tidegauge.estimation.verdict import Verdict, VerdictName, judge
+from tidegauge.estimation.verdict import Traced, Verdict, VerdictName, judge
 from tidegauge.report.summary import Peak, Summary, read_summary
 
 
@@ -87,6 +87,7 @@ class Estimator:
         *,
         rank: str = "worst",
         assumed: Mapping[str, int] | None = None,
+        simulated_device: str | None = None,
         progress: Progress = lambda text: None,
     ) -> None:
         self.contract = contract
@@ -94,7 +95,7 @@ class Estimator:
         self._rank = rank
         self._assumed = dict(assumed or {})
         self._progress = progress
-        self._claim = claim_device()
+        self._claim = claim_device(simulated_device)
         self._runs: dict[Plan, list[tuple[Run, Summary]]] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="tidegauge-")
 
@@ -121,7 +122,7 @@ class Estimator:
         ]
         run, summary, verdict = max(judged, key=lambda row: row[2].needed_bytes)
         peak = _find_peak(summary, run.device)
-        steps = [step.total_bytes for step in summary.steps if step.device == run.device]
+        steps = [step.total_bytes for step in summary.steps if step.device == peak.device]
         return Estimate(
             target=self.contract.name,
             settings=vars(self.contract.resolve(dict(plan.settings))),
@@ -180,14 +181,13 @@ class Estimator:
     def _judge(
         self, run: Run, summary: Summary, device: DeviceModel | None, alloc_conf: str
     ) -> Verdict:
-        peak_bytes = _find_peak(summary, run.device).total_bytes
-        world_size = run.plan.world_size
-        return judge(
-            run.trace, run.device, peak_bytes, world_size, device, alloc_conf, self._assumed
-        )
+        peak = _find_peak(summary, run.device)
+        traced = Traced(run.trace, peak.device, peak.total_bytes, run.plan.world_size)
+        return judge(traced, device, alloc_conf, self._assumed)
 
 
 def _find_peak(summary: Summary, device: str) -> Peak:
+    """Of the rank's own among the devices of a kind: it is the first, as the largest are."""
     return next(peak for peak in summary.peaks if peak.device.partition(":")[0] == device)
 
 
@@ -200,6 +200,7 @@ def estimate(
     config: str | None = None,
     settings: Mapping[str, Any] | None = None,
     assumptions: Mapping[str, int] | None = None,
+    simulated_device: str | None = None,
     **plan: Any,
 ) -> Estimate:
     """How much memory a training run needs, and whether `device` has it, without running it.
@@ -207,14 +208,21 @@ def estimate(
     `target`: a Python file with the contract of docs/estimate.md, a `Contract`, a config.json of
     Hugging Face, or "module:Class" with `config`. `device`: of the catalogue, such as "h100-80g".
     `rank`: "worst", "all" or one. `settings`: of the target, as `--set` gives them.
-    `assumptions`: members of `tidegauge.allocator.Assumptions`. The rest are those of `Plan`::
+    `assumptions`: members of `tidegauge.allocator.Assumptions`. `simulated_device`: as which the
+    simulation behaves, "cuda" or "cpu"; by default the former, where it can. The rest are those
+    of `Plan`::
 
         tidegauge.estimate("llama.py", device="h100-80g", fsdp=8, mp="bf16/fp32", ac="selective")
     """
     contract = target if isinstance(target, Contract) else load_contract(target, config)
     model = find_device(device) if device else None
     chosen = Plan(**plan, settings=tuple(sorted((settings or {}).items())))
-    with Estimator(contract, rank=check_rank(rank, chosen), assumed=assumptions) as estimator:
+    with Estimator(
+        contract,
+        rank=check_rank(rank, chosen),
+        assumed=assumptions,
+        simulated_device=simulated_device,
+    ) as estimator:
         return estimator.estimate(chosen, model, alloc_conf)
 
 

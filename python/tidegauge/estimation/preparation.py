@@ -139,50 +139,27 @@ def _shard(
     shard(model)
 
 
-class Stepper:
-    """The optimizer, and its step.
-
-    Elementwise optimizers get the local shards as parameters of their own: the same bytes and the
-    same operators as on the DTensors, which take seconds to find out that nothing is to be sent.
-    """
-
-    def __init__(self, contract: Contract, plan: Plan, model: nn.Module) -> None:
-        self._model = model
-        self._shards: list[tuple[nn.Parameter, torch.Tensor]] = []
-        if not plan.optimizer and contract.make_optimizer is not None:
-            self.optimizer = contract.make_optimizer(model)
-            return
-        parameters: list[torch.Tensor] = [p for p in model.parameters() if p.requires_grad]
-        name = plan.optimizer or "adamw"
-        if plan.world_size > 1 and name in _ELEMENTWISE:
-            parameters = [self._find_shard(parameter) for parameter in parameters]
-        self.optimizer = _OPTIMIZERS[name](parameters, lr=1e-3)
-
-    def _find_shard(self, parameter: Any) -> torch.Tensor:
-        from torch.distributed.tensor import DTensor
-
-        if not isinstance(parameter, DTensor):
-            return parameter  # type: ignore[no-any-return]
-        shard = parameter.to_local().detach().requires_grad_()
-        self._shards.append((parameter, shard))  # type: ignore[arg-type]
-        return shard
-
-    def step(self) -> None:
-        for parameter, shard in self._shards:
-            grad: Any = parameter.grad
-            shard.grad = None if grad is None else grad.to_local()
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        self._model.zero_grad()
+def make_optimizer(
+    contract: Contract, plan: Plan, model: nn.Module, device: str
+) -> torch.optim.Optimizer:
+    if not plan.optimizer and contract.make_optimizer is not None:
+        return contract.make_optimizer(model)
+    name = plan.optimizer or "adamw"
+    options = {}
+    if name != "adafactor" and plan.tp > 1 and not plan.is_sharded:
+        options["foreach"] = False  # which does not take DTensors and others together
+    elif name != "adafactor" and device == "cpu":
+        options["foreach"] = True  # as torch chooses by itself on a GPU
+    parameters = [each for each in model.parameters() if each.requires_grad]
+    return _OPTIMIZERS[name](parameters, lr=1e-3, **options)
 
 
-# foreach is what torch chooses by itself on a GPU, for these.
-_ELEMENTWISE: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "adamw": functools.partial(torch.optim.AdamW, foreach=True),
-    "adam": functools.partial(torch.optim.Adam, foreach=True),
-    "sgd": functools.partial(torch.optim.SGD, foreach=True),
-    "sgd-momentum": functools.partial(torch.optim.SGD, momentum=0.9, foreach=True),
-    "rmsprop": functools.partial(torch.optim.RMSprop, foreach=True),
-    "adagrad": functools.partial(torch.optim.Adagrad, foreach=True),
+_OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adamw": torch.optim.AdamW,
+    "adam": torch.optim.Adam,
+    "sgd": torch.optim.SGD,
+    "sgd-momentum": functools.partial(torch.optim.SGD, momentum=0.9),
+    "adafactor": torch.optim.Adafactor,
+    "rmsprop": torch.optim.RMSprop,
+    "adagrad": torch.optim.Adagrad,
 }
-_OPTIMIZERS = {**_ELEMENTWISE, "adafactor": torch.optim.Adafactor}

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from tidegauge.estimation.contract import Contract, ContractError
 from tidegauge.estimation.plan import Plan
-from tidegauge.estimation.preparation import Stepper, prepare_model
+from tidegauge.estimation.preparation import make_optimizer, prepare_model
 from tidegauge.fsdp2_mem_tracker import FSDPMemTracker
 from tidegauge.mem_tracker import MemTracker
 from tidegauge.recorder import Recorder
@@ -34,20 +34,23 @@ class Claim:
     notes: tuple[str, ...] = ()
 
 
-def claim_device() -> Claim:
-    """A GPU where the simulation can be one, else the CPU. The one place that decides."""
+def claim_device(wanted: str | None = None) -> Claim:
+    """A GPU where the simulation can be one, else the CPU, unless one is `wanted`."""
+    if wanted == "cpu":
+        return Claim("cpu", (_ON_CPU,))
     try:
-        simulate(device="cuda")
-    except NotImplementedError:
-        return Claim(
-            "cpu",
-            (
-                "Simulated with the kernels of the CPU: what they keep and how attention is "
-                "computed can differ from a GPU's. Optimizers step over all parameters at once, "
-                "as they do there.",
-            ),
-        )
-    return Claim("cuda")
+        with simulate(device="cuda"):  # which tries itself
+            return Claim("cuda")
+    except (NotImplementedError, RuntimeError) as error:
+        if wanted is not None:
+            raise
+        return Claim("cpu", (_ON_CPU, f"No GPU can be simulated here: {error}"))
+
+
+_ON_CPU = (
+    "Simulated with the kernels of the CPU: what they keep and how attention is computed can "
+    "differ from a GPU's. Optimizers step over all parameters at once, as they do there."
+)
 
 
 @dataclass(frozen=True)
@@ -95,18 +98,17 @@ def run_plan(
             raise ContractError(f"the model of {contract.name} has no parameters to train")
         prepare_model(contract, plan, model, claim.device)
         with contract.telling("make_optimizer"):
-            stepper = Stepper(contract, plan, model)
+            optimizer = make_optimizer(contract, plan, model, claim.device)
         with contract.telling("make_inputs"), _on(claim.device):
             inputs = contract.make_inputs(settings)
         recorder = Recorder(
             trace, overwrite=True, facts={"rank": str(rank), "world_size": str(plan.world_size)}
         )
-        tracker = _make_tracker(plan, model, inputs, recorder)
-        tracker._core.track_optimizer(stepper.optimizer)
+        tracker = _make_tracker(plan, model, optimizer, inputs, recorder)
         try:
             with tracker:
                 step_count, is_steady = _train(
-                    contract, plan, model, stepper, inputs, tracker, claim, progress
+                    contract, plan, model, optimizer, inputs, tracker, claim, progress
                 )
         finally:
             recorder.close()
@@ -115,7 +117,7 @@ def run_plan(
             rank=rank,
             like_ranks=_ranks_like(plan, model, rank),
             device=claim.device,
-            optimizer=type(stepper.optimizer).__name__,
+            optimizer=type(optimizer).__name__,
             parameter_count=parameter_count,
             step_count=step_count,
             is_steady=is_steady,
@@ -136,14 +138,16 @@ def _on(device: str) -> contextlib.AbstractContextManager[Any]:
     return contextlib.nullcontext() if device == "cpu" else torch.device(device)
 
 
-def _make_tracker(plan: Plan, model: nn.Module, inputs: Any, recorder: Recorder) -> MemTracker:
+def _make_tracker(
+    plan: Plan, model: nn.Module, optimizer: torch.optim.Optimizer, inputs: Any, recorder: Recorder
+) -> MemTracker:
     tensors = tuple(leaf for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor))
     if plan.is_sharded:
-        tracker = FSDPMemTracker(model, record=recorder)
+        tracker = FSDPMemTracker(model, optimizer, record=recorder)
         tracker.track_inputs(tensors)
         return tracker
     plain = MemTracker(record=recorder)
-    plain.track_external(model, *tensors)
+    plain.track_external(model, optimizer, *tensors)
     return plain
 
 
@@ -151,7 +155,7 @@ def _train(
     contract: Contract,
     plan: Plan,
     model: nn.Module,
-    stepper: Stepper,
+    optimizer: torch.optim.Optimizer,
     inputs: Any,
     tracker: MemTracker,
     claim: Claim,
@@ -170,7 +174,8 @@ def _train(
             loss.backward()  # type: ignore[no-untyped-call]
         del loss
         with contract.telling("the optimizer's step"):
-            stepper.step()
+            optimizer.step()
+            optimizer.zero_grad()
         after = tracker._core.current()
         if after == before:
             return step, True

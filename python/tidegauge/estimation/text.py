@@ -150,7 +150,8 @@ def _render_basis(estimate: Estimate) -> list[str]:
         parts.append(f"communication {render_bytes(assumed.communication_bytes)}")
     lines = wrap(
         f"Assumed: {', '.join(parts)} (--assume); allocator settings "
-        f"{estimate.alloc_conf or 'default'}; torch {estimate.torch_version}.",
+        f"{estimate.alloc_conf or 'default'}; torch {estimate.torch_version} on "
+        f"{estimate.simulated_device}.",
         "  ",
     )
     for note in estimate.notes:

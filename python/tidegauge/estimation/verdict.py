@@ -46,25 +46,29 @@ class Verdict:
     smallest: DeviceModel | None
 
 
+@dataclass(frozen=True)
+class Traced:
+    """A recorded run: its file, the device that counts, and the peak of tensors there."""
+
+    trace: Path
+    device: str
+    peak_bytes: int
+    world_size: int
+
+
 def judge(
-    trace: Path,
-    traced_device: str,
-    peak_bytes: int,
-    world_size: int,
-    device: DeviceModel | None,
-    alloc_conf: str,
-    assumed: Mapping[str, int],
+    run: Traced, device: DeviceModel | None, alloc_conf: str, assumed: Mapping[str, int]
 ) -> Verdict:
-    """`peak_bytes`: of tensors. `assumed`: members of Assumptions of the user's, without a band."""
-    stream = _C.RequestStream(str(trace), torch.device(traced_device))
+    """`assumed`: members of Assumptions that the user has given, and that have no band."""
+    stream = _C.RequestStream(str(run.trace), torch.device(run.device))
     free = RunFigures(**stream.simulate(alloc_conf, "counter", 0, 0))
 
     def assume(end: int | None, model: DeviceModel | None = device) -> Assumptions:
         band = {} if end is None else {"context_bytes": _CONTEXT_BAND[end]}
-        if end is not None and world_size > 1:
+        if end is not None and run.world_size > 1:
             band["communication_bytes"] = _COMMUNICATION_BAND[end]
         assumptions = dataclasses.replace(Assumptions(), **{**band, **assumed})
-        return assumptions.resolve(model.compute if model else 8, world_size)
+        return assumptions.resolve(model.compute if model else 8, run.world_size)
 
     def need(end: int | None, model: DeviceModel | None = device) -> int:
         return free.peak_reserved_bytes + assume(end, model).total_bytes
@@ -81,7 +85,7 @@ def judge(
         low_bytes=need(_LOW),
         high_bytes=need(_HIGH),
         margin_bytes=device.memory_bytes - need(None) if device else None,
-        layers=_layers(peak_bytes, free, assume(None)),
+        layers=_layers(run.peak_bytes, free, assume(None)),
         assumptions=assume(None),
         smallest=next((each for each in models if need(_HIGH, each) <= each.memory_bytes), None),
     )

@@ -49,7 +49,7 @@ def test_equals_a_run_of_two_processes(
     model_file: str, plan: dict[str, Any], tmp_path: Path
 ) -> None:
     for rank, real in enumerate(run_for_real(plan, tmp_path)):
-        found = estimate(model_file, settings=SETTINGS, rank=rank, **plan)
+        found = estimate(model_file, settings=SETTINGS, rank=rank, simulated_device="cpu", **plan)
         assert found.peak.categories == real["categories"]
         assert found.peak.total_bytes == real["peak_bytes"]
         assert found.first_step_bytes == real["first_step_bytes"]
@@ -62,7 +62,7 @@ def test_equals_a_run_of_one_process(model_file: str, ac: str, mp: str, tmp_path
 
     contract: Contract = load_contract(model_file)
     real = real_run.train(contract, Plan(ac=ac, mp=mp), tmp_path / "real.tide")
-    found = estimate(contract, ac=ac, mp=mp)
+    found = estimate(contract, simulated_device="cpu", ac=ac, mp=mp)
     assert found.peak.total_bytes == real["peak_bytes"]
     assert found.first_step_bytes == real["first_step_bytes"]
     assert found.peak.categories == real["categories"]

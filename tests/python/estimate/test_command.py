@@ -23,6 +23,7 @@ NOTHING_ELSE = [  # so that the few bytes of the model decide
 LARGE = ["--set", "batch=4096", *NOTHING_ELSE]
 COMMANDS_THAT_PRINT = [
     ("estimate", ["--rank", "all"], 0),
+    ("estimate_cpu", ["--simulate", "cpu", "--top", "1"], 0),
     ("estimate_sharded", [*SHARDED, "--device", "h100-80g"], 0),
     ("estimate_uneven", ["--fsdp", "7", "--rank", "all", "--top", "2"], 0),
     ("estimate_json", [*SHARDED, "--device", "h100-80g", "--json", "--top", "1"], 0),
@@ -162,7 +163,7 @@ def test_the_run_can_be_kept_for_a_report(model_file: str, capsys: Capture) -> N
     found = json.loads(capsys.readouterr().out)
     assert main(["report", "run.tide", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    (peak,) = (each for each in report["peaks"] if each["device"] == "cpu")
+    (peak,) = (each for each in report["peaks"] if each["device"] == "cuda:0")
     assert peak["total_bytes"] == found["peak"]["total_bytes"]
     assert main(arguments) == 1
     assert "run.tide exists" in capsys.readouterr().err
