@@ -72,6 +72,11 @@ class CallBlock {
     uint32_t call;
   };
 
+  /// Most calls of a module are like the one before.
+  void reserve_as(const CallBlock& other) {
+    calls_.reserve(other.calls_.size());
+    switches_.reserve(other.switches_.size());
+  }
   void switch_to(uint64_t sequence, uint32_t call);
   void clip_by_stops(uint64_t sequence, SequenceRange& range) const;
 

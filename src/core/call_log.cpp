@@ -13,6 +13,7 @@ void CallLog::open_block(int64_t task, uint64_t sequence, std::span<const Module
   block->task_ = task;
   block->kind_ = kind;
   block->begin_ = sequence;
+  if (!recent_.empty()) block->reserve_as(*recent_.back());
   if (!open_.empty()) {
     open_.back()->has_inner_ = true;
     block->enclosing_ = open_.back();

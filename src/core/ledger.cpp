@@ -25,6 +25,10 @@ const PhaseStates& states_of(Phase phase) { return kStatesOfPhase[static_cast<si
 
 bool is_known(Phase phase) { return static_cast<uint8_t>(phase) < kPhaseCount; }
 
+bool is_of_storage(EventKind kind) {
+  return kind <= EventKind::StorageFreed || kind == EventKind::StorageClaimed;
+}
+
 }  // namespace
 
 Ledger::Ledger(LedgerOptions options) : options_(options) { open_frame({.kind = FrameKind::Run}); }
@@ -32,6 +36,7 @@ Ledger::Ledger(LedgerOptions options) : options_(options) { open_frame({.kind = 
 void Ledger::apply(const Event& event) {
   ++now_.sequence;
   now_.time_ns = event.time_ns;
+  if (is_of_storage(event.kind)) changed_sequence_ = now_.sequence;
   switch (event.kind) {
     case EventKind::StorageBorn:
       return storage_born(event);
@@ -277,7 +282,8 @@ void Ledger::module_size(const Event& event) {
 }
 
 void Ledger::take_snapshot(ModuleId module, ModuleState state, uint64_t call) {
-  module_log_.begin(module, state, call, now_);
+  newest_snapshot_sequence_ = now_.sequence;
+  if (!module_log_.begin_present(module, state, call, now_, changed_sequence_)) return;
   for (size_t slot = 0; slot < stacks_.size(); ++slot) {
     const PeakStack& stack = stacks_[slot];
     if (stack.total_bytes() == 0) continue;
@@ -287,7 +293,6 @@ void Ledger::take_snapshot(ModuleId module, ModuleState state, uint64_t call) {
     moment.total_bytes = stack.total_bytes();
     moment.split = stack.split();
   }
-  newest_snapshot_sequence_ = now_.sequence;
 }
 
 void Ledger::restart_lists() {

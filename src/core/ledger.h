@@ -78,6 +78,11 @@ class Ledger {
   std::vector<StepPeak> step_peaks();
 
   std::optional<StorageInfo> find_storage(StorageId storage) const;
+  /// Of a live storage.
+  std::optional<Category> find_category(StorageId storage) const {
+    const StorageRecord* record = storages_.find(storage);
+    return record != nullptr ? std::optional(record->category) : std::nullopt;
+  }
   /// The event from which on a live storage has its size; 0 for others.
   uint64_t since_sequence(StorageId storage) const;
   size_t storage_count() const { return storages_.size(); }
@@ -160,6 +165,7 @@ class Ledger {
   size_t remembered_since_trim_ = 0;  // pieces of history
   size_t kept_by_trim_ = 0;
   uint64_t newest_snapshot_sequence_ = 0;
+  uint64_t changed_sequence_ = 0;  // the last event of a storage
   uint64_t optimizer_depth_ = 0;
   uint64_t collective_depth_ = 0;
   Anomalies anomalies_;

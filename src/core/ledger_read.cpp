@@ -104,8 +104,10 @@ std::vector<StoredSplit> Ledger::stored_splits(uint64_t first_sequence) {
     splits.push_back({slot, moment.state_sequence, &moment.split});
   };
   module_log_.for_each_stored([&](DeviceMoment& m) { collect(m.device_slot, m.moment); });
-  for (ClosedStep& closed : closed_steps_) {
-    for (DeviceMoment& m : closed.moments) collect(m.device_slot, m.moment);
+  // Only the newest have moments that are new enough: a run has many more.
+  for (auto closed = closed_steps_.rbegin();
+       closed != closed_steps_.rend() && closed->taken.sequence >= first_sequence; ++closed) {
+    for (DeviceMoment& m : closed->moments) collect(m.device_slot, m.moment);
   }
   for (size_t slot = 0; slot < stacks_.size(); ++slot) {
     stacks_[slot].for_each_stored([&](Moment& m) { collect(static_cast<uint16_t>(slot), m); });

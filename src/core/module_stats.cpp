@@ -15,6 +15,10 @@ constexpr std::array kStates{
     ModuleState::PreBackward,  ModuleState::PostBackward,
 };
 
+bool is_peak(ModuleState state) {
+  return state == ModuleState::PeakForward || state == ModuleState::PeakBackward;
+}
+
 uint64_t first_moment(const ModuleStats& stats, ModuleState state) {
   const bool is_end = state == ModuleState::PostForward || state == ModuleState::PostForwardAc ||
                       state == ModuleState::PostBackward;
@@ -44,6 +48,18 @@ void ModuleLog::begin(ModuleId module, ModuleState state, uint64_t call, const I
   records_.push_back({taken, call, moments_.size(), 0, module, state});
 }
 
+bool ModuleLog::begin_present(ModuleId module, ModuleState state, uint64_t call,
+                              const Instant& taken, uint64_t changed_sequence) {
+  if (last_present_ && records_[*last_present_].taken.sequence >= changed_sequence) {
+    const Record& same = records_[*last_present_];
+    records_.push_back({taken, call, same.first_moment, same.moment_count, module, state});
+    return false;
+  }
+  last_present_ = records_.size();
+  begin(module, state, call, taken);
+  return true;
+}
+
 Moment& ModuleLog::add(uint16_t device_slot) {
   DeviceMoment& added = moments_.emplace_back();
   added.device_slot = device_slot;
@@ -51,14 +67,23 @@ Moment& ModuleLog::add(uint16_t device_slot) {
   return added.moment;
 }
 
-void ModuleLog::set_size(ModuleId module, SizeOf size_of, int64_t size_bytes) {
-  sizes_[module][static_cast<size_t>(size_of)] = size_bytes;
+void ModuleLog::sort_out_sizes() {
+  for (const ToldSize& told : told_sizes_) {
+    sizes_[told.module][static_cast<size_t>(told.size_of)] = told.size_bytes;
+  }
+  told_sizes_.clear();
+}
+
+void ModuleLog::forget_sizes() {
+  sizes_.clear();
+  told_sizes_.clear();
 }
 
 void ModuleLog::restart_lists() {
   records_.clear();
   forgotten_ = 0;
   moments_.clear();
+  last_present_.reset();
   if (indexed_ == 0) return;  // clearing an unused index still costs a walk over its buckets
   index_.clear();
   modules_.clear();
@@ -66,6 +91,7 @@ void ModuleLog::restart_lists() {
 }
 
 void ModuleLog::forget(ModuleId module) {
+  sort_out_sizes();
   sizes_.erase(module);
   for (Record& record : records_) {
     if (record.module != module) continue;
@@ -89,6 +115,7 @@ void ModuleLog::drop_forgotten() {
   });
   moments_ = std::move(kept);
   forgotten_ = 0;
+  last_present_.reset();
 }
 
 void ModuleLog::update_index() {
@@ -113,6 +140,7 @@ bool ModuleLog::has_entries(ModuleId module) const {
 
 ModuleStats ModuleLog::read(ModuleId module, const std::vector<Device>& devices) {
   ModuleStats stats;
+  sort_out_sizes();
   if (const auto sizes = sizes_.find(module); sizes != sizes_.end()) stats.sizes = sizes->second;
   update_index();
   const auto own = index_.find(module);
@@ -124,8 +152,9 @@ ModuleStats ModuleLog::read(ModuleId module, const std::vector<Device>& devices)
     entry.bytes.taken = record.taken;
     for (size_t m = record.first_moment; m < record.first_moment + record.moment_count; ++m) {
       const DeviceMoment& stored = moments_[m];
-      entry.bytes.devices.push_back(
-          {devices[stored.device_slot], stored.moment.at, stored.moment.split});
+      entry.bytes.devices.push_back({devices[stored.device_slot],
+                                     is_peak(record.state) ? stored.moment.at : record.taken,
+                                     stored.moment.split});
     }
     stats.snapshots[static_cast<size_t>(record.state)].push_back(std::move(entry));
   }
@@ -140,7 +169,8 @@ ModuleStats ModuleLog::read(ModuleId module, const std::vector<Device>& devices)
 size_t ModuleLog::footprint_bytes() const {
   constexpr size_t kNodeBytes = 96;  // of a hash map, about: who watches it looks for growth
   return records_.capacity() * sizeof(Record) + moments_.capacity() * sizeof(DeviceMoment) +
-         (sizes_.size() + index_.size()) * kNodeBytes + indexed_ * sizeof(size_t);
+         told_sizes_.capacity() * sizeof(ToldSize) + (sizes_.size() + index_.size()) * kNodeBytes +
+         indexed_ * sizeof(size_t);
 }
 
 }  // namespace tidegauge

@@ -58,18 +58,28 @@ struct DeviceMoment {
 /// all lists is one clear().
 ///
 ///   records   Pre-Fw A | Pre-Fw B | Post-Fw B | Peak-Fw B | Post-Fw A | Peak-Fw A
-///   moments   cpu      | cpu cuda | cpu cuda  | cpu cuda  | cpu       | cpu cuda
+///   moments   cpu      | cpu cuda | cpu cuda  | cpu cuda  |           | cpu cuda
+///
+/// A module ends where the next begins: entries between which no bytes have changed (here Post-Fw A
+/// and Post-Fw B) share their moments.
 class ModuleLog {
  public:
   /// Starts an entry; its moments follow by `add`.
   void begin(ModuleId module, ModuleState state, uint64_t call, const Instant& taken);
+  /// Starts an entry of what is there at `taken`, if bytes have last changed at `changed_sequence`.
+  /// True if its moments are to follow, false if they are known.
+  bool begin_present(ModuleId module, ModuleState state, uint64_t call, const Instant& taken,
+                     uint64_t changed_sequence);
   /// To be filled by the caller. Devices without bytes are to be left out.
   Moment& add(uint16_t device_slot);
 
-  void set_size(ModuleId module, SizeOf size_of, int64_t size_bytes);
+  void set_size(ModuleId module, SizeOf size_of, int64_t size_bytes) {
+    told_sizes_.push_back({size_bytes, module, size_of});
+    if (told_sizes_.size() == kMaxToldSizes) sort_out_sizes();
+  }
 
   void restart_lists();
-  void forget_sizes() { sizes_.clear(); }
+  void forget_sizes();
   /// The module is gone: so are its entries and sizes.
   void forget(ModuleId module);
 
@@ -96,13 +106,22 @@ class ModuleLog {
     ModuleId module;
     ModuleState state{};
   };
+  struct ToldSize {
+    int64_t size_bytes = 0;
+    ModuleId module;
+    SizeOf size_of{};
+  };
+  static constexpr size_t kMaxToldSizes = 1024;
+  void sort_out_sizes();
   void update_index();
   void drop_forgotten();
 
   std::vector<Record> records_;  // those of no module are forgotten
   size_t forgotten_ = 0;
   std::vector<DeviceMoment> moments_;
+  std::optional<size_t> last_present_;  // the record
   std::unordered_map<ModuleId, std::array<std::optional<int64_t>, kSizeOfCount>> sizes_;
+  std::vector<ToldSize> told_sizes_;  // that are not yet in `sizes_`
 
   // By module, of the first `indexed_` records.
   std::unordered_map<ModuleId, std::vector<size_t>> index_;
