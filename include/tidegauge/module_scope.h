@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <c10/util/SmallVector.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/container/sequential.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <tuple>
@@ -12,6 +15,7 @@
 #include <vector>
 
 #include "tidegauge/export.h"
+#include "tidegauge/mod_tracker.h"
 
 namespace tidegauge {
 
@@ -20,50 +24,55 @@ namespace tidegauge {
 class TIDEGAUGE_API ModuleScope {
  public:
   /// `inputs` are needed for backward hooks, and for the sizes that a MemTracker shows.
-  explicit ModuleScope(const torch::nn::Module& module, std::vector<at::Tensor> inputs = {});
+  explicit ModuleScope(const torch::nn::Module& module, at::TensorList inputs = {});
   /// Without `finish`, the forward counts as failed.
   ~ModuleScope();
   ModuleScope(const ModuleScope&) = delete;
   ModuleScope& operator=(const ModuleScope&) = delete;
 
   /// The forward is over and made `outputs`.
-  void finish(const std::vector<at::Tensor>& outputs);
+  void finish(at::TensorList outputs);
 
   /// Whether a tracker is entered; if not, a scope need not be shown any tensors.
   static bool is_anybody_watching();
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  void leave_quietly() noexcept;
+
+  const torch::nn::Module& module_;
+  uint32_t id_ = 0;
+  std::shared_ptr<const ModTracker::Impls> trackers_;  // null: nobody watches
+  size_t entered_ = 0;                                 // of them
+  std::vector<at::Tensor> inputs_;                     // for hooks that are shown them again
 };
 
 namespace detail {
 
+using Tensors = c10::SmallVector<at::Tensor, 4>;
+
 template <typename T>
-void append_tensors(std::vector<at::Tensor>&, const T&) {}
-inline void append_tensors(std::vector<at::Tensor>& all, const at::Tensor& tensor) {
-  all.push_back(tensor);
-}
+void append_tensors(Tensors&, const T&) {}
+inline void append_tensors(Tensors& all, const at::Tensor& tensor) { all.push_back(tensor); }
 template <typename T>
-void append_tensors(std::vector<at::Tensor>& all, const std::optional<T>& value) {
+void append_tensors(Tensors& all, const std::optional<T>& value) {
   if (value) append_tensors(all, *value);
 }
 template <typename T>
-void append_tensors(std::vector<at::Tensor>& all, const std::vector<T>& values) {
+void append_tensors(Tensors& all, const std::vector<T>& values) {
   for (const T& value : values) append_tensors(all, value);
 }
 template <typename... T>
-void append_tensors(std::vector<at::Tensor>& all, const std::tuple<T...>& values) {
+void append_tensors(Tensors& all, const std::tuple<T...>& values) {
   std::apply([&](const T&... value) { (append_tensors(all, value), ...); }, values);
 }
-inline void append_tensors(std::vector<at::Tensor>& all, torch::nn::AnyValue& value) {
+inline void append_tensors(Tensors& all, torch::nn::AnyValue& value) {
   if (const at::Tensor* tensor = value.try_get<at::Tensor>()) all.push_back(*tensor);
 }
 
 /// The tensors in `args`; none if nobody looks at them.
 template <typename... Args>
-std::vector<at::Tensor> tensors_of(Args&&... args) {
-  std::vector<at::Tensor> tensors;
+Tensors tensors_of(Args&&... args) {
+  Tensors tensors;
   if (!ModuleScope::is_anybody_watching()) return tensors;
   (append_tensors(tensors, args), ...);
   return tensors;
@@ -90,17 +99,19 @@ auto call(Module&& module, Args&&... args) {
 /// Likewise for a Sequential and each module in it. `Output`: what the last of them returns.
 template <typename Output = at::Tensor, typename... Args>
 Output call_sequential(torch::nn::Sequential& modules, Args&&... args) {
-  ModuleScope scope(*modules, detail::tensors_of(args...));
+  detail::Tensors tensors = detail::tensors_of(args...);
+  ModuleScope scope(*modules, tensors);
   torch::nn::AnyValue value{at::Tensor()};
   bool is_first = true;
   for (torch::nn::AnyModule& module : *modules) {
-    ModuleScope inner(*module.ptr(),
-                      is_first ? detail::tensors_of(args...) : detail::tensors_of(value));
+    ModuleScope inner(*module.ptr(), tensors);
+    tensors.clear();  // or they would live longer than without us
     value = is_first ? module.any_forward(args...) : module.any_forward(std::move(value));
     is_first = false;
-    inner.finish(detail::tensors_of(value));
+    tensors = detail::tensors_of(value);
+    inner.finish(tensors);
   }
-  scope.finish(detail::tensors_of(value));
+  scope.finish(tensors);
   return value.template get<Output>();
 }
 

@@ -7,7 +7,6 @@
 
 #include <iostream>
 #include <mutex>
-#include <span>
 #include <utility>
 
 #include "capture/mem_snapshots.h"
@@ -88,22 +87,20 @@ class MemTracker::Impl : public ModTracker::Impl {
 
  protected:
   void on_enter(const torch::nn::Module& module, ModuleId id, bool is_root_call,
-                const ModTracker::Tensors& inputs) override {
+                at::TensorList inputs) override {
     const Phase phase = current_phase();
     const bool is_forward = phase == Phase::Forward;
     if (is_forward && is_root_call) memory->begin_root_call(id, strict_);
     guarded("entering a module", [&] {
       if (is_forward) labels->look_at_call(*memory, module, id);
-      memory->enter_module(id, phase,
-                           is_forward ? std::span(inputs) : std::span<const at::Tensor>());
+      memory->enter_module(id, phase, is_forward ? inputs : at::TensorList());
     });
   }
 
-  void on_leave(ModuleId id, const ModTracker::Tensors& outputs) noexcept override {
+  void on_leave(ModuleId id, at::TensorList outputs) noexcept override {
     const Phase phase = current_phase();
     guarded("leaving a module", [&] {
-      memory->exit_module(
-          id, phase, phase == Phase::Forward ? std::span(outputs) : std::span<const at::Tensor>());
+      memory->exit_module(id, phase, phase == Phase::Forward ? outputs : at::TensorList());
     });
   }
 

@@ -12,6 +12,7 @@
 
 #include "capture/mod_tracker_impl.h"
 #include "capture/nn_module_registry.h"
+#include "core/spin_lock.h"
 #include "tidegauge/errors.h"
 #include "tidegauge/module_scope.h"
 
@@ -49,7 +50,7 @@ void check_free(const Hook& slot, const Hook& hook, const char* name) {
 constinit std::atomic<bool> any_entered{false};
 
 struct EnteredTrackers {
-  std::mutex mutex;
+  SpinLock mutex;
   std::shared_ptr<const ModTracker::Impls> trackers = std::make_shared<ModTracker::Impls>();
 
   static EnteredTrackers& get() {
@@ -95,7 +96,7 @@ void ModTracker::Impl::stop() noexcept {
   activity->stop();
 }
 
-void ModTracker::Impl::enter(const torch::nn::Module& module, ModuleId id, const Tensors& inputs) {
+void ModTracker::Impl::enter(const torch::nn::Module& module, ModuleId id, at::TensorList inputs) {
   ModuleActivity::Entered entered = activity->enter(id, inputs);
   if (!entered.is_named) {
     for (const ModuleId dead : NnModuleRegistry::get().collect_dead()) activity->mark_dead(dead);
@@ -111,7 +112,7 @@ void ModTracker::Impl::enter(const torch::nn::Module& module, ModuleId id, const
   }
   if (!has_pre_fw_.load(std::memory_order_relaxed)) return;
   try {
-    if (const auto hook = user_hooks().pre_fw) hook(module, inputs);
+    if (const auto hook = user_hooks().pre_fw) hook(module, inputs.vec());
   } catch (...) {
     on_leave(id, {});
     activity->leave(id, {});
@@ -120,15 +121,14 @@ void ModTracker::Impl::enter(const torch::nn::Module& module, ModuleId id, const
 }
 
 void ModTracker::Impl::leave(const torch::nn::Module& module, ModuleId id, const Tensors& inputs,
-                             const Tensors& outputs) {
-  const ModuleActivity::Open open = activity->before_leave(id);
+                             at::TensorList outputs) {
   const auto finish = [&] {
     on_leave(id, outputs);
-    if (open.is_open) activity->leave(id, open.wants_outputs ? outputs : Tensors{});
+    activity->leave(id, outputs);
   };
   try {
-    if (open.is_open && has_post_fw_hook()) {
-      if (const auto hook = user_hooks().post_fw) hook(module, inputs, outputs);
+    if (has_post_fw_hook() && activity->before_leave(id).is_open) {
+      if (const auto hook = user_hooks().post_fw) hook(module, inputs, outputs.vec());
     }
   } catch (...) {
     finish();

@@ -33,9 +33,9 @@ class ModTracker::Impl {
   void start(std::shared_ptr<Impl> self);
   void stop() noexcept;
 
-  void enter(const torch::nn::Module& module, ModuleId id, const Tensors& inputs);
+  void enter(const torch::nn::Module& module, ModuleId id, at::TensorList inputs);
   void leave(const torch::nn::Module& module, ModuleId id, const Tensors& inputs,
-             const Tensors& outputs);
+             at::TensorList outputs);
   virtual void begin_optimizer_step() {}
   virtual void end_optimizer_step(const torch::optim::Optimizer&) {}
 
@@ -48,10 +48,10 @@ class ModTracker::Impl {
 
  protected:
   /// A module has its name and is entered. What this throws goes on into the training.
-  virtual void on_enter(const torch::nn::Module&, ModuleId, bool /*is_root_call*/, const Tensors&) {
+  virtual void on_enter(const torch::nn::Module&, ModuleId, bool /*is_root_call*/, at::TensorList) {
   }
   /// Follows each on_enter that did not throw, also if the tracker was exited meanwhile.
-  virtual void on_leave(ModuleId, const Tensors&) noexcept {}
+  virtual void on_leave(ModuleId, at::TensorList) noexcept {}
   /// Modules that were not known are about to be: a moment to forget the dead.
   virtual void on_new_modules() {}
 

@@ -51,6 +51,11 @@ struct ModuleActivity::ThreadState {
   std::vector<std::shared_ptr<BackwardWatch>> watches;  // of open calls
   std::vector<CallRef> within;                          // calls whose hook is running
   int thrown_away_graphs = 0;                           // recomputes whose nodes will never be run
+
+  bool wants_outputs(const CallLog::OpenCall& call) const {
+    return !watches.empty() || call.is_outermost ||
+           (log.is_silent(call, at::sequence_number::peek()) && c10::GradMode::is_enabled());
+  }
 };
 
 // Note [Nothing dies under the lock]
@@ -196,10 +201,7 @@ ModuleActivity::Open ModuleActivity::before_leave(ModuleId module) {
   const std::lock_guard lock(mutex_);
   const ThreadState& thread = this_thread();
   const auto call = thread.log.find_open(module);
-  if (!call) return {};
-  const bool hands_on =
-      c10::GradMode::is_enabled() && thread.log.is_silent(*call, at::sequence_number::peek());
-  return {true, !thread.watches.empty() || call->is_outermost || hands_on};
+  return call ? Open{true, thread.wants_outputs(*call)} : Open{};
 }
 
 bool ModuleActivity::leave(ModuleId module, at::TensorList outputs) {
@@ -211,7 +213,7 @@ bool ModuleActivity::leave(ModuleId module, at::TensorList outputs) {
   ThreadState& thread = this_thread();
   const auto open = thread.log.find_open(module);
   if (!open) return false;
-  if (outputs.empty() && thread.watches.empty()) {
+  if (thread.watches.empty() && (outputs.empty() || !thread.wants_outputs(*open))) {
     thread.log.leave(*open, at::sequence_number::peek());
     return true;
   }

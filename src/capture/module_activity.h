@@ -82,7 +82,7 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
   };
   Open before_leave(ModuleId module);
   /// False if the module is not open in this thread. `outputs` are looked at only when
-  /// `before_leave` wants them.
+  /// `before_leave` would want them.
   bool leave(ModuleId module, at::TensorList outputs);
 
   /// A checkpoint runs its forward again. `keeps_graph`: the nodes made in it will be run
