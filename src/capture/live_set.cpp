@@ -25,12 +25,12 @@ void LiveSet::add(const Event& event, const Ledger& ledger, const c10::TensorImp
   if (!has_plain_sizes(tensor)) return;
   const c10::IntArrayRef sizes = tensor->sizes();
   birth.dtype = tensor->dtype();
-  birth.dimensions = static_cast<uint8_t>(std::min<size_t>(sizes.size(), kInlineSizes + 1));
-  if (sizes.size() <= kInlineSizes) {
-    std::copy(sizes.begin(), sizes.end(), birth.sizes.begin());
-  } else {
-    long_shapes_[event.storage] = sizes.vec();
+  birth.dimensions = sizes.size() <= kInlineSizes ? static_cast<uint8_t>(sizes.size()) : kLongShape;
+  for (size_t i = 0; i < sizes.size() && birth.dimensions != kLongShape; ++i) {
+    birth.sizes[i] = static_cast<uint32_t>(sizes[i]);
+    if (birth.sizes[i] != sizes[i]) birth.dimensions = kLongShape;
   }
+  if (birth.dimensions == kLongShape) long_shapes_[event.storage] = sizes.vec();
 }
 
 void LiveSet::drop_dead(const Ledger& ledger) {
@@ -42,7 +42,7 @@ void LiveSet::drop_dead(const Ledger& ledger) {
 
 std::vector<int64_t> LiveSet::shape_of(const Birth& birth) const {
   if (birth.dimensions == kNoTensor) return {};
-  if (birth.dimensions > kInlineSizes) return long_shapes_.at(birth.storage);
+  if (birth.dimensions == kLongShape) return long_shapes_.at(birth.storage);
   return {birth.sizes.begin(), birth.sizes.begin() + birth.dimensions};
 }
 

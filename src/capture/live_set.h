@@ -51,14 +51,15 @@ class LiveSet {
  private:
   static constexpr size_t kInlineSizes = 5;
   static constexpr uint8_t kNoTensor = UINT8_MAX;
+  static constexpr uint8_t kLongShape = UINT8_MAX - 1;
   struct Birth {
     StorageId storage;
     ModuleId module;
     OpId op;
     StackId stack;
     caffe2::TypeMeta dtype;
-    uint8_t dimensions = kNoTensor;
-    std::array<int64_t, kInlineSizes> sizes{};
+    uint8_t dimensions = kNoTensor;  // kLongShape: its sizes are apart
+    std::array<uint32_t, kInlineSizes> sizes{};
   };
   void add(const Event& event, const Ledger& ledger, const c10::TensorImpl* tensor, StackId stack);
   void drop_dead(const Ledger& ledger);

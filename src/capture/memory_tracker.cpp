@@ -2,9 +2,10 @@
 #include "capture/memory_tracker.h"
 
 #include <ATen/record_function.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <utility>
 
 #include "capture/allocator_channel.h"
@@ -47,10 +48,11 @@ bool is_finer(Category category, Role role) {
   }
 }
 
+/// What std::chrono::steady_clock says, without a call of libstdc++ on the way.
 int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
 }
 
 ThreadId this_thread() {
@@ -330,10 +332,10 @@ size_t MemoryTracker::footprint_bytes() {
          StorageCapture::get().storage_count() * 128 + (units_ ? units_->footprint_bytes() : 0);
 }
 
-void MemoryTracker::storage_freed(StorageId id, bool by_backward) {
-  const auto known = ledger_.find_storage(id);
-  if (!known) return;
-  if (by_backward && known->category == Category::Activation) {
+void MemoryTracker::storage_freed(StorageId id) {
+  const std::optional<Category> category = ledger_.find_category(id);
+  if (!category) return;
+  if (*category == Category::Activation && StorageCapture::is_between_ops_of_backward()) {
     apply(events::storage_relabelled(origin(), id, Role::IsSavedForBackward, Since::Birth));
   }
   apply(events::storage_freed(origin(), id));
@@ -372,12 +374,12 @@ void MemoryTracker::rename_since_birth(StorageId id, Category category) {
   }
 }
 
-void MemoryTracker::tell_seen(const SeenStorage& seen, bool was_there_before, OpId op,
-                              const void* fake_mode) {
+void MemoryTracker::tell_seen(const SeenStorage& seen, bool was_there_before, uint8_t birth_facts,
+                              OpId op, const void* fake_mode) {
   for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
     if (!tracker->is_started()) continue;
     if (fake_mode != nullptr && fake_mode != tracker->fake_mode()) continue;
-    tracker->see(seen, was_there_before || !seen.is_new, op);
+    tracker->see(seen, was_there_before || !seen.is_new, birth_facts, op);
   }
 }
 
@@ -386,7 +388,9 @@ void MemoryTracker::tell_made(c10::StorageImpl* storage, const c10::TensorImpl* 
   SeenStorage seen = StorageCapture::get().see(storage);
   seen.tensor = tensor;
   seen.stack = stack;
-  if (seen.id) tell_seen(seen, /*was_there_before=*/false, {}, nullptr);
+  if (!seen.id) return;
+  const uint8_t facts = moment::birth_facts(torch::autograd::get_current_graph_task_id());
+  tell_seen(seen, /*was_there_before=*/false, facts, {}, nullptr);
 }
 
 bool MemoryTracker::knows(const SeenStorage& seen) const {
@@ -395,14 +399,15 @@ bool MemoryTracker::knows(const SeenStorage& seen) const {
   return is_told_to_all || ledger_.find_storage(seen.id);
 }
 
-void MemoryTracker::see(const SeenStorage& seen, bool was_there_before, OpId op) {
+void MemoryTracker::see(const SeenStorage& seen, bool was_there_before, uint8_t birth_facts,
+                        OpId op) {
   const auto known =
-      was_there_before || has_allocator_channel_ ? ledger_.find_storage(seen.id) : std::nullopt;
-  if (known && known->category != Category::Untracked) return;
+      was_there_before || has_allocator_channel_ ? ledger_.find_category(seen.id) : std::nullopt;
+  if (known && *known != Category::Untracked) return;
   thread_ = this_thread();
-  apply(known ? events::storage_claimed(origin(), seen.id, moment::birth_facts(), op)
-              : events::storage_born(origin(seen.device), seen.id, seen.size_bytes,
-                                     moment::birth_facts(), op, moment::stream()),
+  apply(known ? events::storage_claimed(origin(), seen.id, birth_facts, op)
+              : events::storage_born(origin(seen.device), seen.id, seen.size_bytes, birth_facts, op,
+                                     moment::stream()),
         seen.tensor, was_there_before ? StackId() : birth_stack(seen.stack));
   // It is older than the tracker: whatever it is, this op did not make it.
   if (was_there_before) {
@@ -436,19 +441,18 @@ void end_resize(c10::StorageImpl* storage) { StorageCapture::get().end_resize(st
 bool MemoryTracker::knows_parameter(const at::Tensor& tensor) {
   bool is_known = false;
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
-    const auto known = ledger_.find_storage(StorageCapture::get().see(storage).id);
-    is_known |= known && (known->category == Category::Parameter ||
-                          known->category == Category::UnshardedParam ||
-                          known->category == Category::ShardedParam);
+    const auto category = ledger_.find_category(StorageCapture::get().see(storage).id);
+    is_known |= category == Category::Parameter || category == Category::UnshardedParam ||
+                category == Category::ShardedParam;
   });
   return is_known;
 }
 
 void MemoryTracker::mark_gradient(StorageId id) {
-  const auto known = ledger_.find_storage(id);
+  const auto category = ledger_.find_category(id);
   // What was there before the backward (the indices of a sparse gradient) is no gradient; what the
   // backward has come across was made in it in secret, by compiled code.
-  if (known && (known->category == Category::Temp || found_in_backward_.contains(id))) {
+  if (category && (*category == Category::Temp || found_in_backward_.contains(id))) {
     apply(events::storage_relabelled(origin(), id, Role::IsGradient, Since::Birth));
   }
 }

@@ -139,14 +139,13 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   bool has_allocator_channel() const { return has_allocator_channel_; }
   bool wants_allocations() const { return has_allocator_channel_ && is_started(); }
   void memory_allocated(StorageId id, Device device, int64_t size_bytes);
-  /// `by_backward`: a node that has run let go of it, and nobody else held it.
-  void storage_freed(StorageId id, bool by_backward);
+  void storage_freed(StorageId id);
   /// `allocated`: its new memory, if the allocator has shown it before.
   void storage_resized(StorageId id, int64_t size_bytes, StorageId allocated = {});
   /// `op` made the storage, or found it: `was_there_before` it. What is fake is told to those who
   /// were started in its mode.
-  static void tell_seen(const SeenStorage& seen, bool was_there_before, OpId op,
-                        const void* fake_mode);
+  static void tell_seen(const SeenStorage& seen, bool was_there_before, uint8_t birth_facts,
+                        OpId op, const void* fake_mode);
   /// The storage got its memory past the dispatcher, just now. `tensor`: its first, if known.
   static void tell_made(c10::StorageImpl* storage, const c10::TensorImpl* tensor = nullptr,
                         StackId stack = {});
@@ -177,7 +176,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
                 bool has_allocator_channel, StackMode stack_mode);
   void rename_since_birth(StorageId id, Category category);
   int64_t sum_known(std::span<const at::Tensor> tensors);
-  void see(const SeenStorage& seen, bool was_there_before, OpId op);
+  void see(const SeenStorage& seen, bool was_there_before, uint8_t birth_facts, OpId op);
   bool knows(const SeenStorage& seen) const;
   void move_to(BackwardScope& scope, const torch::autograd::Node* node);
   void close_scopes_of_thread();

@@ -81,12 +81,12 @@ void end_module() {
 void set_stream(StreamId stream) { current_stream = stream; }
 StreamId stream() { return current_stream; }
 
-uint8_t birth_facts() {
+uint8_t birth_facts(int task) {
   uint8_t facts = 0;
   const Counts& counts = this_thread();
-  if (torch::autograd::get_current_graph_task_id() != -1) {
+  if (task != -1) {
     facts |= kInBackward;
-    if (in_recompute()) facts |= kInRecompute;
+    if (counts.recomputes > 0 && in_recompute()) facts |= kInRecompute;
   } else if (counts.optimizer_steps > 0 && counts.open_modules == 0) {
     facts |= kInOptimizerStep;
   }

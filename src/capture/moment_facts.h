@@ -32,7 +32,7 @@ TIDEGAUGE_API void end_module();
 TIDEGAUGE_API void set_stream(StreamId stream);
 StreamId stream();
 
-/// BirthFact bits (core/event.h).
-uint8_t birth_facts();
+/// BirthFact bits (core/event.h). `task`: the one of autograd that runs in this thread, or -1.
+uint8_t birth_facts(int task);
 
 }  // namespace tidegauge::moment

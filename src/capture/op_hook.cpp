@@ -19,21 +19,21 @@
 #include "tidegauge/errors.h"
 
 namespace tidegauge::op_hook {
+
+constinit std::atomic<int> all_starts{0};
+constinit std::atomic<Runner> current_runner{nullptr};
+
 namespace {
 
 using c10::DispatchKey;
 using c10::OperatorHandle;
 using torch::jit::Stack;
 
-/// Starts of all threads together. At 0 nobody tracks.
-std::atomic<int> all_starts{0};
-
 bool is_included() { return c10::impl::tls_is_dispatch_key_included(DispatchKey::Fake); }
 void include(bool is_on) { c10::impl::tls_set_dispatch_key_included(DispatchKey::Fake, is_on); }
 
 thread_local constinit int suspensions = 0;
 
-std::atomic<Runner> current_runner{nullptr};
 /// Simulated ops that run in this thread, one within the other: only the outermost is looked at,
 /// as a real kernel would be.
 thread_local constinit int simulated_depth = 0;
@@ -141,20 +141,15 @@ void stop_in(const Thread& thread) {
 }
 
 void assert_in_this_thread() {
-  if (suspensions == 0 && this_thread()->starts > 0 && !is_included()) include(true);
+  if (!is_included() && suspensions == 0 && this_thread()->starts > 0) include(true);
 }
 
 void set_runner(Runner runner) { current_runner = runner; }
-bool has_runner() { return current_runner.load(std::memory_order_relaxed) != nullptr; }
 
 void suspend_in_this_thread() { ++suspensions; }
 void resume_in_this_thread() { --suspensions; }
 
-bool is_over() {
-  if (all_starts.load(std::memory_order_relaxed) > 0) return false;
-  include(false);
-  return true;
-}
+void switch_off_in_this_thread() { include(false); }
 
 int64_t failure_count() { return OpWatch::failure_count(); }
 std::string first_failure() { return OpWatch::first_failure(); }

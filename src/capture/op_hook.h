@@ -4,6 +4,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -38,12 +39,21 @@ TIDEGAUGE_API void resume_in_this_thread();
 /// Set at the first simulation, and never taken back: simulated tensors bring the key with them.
 using Runner = void (*)(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack*);
 void set_runner(Runner runner);
-bool has_runner();
+extern std::atomic<Runner> current_runner;
+inline bool has_runner() { return current_runner.load(std::memory_order_relaxed) != nullptr; }
 /// What serves every op that has no handler of its own signature.
 void observe(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
-/// At an op: whether to hand it on unseen, because nobody started in this thread or tracks at all.
-bool is_over();
+/// Starts of all threads together, less the stops.
+extern std::atomic<int> all_starts;
+void switch_off_in_this_thread();
+
+/// At an op: whether to hand it on unseen, because nobody tracks at all.
+inline bool is_over() {
+  if (all_starts.load(std::memory_order_relaxed) > 0) return false;
+  switch_off_in_this_thread();
+  return true;
+}
 
 /// What went wrong in our own code while an op ran, and was kept from it.
 TIDEGAUGE_API int64_t failure_count();

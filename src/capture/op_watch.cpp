@@ -17,6 +17,7 @@
 #include "capture/allocator_channel.h"
 #include "capture/birth_stacks.h"
 #include "capture/memory_tracker.h"
+#include "capture/moment_facts.h"
 #include "capture/storage_capture.h"
 
 namespace tidegauge {
@@ -28,10 +29,9 @@ using torch::autograd::Node;
 /// The node that this thread has told the trackers of last.
 struct Told {
   uint64_t epoch = 0;  // of StorageCapture
-  int task = -1;
+  RunningNode running;
   const Node* node = nullptr;
   uint64_t sequence = 0;
-  uint64_t gradient_trackers = 0;
 };
 thread_local constinit Told told{};
 
@@ -115,15 +115,15 @@ uint64_t find_parameter(const at::Tensor& leaf) {
   return aware;
 }
 
-void tell_outside(uint64_t now) {
+void tell_outside(Told& last, uint64_t epoch) {
   const auto lock = StorageCapture::lock();
   for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
     if (tracker->is_started()) tracker->run_outside();
   }
-  told = {now, -1, nullptr, 0, 0};
+  last = {epoch, {}, nullptr, 0};
 }
 
-void tell_node_of(uint64_t now, int task, const Node& node) {
+void tell_node_of(Told& last, uint64_t epoch, int task, const Node& node) {
   uint64_t gradient_trackers = 0;
   if (node.sequence_nr() == UINT64_MAX) {
     const auto* accumulator = dynamic_cast<const AccumulateGrad*>(&node);
@@ -133,25 +133,25 @@ void tell_node_of(uint64_t now, int task, const Node& node) {
   for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
     if (tracker->is_started()) tracker->run_node(task, node);
   }
-  told = {now, task, &node, node.sequence_nr(), gradient_trackers};
+  last = {epoch, {task, gradient_trackers}, &node, node.sequence_nr()};
 }
 
-/// Tells the trackers what runs in this thread, if that is news. Returns the trackers, by position,
-/// that know the leaf of the running AccumulateGrad.
-uint64_t tell_node() {
-  const int task = torch::autograd::get_current_graph_task_id();
+/// Tells the trackers what runs in this thread, if that is news.
+RunningNode tell_node() {
+  Told& last = told;  // looked up once: each look at a thread-local is a call
   const uint64_t now = StorageCapture::get().epoch();
+  const int task = torch::autograd::get_current_graph_task_id();
   if (task == -1) {
-    if (told.task != -1 || told.epoch != now) tell_outside(now);
-    return 0;
+    if (last.running.task != -1 || last.epoch != now) tell_outside(last, now);
+    return {};
   }
   const auto node = torch::autograd::get_current_node();
-  if (!node) return 0;
-  if (told.epoch != now || told.task != task || told.node != node.get() ||
-      told.sequence != node->sequence_nr()) {
-    tell_node_of(now, task, *node);
+  if (!node) return {task, 0};
+  if (last.epoch != now || last.running.task != task || last.node != node.get() ||
+      last.sequence != node->sequence_nr()) {
+    tell_node_of(last, now, task, *node);
   }
-  return told.gradient_trackers;
+  return last.running;
 }
 
 const void* memory_of(c10::StorageImpl* storage) {
@@ -188,7 +188,7 @@ OpFacts OpFacts::read(const c10::FunctionSchema& schema) {
 OpWatch::OpWatch(const OpFacts& facts, const void* fake_mode) noexcept
     : facts_(facts), fake_mode_(fake_mode), pending_(StorageCapture::begin_op()) {
   try {
-    gradient_trackers_ = tell_node();
+    running_ = tell_node();
     if (facts_.makes_storages) stack_ = python_stacks::collect();
   } catch (const std::exception& error) {
     fail(error.what());
@@ -203,10 +203,9 @@ OpWatch::~OpWatch() {
 
 bool OpWatch::knows(const at::Tensor& argument) noexcept {
   try {
-    if (tell_node() != 0 || !argument.defined()) return false;
-    const c10::TensorImpl* tensor = argument.unsafeGetTensorImpl();
-    return tensor->has_storage() &&
-           StorageCapture::get().is_told(tensor->unsafe_storage().unsafeGetStorageImpl());
+    if (tell_node().gradient_trackers != 0) return false;
+    c10::StorageImpl* storage = storage_of(argument);
+    return storage != nullptr && StorageCapture::get().is_told(storage);
   } catch (const std::exception& error) {
     fail(error.what());
     return false;
@@ -278,14 +277,14 @@ void OpWatch::tell_storage(c10::StorageImpl* storage, const at::Tensor& tensor, 
         facts_.returns_only_arguments ||
         std::find(arguments_.begin(), arguments_.end(),
                   StorageMemory{storage, memory_of(storage)}) != arguments_.end();
-    MemoryTracker::tell_seen(seen, was_there_before, seen.is_new ? op_id(facts_) : OpId{},
-                             fake_mode_);
+    MemoryTracker::tell_seen(seen, was_there_before, moment::birth_facts(running_.task),
+                             seen.is_new ? op_id(facts_) : OpId{}, fake_mode_);
     capture.mark_told(seen);
   }
-  if (gradient_trackers_ == 0) return;
+  if (running_.gradient_trackers == 0) return;
   const auto& trackers = capture.trackers();
   for (size_t i = 0; i < std::min<size_t>(trackers.size(), 64); ++i) {
-    if (((gradient_trackers_ >> i) & 1) != 0) trackers[i]->mark_gradient(seen.id);
+    if (((running_.gradient_trackers >> i) & 1) != 0) trackers[i]->mark_gradient(seen.id);
   }
 }
 

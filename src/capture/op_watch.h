@@ -29,6 +29,12 @@ struct OpFacts {
   static OpFacts read(const c10::FunctionSchema& schema);
 };
 
+/// The autograd node that runs an op.
+struct RunningNode {
+  int task = -1;                   ///< of autograd; -1 outside of all backwards
+  uint64_t gradient_trackers = 0;  ///< by position, that know the leaf of an AccumulateGrad
+};
+
 /// Of an op that made a storage, "aten::mm", "aten::add.out". With the lock of StorageCapture held.
 std::string op_name(OpId op);
 
@@ -95,8 +101,8 @@ class OpWatch {
   const OpFacts& facts_;
   const void* const fake_mode_;
   StorageCapture::Pending& pending_;
-  StackId stack_;                   // Python's, if somebody wants it
-  uint64_t gradient_trackers_ = 0;  // by position, that know the leaf of the running AccumulateGrad
+  StackId stack_;  // Python's, if somebody wants it
+  RunningNode running_;
   bool is_over_ = false;
   c10::SmallVector<StorageMemory, 4> arguments_;
 };

@@ -68,6 +68,12 @@ bool StorageCapture::is_fake_mode_tracked(const void* mode) const {
 
 SeenStorage StorageCapture::see(c10::StorageImpl* storage, bool even_empty) {
   c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  if (data.get_deleter() == &free_tracked) {  // nearly always
+    const auto it = by_data_.find(data.get());
+    if (it != by_data_.end() && it->second.storage != nullptr) {
+      return see_again(data.get(), it->second);
+    }
+  }
   if (storage->device_type() == c10::kMeta && parked_at_.count(storage) == 0) {
     return see_meta(storage);
   }
@@ -85,10 +91,7 @@ SeenStorage StorageCapture::see(c10::StorageImpl* storage, bool even_empty) {
     } else {
       // Two storages may share memory (copy-on-write, from_blob of a tensor's own): it is there
       // once.
-      const bool is_told = known.told_epoch == epoch();
-      if (is_told) told_.add(data.get());
-      return {known.id, known.size_bytes,  known.device, false,
-              is_told,  &known.told_epoch, data.get()};
+      return see_again(data.get(), known);
     }
   }
   if (const auto it = parked_at_.find(storage); it != parked_at_.end()) {
@@ -103,6 +106,12 @@ SeenStorage StorageCapture::see(c10::StorageImpl* storage, bool even_empty) {
   if (adopted == nullptr) park(storage, known);
   return {known.id, size_bytes, known.device,
           true,     false,      adopted != nullptr ? &adopted->told_epoch : nullptr};
+}
+
+SeenStorage StorageCapture::see_again(const void* data, Known& known) {
+  const bool is_told = known.told_epoch == epoch();
+  if (is_told) told_.add(data);
+  return {known.id, known.size_bytes, known.device, false, is_told, &known.told_epoch, data};
 }
 
 SeenStorage StorageCapture::see_fresh(const c10::StorageImpl* storage, c10::DataPtr& data) {
@@ -367,10 +376,11 @@ void StorageCapture::tell_resized(StorageId id, int64_t size_bytes, StorageId al
 }
 
 void StorageCapture::tell_freed(StorageId id) {
-  // Between the ops of a backward, what dies is what the nodes had saved.
-  const bool by_backward =
-      pending().depth == 0 && torch::autograd::get_current_graph_task_id() != -1;
-  for (MemoryTracker* tracker : trackers_) tracker->storage_freed(id, by_backward);
+  for (MemoryTracker* tracker : trackers_) tracker->storage_freed(id);
+}
+
+bool StorageCapture::is_between_ops_of_backward() {
+  return pending().depth == 0 && torch::autograd::get_current_graph_task_id() != -1;
 }
 
 }  // namespace tidegauge

@@ -114,6 +114,8 @@ class StorageCapture {
   void note_written(Pending& open, c10::StorageImpl* storage);
   /// With the lock held: the op is over and its births are told.
   void end_op(Pending& open);
+  /// Whether what dies now in this thread is what nodes of a backward had saved.
+  static bool is_between_ops_of_backward();
 
  private:
   struct Known {
@@ -138,6 +140,7 @@ class StorageCapture {
   bool is_cpu_deleter(c10::DeleterFnPtr deleter) const;
   /// Whether the memory is as the CPU allocator has made it, and its context is itself.
   bool is_fresh(const c10::DataPtr& data) const;
+  SeenStorage see_again(const void* data, Known& known);
   SeenStorage claim(c10::StorageImpl* storage, Known& allocated);
   SeenStorage see_fresh(const c10::StorageImpl* storage, c10::DataPtr& data);
   /// What was there before went past our deleter, as raw_allocate lets it (oneDNN keeps such

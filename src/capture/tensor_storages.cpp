@@ -36,7 +36,8 @@ void visit_sparse_parts(const at::Tensor& tensor, Visit visit) {
 
 }  // namespace
 
-void visit_storages(const at::Tensor& tensor, c10::function_ref<void(c10::StorageImpl*)> visit) {
+void visit_uncommon_storages(const at::Tensor& tensor,
+                             c10::function_ref<void(c10::StorageImpl*)> visit) {
   if (!tensor.defined()) return;
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   if (!impl->has_storage()) {

@@ -7,13 +7,30 @@
 
 namespace tidegauge {
 
+/// The storage of a tensor; null for an undefined or a sparse one.
+inline c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+}
+
+/// For what `visit_storages` does not see at once.
+void visit_uncommon_storages(const at::Tensor& tensor,
+                             c10::function_ref<void(c10::StorageImpl*)> visit);
+
 /// Calls `visit` for each storage behind a tensor: one, or those of the parts of a sparse tensor;
 /// none for wrapper subclasses, fake tensors that nobody claimed, and what a fake kernel makes on
 /// meta.
-void visit_storages(const at::Tensor& tensor, c10::function_ref<void(c10::StorageImpl*)> visit);
+template <typename Visit>
+void visit_storages(const at::Tensor& tensor, Visit&& visit) {
+  c10::StorageImpl* storage = storage_of(tensor);
+  if (storage != nullptr && storage->_mutable_data_ptr_no_checks().get() != nullptr) {
+    visit(storage);
+  } else {
+    visit_uncommon_storages(tensor, visit);
+  }
+}
 
-/// Whether it is a FakeTensor, of Python or simulated by us: its storage is on meta, and it says that
-/// it is elsewhere.
+/// Whether it is a FakeTensor, of Python or simulated by us: its storage is on meta, and it says
+/// that it is elsewhere.
 bool is_fake_tensor(const c10::TensorImpl& tensor);
 /// From now on the storage of such a tensor counts, on the device that the tensor claims to be on.
 /// Nothing for other tensors. Without the lock; may take the GIL.

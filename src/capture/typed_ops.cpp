@@ -2,6 +2,7 @@
 #include "capture/typed_ops.h"
 
 #include <ATen/Operators.h>
+#include <ATen/core/boxing/KernelFunction.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <cstddef>
@@ -104,7 +105,7 @@ c10::RegistrationHandleRAII register_op() {
   H::facts = OpFacts::read(schema);
   H::returns_first_argument = is_of_first_argument(schema);
   return dispatcher.registerImpl(
-      name, c10::DispatchKey::Fake, c10::KernelFunction::makeFromUnboxedRuntimeFunction(&H::call),
+      name, c10::DispatchKey::Fake, c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(H::call)),
       c10::impl::CppSignature::make<decltype(&H::call)>(), nullptr, "tidegauge");
 }
 

@@ -213,6 +213,17 @@ def test_only_the_living_are_told_after_many_have_died() -> None:
     del kept, early, late
 
 
+def test_sizes_of_more_than_32_bits_are_told_in_full() -> None:
+    with MemTracker() as tracker:
+        kept = torch.empty(2**32 + 3, 2, dtype=torch.int8, device="meta")
+        fail(lambda: torch.empty(IMPOSSIBLE))
+    post_mortem = tracker.post_mortem()
+    assert post_mortem is not None
+    (row,) = post_mortem.live
+    assert (row["shape"], row["size_bytes"]) == ("[4294967299, 2]", 2**33 + 6)
+    del kept
+
+
 def test_stacks_say_where_the_largest_things_come_from() -> None:
     with MemTracker(stacks="module") as tracker:
         fail(lambda: Nested()(torch.ones(4, 8)))
