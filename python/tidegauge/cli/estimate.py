@@ -8,8 +8,7 @@ import dataclasses
 import shutil
 import sys
 import traceback
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidegauge.cli.common import (
@@ -23,9 +22,11 @@ from tidegauge.cli.common import (
     add_top,
     note,
     parse_bytes,
+    refuse_to_replace,
     to_json,
     write_result,
 )
+from tidegauge.cli.html import add_html, check_html, make_page, write_page
 from tidegauge.cli.replay_trace import parse_assumptions
 from tidegauge.errors import FormatError
 
@@ -104,6 +105,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     many.add_argument("--max", metavar="NAME", help="the largest value of a setting that fits")
     many.add_argument("--no-advice", action="store_true", help="do not try what would make it fit")
     parser.add_argument("--trace", metavar="FILE", help="keep the simulated run for other commands")
+    add_html(parser)
     add_top(parser)
     parser.set_defaults(top=5)
     add_output(parser)
@@ -113,6 +115,9 @@ def run(args: argparse.Namespace) -> int:
     from tidegauge.estimation import ContractError, Estimator, ModelError, load_contract
     from tidegauge.estimation.estimator import check_rank
 
+    check_html(args)
+    if args.trace:
+        refuse_to_replace(args, args.trace)
     if args.sweep and args.max:
         raise UsageError("give --sweep or --max, not both")
     progress = _Progress() if sys.stderr.isatty() and not args.quiet else lambda text: None
@@ -200,7 +205,7 @@ def _estimate(args: argparse.Namespace, estimator: Estimator, question: Question
 
     found = question.ask(estimator)
     if args.trace:
-        _keep_trace(args, estimator.trace_of(found))
+        shutil.copyfile(estimator.trace_of(found), args.trace)
     advice: list[Advice] | None = None
     is_whole = True
     if found.fits is False and not args.no_advice:
@@ -218,15 +223,22 @@ def _estimate(args: argparse.Namespace, estimator: Estimator, question: Question
         write_result(args, to_json(whole))
     else:
         write_result(args, render_estimate(found, args.top, advice))
+    _write_html(args, estimator, [(found.plan.describe(), found)])
     if not is_whole:
         return EXIT_INTERRUPTED
     return EXIT_DOES_NOT_FIT if found.verdict == "does not fit" else EXIT_DONE
 
 
-def _keep_trace(args: argparse.Namespace, trace: Path) -> None:
-    if Path(args.trace).exists() and not args.force:
-        raise FileExistsError(f"{args.trace} exists; give another name, or --force to replace it")
-    shutil.copyfile(trace, args.trace)
+def _write_html(
+    args: argparse.Namespace, estimator: Estimator, found: Sequence[tuple[str, Estimate]]
+) -> None:
+    """The simulated runs side by side, by their labels."""
+    from tidegauge.report import read_summary
+
+    if args.html and found:
+        summaries = [read_summary(estimator.trace_of(estimate)) for _, estimate in found]
+        labels = [label for label, _ in found]
+        write_page(args, make_page(args, f"estimate of {args.target}", summaries, labels))
 
 
 def _sweep(args: argparse.Namespace, estimator: Estimator, question: Question) -> int:
@@ -252,6 +264,8 @@ def _sweep(args: argparse.Namespace, estimator: Estimator, question: Question) -
         write_result(args, to_json({"points": rows, "is_whole": is_whole}))
     else:
         write_result(args, render_sweep(points))
+    shown = [(_label(point.values), point.estimate) for point in points if point.estimate]
+    _write_html(args, estimator, shown)
     return EXIT_DONE if is_whole else EXIT_INTERRUPTED
 
 
@@ -274,6 +288,8 @@ def _find_largest(args: argparse.Namespace, estimator: Estimator, question: Ques
         )
     else:
         write_result(args, render_largest(args.max, tried))
+    shown = [(_label({args.max: str(value)}), found) for value, found in sorted(tried, key=_value)]
+    _write_html(args, estimator, shown)
     if not is_whole:
         return EXIT_INTERRUPTED
     return EXIT_DOES_NOT_FIT if largest is None else EXIT_DONE
@@ -288,6 +304,14 @@ def estimate_to_json(estimate: Estimate, top: int) -> dict[str, Any]:
     )
     fields["plan"]["settings"] = dict(estimate.plan.settings)
     return fields
+
+
+def _label(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def _value(row: tuple[int, Estimate]) -> int:
+    return row[0]
 
 
 def _fields(value: Any, *names: str) -> dict[str, Any]:

@@ -169,6 +169,15 @@ def test_the_run_can_be_kept_for_a_report(model_file: str, capsys: Capture) -> N
     assert "run.tide exists" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("options", [[], ["--sweep", "batch=1,2"]], ids=["one", "sweep"])
+def test_a_page_shows_the_runs(model_file: str, options: list[str], capsys: Capture) -> None:
+    command = ["estimate", model_file, "--fsdp", "2", "--html", "page.html", *options]
+    assert main(command) == 0
+    assert f"<title>estimate of {model_file}" in Path("page.html").read_text()
+    assert main(command) == 1  # before any work
+    assert "page.html exists" in capsys.readouterr().err
+
+
 def test_what_a_program_prints_is_not_in_the_result(model_file: str, capsys: Capture) -> None:
     with open(model_file, "a") as file:
         file.write("print('while it is imported')\nmake = make_inputs\n")
