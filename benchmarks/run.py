@@ -11,8 +11,10 @@ import importlib
 import json
 import os
 import pkgutil
+import resource
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +89,33 @@ def _allocator_bars(runs: list[dict[str, Any]]) -> list[dict[str, object]]:
     ]
 
 
+LLAMA_70B = "--set layers=80 --set width=8192 --set hidden=28672 --set heads=64"
+ESTIMATES = {  # of examples/python/llama.py: the options, and the bar in seconds
+    "Llama 3 8B on 8 ranks": ("--fsdp 8 --ac selective", 15),
+    "the largest batch of it": ("--fsdp 8 --ac full --max batch", 60),
+    "Llama 3 70B on 64 ranks": (f"--fsdp 64 --ac full {LLAMA_70B}", 30),
+}
+
+
+def run_estimates() -> list[dict[str, object]]:
+    """`tidegauge estimate` from its start to its end, as a user waits for it."""
+    print("running estimates ...", file=sys.stderr)
+    target = Path(__file__).parent.parent / "examples" / "python" / "llama.py"
+    command = [sys.executable, "-m", "tidegauge", "estimate", str(target)]
+    rows = []
+    for name, (options, bar) in ESTIMATES.items():
+        begin = time.perf_counter()
+        subprocess.run(
+            [*command, "--mp", "bf16/fp32", "--device", "h100-80g", *options.split()],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        rows.append(_bar(f"seconds to estimate {name}", time.perf_counter() - begin, bar))
+    # The highest of all programs that ran so far.
+    peak_bytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    return [*rows, _bar("bytes of memory to estimate, at most", peak_bytes, 3 * 2**30)]
+
+
 def run_cpp(executable: Path) -> list[Ratio]:
     """What the tracker costs a libtorch program, which measures itself in the same way."""
     print(f"running {executable.name} ...", file=sys.stderr)
@@ -130,7 +159,7 @@ def main() -> None:
     parser.add_argument("--core-bench", type=Path, required=True, help="the core_bench executable")
     parser.add_argument("--cpp-bench", type=Path, required=True, help="mem_tracker_bench")
     arguments = parser.parse_args()
-    core = run_core(arguments.core_bench)
+    core = run_estimates() + run_core(arguments.core_bench)
     ratios = run_cases() + run_cpp(arguments.cpp_bench)
     results = {
         "method": f"thread CPU time, one torch thread, {ROUNDS} interleaved rounds, median ratio",

@@ -114,6 +114,29 @@ def test_class_with_a_config(tmp_path: Path) -> None:
     assert found.settings == {"batch": 2, "in_features": 8, "out_features": 16}
 
 
+def test_without_a_simulated_gpu_it_is_the_cpu_and_says_why(
+    model_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise NotImplementedError("not with this torch")
+
+    assert estimate(model_file).simulated_device == "cuda"
+    assert estimate(model_file).notes == ()
+    monkeypatch.setattr("tidegauge.simulation._claimed_cuda.claim", refuse)
+    found = estimate(model_file)
+    assert found.simulated_device == "cpu"
+    assert "No GPU can be simulated here: not with this torch" in found.notes
+    with pytest.raises(NotImplementedError, match="not with this torch"):
+        estimate(model_file, simulated_device="cuda")
+
+
+def test_offloaded_shards_are_not_on_the_device(model_file: str) -> None:
+    device = estimate(model_file, fsdp=2).peak.categories
+    assert {"Sharded Param", "Optstate"} <= set(device)
+    offloaded = estimate(model_file, fsdp=2, offload=True).peak.categories
+    assert not {"Sharded Param", "Optstate"} & set(offloaded)
+
+
 def test_functions_in_python() -> None:
     contract = Contract(
         "mine",
