@@ -24,7 +24,7 @@ VerdictName = Literal["fits", "does not fit", "too close to call"]
 
 _MIB = 1 << 20
 _LOW, _HIGH = 0, 1
-# Seen on devices from T4 to H100, with drivers of the last years; NCCL by its channels.
+# Chosen, not measured: no device was at hand. Who knows better gives --assume.
 _CONTEXT_BAND = (300 * _MIB, 800 * _MIB)
 _COMMUNICATION_BAND = (256 * _MIB, 1024 * _MIB)
 
