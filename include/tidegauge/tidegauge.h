@@ -9,5 +9,6 @@
 #include "tidegauge/module_scope.h"    // IWYU pragma: export
 #include "tidegauge/optimizer_step.h"  // IWYU pragma: export
 #include "tidegauge/sharded_unit.h"    // IWYU pragma: export
+#include "tidegauge/simulation.h"      // IWYU pragma: export
 #include "tidegauge/threads.h"         // IWYU pragma: export
 #include "tidegauge/unit_memory.h"     // IWYU pragma: export

@@ -355,11 +355,15 @@ _FOR_MODULES = _Installation(
     }
 )
 # Of trackers of memory, and of simulations.
-FOR_OPS = _Installation({"_key_extractor": _Patch(torch._ops, "key_extractor", _extract_keys)})
+FOR_OPS = _Installation(
+    {
+        "_key_extractor": _Patch(torch._ops, "key_extractor", _extract_keys),
+        "_bootstrap": _Patch(threading.Thread, "_bootstrap_inner", _tracked_bootstrap),
+    }
+)
 _FOR_MEMORY = _Installation(
     {
         "_setstate": _Patch(nn.Module, "__setstate__", _tracked_setstate),
-        "_bootstrap": _Patch(threading.Thread, "_bootstrap_inner", _tracked_bootstrap),
         "_compiled_region": _Patch(torch._C, "_ForceDispatchKeyGuard", _C.CompiledRegion),
         "_resize": _Patch(torch.UntypedStorage, "resize_", _tracked_resize),
         "_swap": _Patch(torch.UntypedStorage, "_swap_data_ptr_", _tracked_swap),

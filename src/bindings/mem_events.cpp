@@ -13,6 +13,7 @@
 #include "bindings/mem_tracker.h"
 #include "capture/moment_facts.h"
 #include "capture/op_hook.h"
+#include "simulate/session.h"
 #include "tidegauge/threads.h"
 
 namespace py = pybind11;
@@ -39,21 +40,25 @@ void optimizer_step_end(py::handle optimizer) {
 
 /// In place of torch's guard of the same arguments, which surrounds each call of compiled code. The
 /// guards of dynamo look at the dispatch keys of the thread, so ours must be off: a model would be
-/// compiled again for it. Of C, because dynamo would try to compile a function of Python's.
+/// compiled again for it. Of C, because dynamo would try to compile a function of Python's. In a
+/// simulation it stays on: what compiled code makes has no memory either.
 class CompiledRegion {
  public:
   CompiledRegion(c10::DispatchKeySet included, c10::DispatchKeySet excluded)
-      : included_(included.remove(c10::DispatchKey::Fake)), excluded_(excluded) {}
+      : hides_(!simulation::is_on()),
+        included_(hides_ ? included.remove(c10::DispatchKey::Fake) : included),
+        excluded_(excluded) {}
   void enter() {
-    op_hook::suspend_in_this_thread();
+    if (hides_) op_hook::suspend_in_this_thread();
     guard_.emplace(included_, excluded_);
   }
   void exit(const py::args&) {
     guard_.reset();
-    op_hook::resume_in_this_thread();
+    if (hides_) op_hook::resume_in_this_thread();
   }
 
  private:
+  const bool hides_;
   c10::DispatchKeySet included_, excluded_;
   std::optional<c10::impl::ForceDispatchKeyGuard> guard_;
 };

@@ -21,10 +21,17 @@ namespace py = pybind11;
 namespace tidegauge::bindings {
 namespace {
 
-/// Stands for the address of memory that is not there.
-int64_t address_of(const at::Tensor& tensor) {
-  const auto storage = reinterpret_cast<int64_t>(tensor.storage().unsafeGetStorageImpl());
-  return storage + tensor.storage_offset() * static_cast<int64_t>(tensor.itemsize());
+/// Stands for the address of memory that is not there; of a storage without bytes there is none.
+int64_t address_of(const c10::Storage& storage) {
+  return storage.nbytes() == 0 ? 0 : reinterpret_cast<int64_t>(storage.unsafeGetStorageImpl());
+}
+int64_t address_of_tensor(const at::Tensor& tensor) {
+  const int64_t storage = address_of(tensor.storage());
+  return storage == 0 ? 0
+                      : storage + tensor.storage_offset() * static_cast<int64_t>(tensor.itemsize());
+}
+bool is_simulated_storage(const c10::Storage& storage) {
+  return simulation::SimulatedStorage::find(storage) != nullptr;
 }
 
 std::optional<at::Tensor> known_values_of(const at::Tensor& tensor) {
@@ -35,12 +42,12 @@ std::optional<at::Tensor> known_values_of(const at::Tensor& tensor) {
 }  // namespace
 
 void bind_simulate(py::module_& m) {
-  py::class_<simulation::OpCoverage>(m, "OpCoverage")
-      .def_readonly("op", &simulation::OpCoverage::op)
-      .def_readonly("calls", &simulation::OpCoverage::calls)
-      .def_readonly("cached", &simulation::OpCoverage::cached)
-      .def_readonly("is_decomposed", &simulation::OpCoverage::is_decomposed)
-      .def("__repr__", [](const simulation::OpCoverage& self) {
+  py::class_<OpCoverage>(m, "OpCoverage")
+      .def_readonly("op", &OpCoverage::op)
+      .def_readonly("calls", &OpCoverage::calls)
+      .def_readonly("cached", &OpCoverage::cached)
+      .def_readonly("is_decomposed", &OpCoverage::is_decomposed)
+      .def("__repr__", [](const OpCoverage& self) {
         return "OpCoverage(op='" + self.op + "', calls=" + std::to_string(self.calls) +
                ", cached=" + std::to_string(self.cached) +
                ", is_decomposed=" + (self.is_decomposed ? "True" : "False") + ")";
@@ -54,12 +61,22 @@ void bind_simulate(py::module_& m) {
       },
       py::arg("item"), py::arg("mask_fraction"), py::arg("decomposed"));
   m.def("simulation_stop", &simulation::stop);
-  m.def("simulation_pause", &simulation::pause);
-  m.def("simulation_resume", &simulation::resume);
+  const auto made = [](bool only_integers) {
+    return only_integers ? simulation::Made::Integers : simulation::Made::All;
+  };
+  m.def(
+      "simulation_pause", [=](bool only_integers) { simulation::pause(made(only_integers)); },
+      py::arg("only_integers"));
+  m.def(
+      "simulation_resume", [=](bool only_integers) { simulation::resume(made(only_integers)); },
+      py::arg("only_integers"));
+  m.def("simulation_is_paused", [] { return simulation::is_paused(simulation::Made::All); });
   m.def("simulation_coverage", &simulation::coverage);
   m.def("is_simulated", &simulation::is_simulated, py::arg("tensor"));
   m.def("adopt_tensors", &simulation::adopt, py::arg("tensors"), py::arg("device"));
-  m.def("simulated_address", &address_of, py::arg("tensor"));
+  m.def("is_simulated_storage", &is_simulated_storage, py::arg("storage"));
+  m.def("simulated_address", &address_of_tensor, py::arg("tensor"));
+  m.def("simulated_storage_address", &address_of, py::arg("storage"));
   m.def("claim_cuda", &claimed_cuda::install, py::arg("device_count"));
   m.def("unclaim_cuda", &claimed_cuda::uninstall);
   m.def("known_values", &known_values_of, py::arg("tensor"));

@@ -13,10 +13,11 @@ template <typename Visit>
 void visit_tensors(const c10::IValue& value, Visit&& visit) {
   if (value.isTensor()) {
     visit(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorList().vec()) visit(tensor);
   } else if (value.isList()) {
-    for (const c10::IValue& item : value.toListRef()) visit_tensors(item, visit);
+    for (const c10::IValue& item : value.toListRef()) {
+      if (item.isInt()) return;  // sizes, of which there are more lists than of tensors
+      visit_tensors(item, visit);
+    }
   }
 }
 

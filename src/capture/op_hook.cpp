@@ -21,7 +21,7 @@
 namespace tidegauge::op_hook {
 
 constinit std::atomic<int> all_starts{0};
-constinit std::atomic<Runner> current_runner{nullptr};
+constinit std::atomic<int64_t> runner_holders{0};
 
 namespace {
 
@@ -34,12 +34,14 @@ void include(bool is_on) { c10::impl::tls_set_dispatch_key_included(DispatchKey:
 
 thread_local constinit int suspensions = 0;
 
+constinit std::atomic<Runner> current_runner{nullptr};
 /// Simulated ops that run in this thread, one within the other: only the outermost is looked at,
 /// as a real kernel would be.
 thread_local constinit int simulated_depth = 0;
 
 void observe_simulated(Runner runner, const OperatorHandle& op, c10::DispatchKeySet keys,
                        Stack* stack) {
+  if (!StorageCapture::get().has_trackers()) return runner(op, keys, stack);
   struct Depth {
     Depth() { ++simulated_depth; }
     ~Depth() { --simulated_depth; }
@@ -52,7 +54,6 @@ void observe_simulated(Runner runner, const OperatorHandle& op, c10::DispatchKey
     visit_arguments(schema, *stack, [&](const at::Tensor& tensor) { watch.add_argument(tensor); });
   }
   watch.run([&] { runner(op, keys, stack); });
-  visit_results(schema, *stack, [](const at::Tensor& tensor, size_t) { claim_fake(tensor); });
   OpWatch::Results results(watch);
   visit_results(schema, *stack,
                 [&](const at::Tensor& tensor, size_t position) { results.tell(tensor, position); });
@@ -67,7 +68,8 @@ bool is_inner() {
 }  // namespace
 
 void observe(const OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
-  if (const Runner runner = current_runner.load(std::memory_order_relaxed); runner != nullptr) {
+  if (has_runner()) {
+    const Runner runner = current_runner.load(std::memory_order_relaxed);
     if (is_inner() || is_over()) return runner(op, keys, stack);
     return observe_simulated(runner, op, keys, stack);
   }
@@ -145,6 +147,8 @@ void assert_in_this_thread() {
 }
 
 void set_runner(Runner runner) { current_runner = runner; }
+void hold_runner() { runner_holders.fetch_add(1, std::memory_order_relaxed); }
+void release_runner() { runner_holders.fetch_sub(1, std::memory_order_relaxed); }
 
 void suspend_in_this_thread() { ++suspensions; }
 void resume_in_this_thread() { --suspensions; }

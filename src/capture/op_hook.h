@@ -36,11 +36,14 @@ TIDEGAUGE_API void suspend_in_this_thread();
 TIDEGAUGE_API void resume_in_this_thread();
 
 /// Runs the ops that come to the key, in place of torch's own kernels; see `simulate/simulator.h`.
-/// Set at the first simulation, and never taken back: simulated tensors bring the key with them.
+/// It is asked as long as somebody holds it: a simulation, and each simulated storage, whose
+/// tensors bring the key with them.
 using Runner = void (*)(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack*);
 void set_runner(Runner runner);
-extern std::atomic<Runner> current_runner;
-inline bool has_runner() { return current_runner.load(std::memory_order_relaxed) != nullptr; }
+void hold_runner();
+void release_runner();
+extern TIDEGAUGE_API std::atomic<int64_t> runner_holders;
+inline bool has_runner() { return runner_holders.load(std::memory_order_relaxed) > 0; }
 /// What serves every op that has no handler of its own signature.
 void observe(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <utility>
 
+#include "capture/claimed_storage.h"
 #include "capture/memory_tracker.h"
 #include "capture/torch_device.h"
 
@@ -57,8 +58,14 @@ StorageCapture::Known StorageCapture::take_pending(Pending& open, size_t positio
   return known;
 }
 
-void StorageCapture::add(MemoryTracker* tracker) { trackers_.push_back(tracker); }
-void StorageCapture::remove(MemoryTracker* tracker) { std::erase(trackers_, tracker); }
+void StorageCapture::add(MemoryTracker* tracker) {
+  trackers_.push_back(tracker);
+  tracker_count_ = trackers_.size();
+}
+void StorageCapture::remove(MemoryTracker* tracker) {
+  std::erase(trackers_, tracker);
+  tracker_count_ = trackers_.size();
+}
 
 bool StorageCapture::is_fake_mode_tracked(const void* mode) const {
   return std::any_of(trackers_.begin(), trackers_.end(), [&](const MemoryTracker* tracker) {
@@ -175,7 +182,9 @@ SeenStorage StorageCapture::see_meta(c10::StorageImpl* storage) {
   const int64_t size_bytes = meta_size_bytes(*storage);
   if (!is_claimed(data)) {
     if (size_bytes == 0 || data.get_context() != nullptr) return {};
-    Known known{StorageId(++last_id_), size_bytes, to_device(storage->device()), storage};
+    const auto* claimed = dynamic_cast<const ClaimedStorage*>(storage);
+    const c10::Device device = claimed != nullptr ? claimed->claimed_device : storage->device();
+    Known known{StorageId(++last_id_), size_bytes, to_device(device), storage};
     known.is_unseen = true;
     adopt_meta(storage, known);
   }

@@ -51,6 +51,8 @@ class StorageCapture {
   void remove(MemoryTracker* tracker);
   /// All that are alive; not all of them are started.
   const std::vector<MemoryTracker*>& trackers() const { return trackers_; }
+  /// Also without the lock.
+  bool has_trackers() const { return tracker_count_.load(std::memory_order_relaxed) > 0; }
   bool is_fake_mode_tracked(const void* mode) const;
 
   /// Whether the memory of a meta storage is known to us.
@@ -168,6 +170,7 @@ class StorageCapture {
 
   SpinLock mutex_;
   std::vector<MemoryTracker*> trackers_;
+  std::atomic<size_t> tracker_count_{0};
   uint64_t last_id_ = 0;
   std::atomic<uint64_t> epoch_{1};
   ToldMemory told_;

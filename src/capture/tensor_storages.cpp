@@ -53,7 +53,6 @@ void visit_uncommon_storages(const at::Tensor& tensor,
 }
 
 bool is_fake_tensor(const c10::TensorImpl& tensor) {
-  if (tensor.is_fake()) return true;
   if (!tensor.key_set().has(c10::DispatchKey::Python)) return false;
   if (!tensor.has_storage()) return true;  // sparse; a wrapper has a storage, if an empty one
   return tensor.unsafe_storage().device_type() == c10::kMeta &&

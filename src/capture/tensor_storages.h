@@ -29,10 +29,9 @@ void visit_storages(const at::Tensor& tensor, Visit&& visit) {
   }
 }
 
-/// Whether it is a FakeTensor, of Python or simulated by us: its storage is on meta, and it says
-/// that it is elsewhere.
+/// Whether it is a FakeTensor: its storage is on meta, and it says that it is elsewhere.
 bool is_fake_tensor(const c10::TensorImpl& tensor);
-/// From now on the storage of such a tensor counts, on the device that the tensor claims to be on.
+/// From now on the storage of a FakeTensor counts, on the device that the tensor claims to be on.
 /// Nothing for other tensors. Without the lock; may take the GIL.
 void claim_fake(const at::Tensor& tensor);
 

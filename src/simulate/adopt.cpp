@@ -21,12 +21,13 @@ std::vector<at::Tensor> adopt(const std::vector<at::Tensor>& tensors, c10::Devic
                                 "a tensor of layout ", tensor.layout(),
                                 " cannot be brought into a simulation, only dense ones can");
     c10::Storage& storage = storages[tensor.storage().unsafeGetStorageImpl()];
-    if (!storage) storage = SimulatedStorage::make(static_cast<int64_t>(tensor.storage().nbytes()));
+    if (!storage)
+      storage = SimulatedStorage::make(static_cast<int64_t>(tensor.storage().nbytes()), device);
     auto impl = c10::make_intrusive<SimulatedTensor>(storage, keys_of(tensor.dtype(), device),
                                                      tensor.dtype(), device);
     impl->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
     result.emplace_back(std::move(impl));
-    if (!tensor.is_meta()) known_values::keep(result.back(), tensor);
+    if (!tensor.is_meta()) known_values::keep_copy(result.back(), tensor);
   }
   return result;
 }

@@ -17,11 +17,6 @@ namespace {
 
 using c10::IValue;
 
-std::string at_line() {
-  const std::string line = locate();
-  return line.empty() ? std::string() : " (at " + line + ")";
-}
-
 [[noreturn]] void need_value(const OpTraits& traits) {
   TORCH_CHECK(false, traits.name, " asks for the value of a simulated tensor", at_line(),
               ", which holds no data. Branch on something else, give the value as a Python number, "
@@ -40,7 +35,7 @@ at::Tensor make(c10::IntArrayRef sizes, c10::ScalarType type, c10::Device device
   int64_t numel = 1;
   for (const int64_t size : sizes) numel *= size;
   auto result = c10::make_intrusive<SimulatedTensor>(
-      SimulatedStorage::make(numel * static_cast<int64_t>(dtype.itemsize())),
+      SimulatedStorage::make(numel * static_cast<int64_t>(dtype.itemsize()), device),
       keys_of(dtype, device), dtype, device);
   result->set_sizes_contiguous(sizes);
   return at::Tensor(std::move(result));
@@ -88,8 +83,7 @@ at::Tensor make_if(bool is_wanted, c10::IntArrayRef sizes, c10::Device device) {
 IValue read_item(const OpTraits& traits, const at::Tensor& tensor) {
   TORCH_CHECK(tensor.numel() == 1, "a Tensor with ", tensor.numel(),
               " elements cannot be converted to Scalar");
-  const at::Tensor known = known_values::find(tensor);
-  if (known.defined()) return known.item();
+  if (const auto known = known_values::find_item(tensor)) return *known;
   if (!policy().item) need_value(traits);
   return to_scalar(*policy().item, tensor.scalar_type());
 }
@@ -164,9 +158,8 @@ void expand_masks(IValue& indices) {
       continue;
     }
     has_masks = true;
-    const at::Tensor known = known_values::find(index);
-    const int64_t selected =
-        known.defined() ? known.count_nonzero().item().toLong() : selected_of(index.numel());
+    const auto known = known_values::count_nonzero(index);
+    const int64_t selected = known ? *known : selected_of(index.numel());
     const at::Tensor places = make({selected}, at::kLong, as_simulated(index).claimed_device());
     for (int64_t i = 0; i < index.dim(); ++i) expanded.emplace_back(places);
   }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "simulate/known_values.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <mutex>
 #include <utility>
 
 #include "capture/boxed_tensors.h"
@@ -22,6 +24,11 @@ struct OutOfSight {
       {c10::DispatchKey::Fake, c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot})};
   at::AutoDispatchBelowADInplaceOrView autograd;
 };
+
+at::Generator& own_generator() {
+  static auto* generator = new at::Generator(at::detail::createCPUGenerator());
+  return *generator;
+}
 
 bool is_few(const at::Tensor& tensor) {
   const bool is_integral = at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
@@ -101,6 +108,20 @@ at::Tensor find(const at::Tensor& tensor) {
   return real;
 }
 
+std::optional<c10::Scalar> find_item(const at::Tensor& tensor) {
+  const at::Tensor known = find(tensor);
+  if (!known.defined()) return std::nullopt;
+  const OutOfSight guard;
+  return known.item();
+}
+
+std::optional<int64_t> count_nonzero(const at::Tensor& tensor) {
+  const at::Tensor known = find(tensor);
+  if (!known.defined()) return std::nullopt;
+  const OutOfSight guard;
+  return known.count_nonzero().item().toLong();
+}
+
 void keep(const at::Tensor& simulated, const at::Tensor& real) {
   if (!is_simulated(simulated) || !real.defined() || real.sizes() != simulated.sizes() ||
       !is_few(simulated) || !covers_its_storage(simulated)) {
@@ -118,8 +139,15 @@ void keep(const at::Tensor& simulated, const at::Tensor& real) {
   storage->values = copy.storage();
 }
 
+void keep_copy(const at::Tensor& simulated, const at::Tensor& real) {
+  if (!is_few(real)) return;
+  const OutOfSight guard;
+  keep(simulated, real.clone());
+}
+
 bool can_follow(const OpTraits& traits, std::span<const IValue> arguments) {
-  if (traits.is_random || traits.is_view || !traits.is_cacheable) return false;
+  if (traits.is_view || !traits.is_cacheable) return false;
+  if (traits.is_random && !traits.makes_values) return false;
   if (traits.makes_values) {
     if (traits.written == 0) return true;
     const at::Tensor& target = arguments[0].toTensor();
@@ -149,7 +177,14 @@ std::vector<IValue> compute(const c10::OperatorHandle& op, const OpTraits& trait
     stack[traits.device_argument] = c10::Device(c10::kCPU);
   }
   if (traits.pin_argument >= 0) stack[traits.pin_argument] = IValue();
-  op.callBoxed(stack);
+  if (traits.generator_argument >= 0) stack[traits.generator_argument] = own_generator();
+  if (traits.with_generator) {
+    // It comes before the four that say what to make: dtype, layout, device, pin_memory.
+    stack.insert(stack.end() - 4, IValue(own_generator()));
+    traits.with_generator->callBoxed(stack);
+  } else {
+    op.callBoxed(stack);
+  }
   return stack;
 }
 
@@ -176,6 +211,11 @@ void forget_written(const OpTraits& traits, std::span<const IValue> arguments) {
       if (auto* storage = SimulatedStorage::find(tensor.storage())) storage->values = {};
     });
   }
+}
+
+void reset_generator() {
+  const std::lock_guard lock(own_generator().mutex());
+  own_generator().set_current_seed(at::default_rng_seed_val);
 }
 
 }  // namespace tidegauge::simulation::known_values

@@ -42,6 +42,7 @@ const std::unordered_map<std::string_view, OpKind>& special_kinds() {
       {"aten::record_stream", OpKind::RecordStream},
       {"aten::_fused_sdp_choice", OpKind::Choice},
       {"_c10d_functional::wait_tensor", OpKind::Wait},
+      {"_c10d_functional::_wrap_tensor_autograd", OpKind::Wait},
   };
   return *kinds;
 }
@@ -49,13 +50,55 @@ const std::unordered_map<std::string_view, OpKind>& special_kinds() {
 /// What they make is known without knowing what their arguments hold.
 bool makes_values(std::string_view name) {
   static const auto* names = new std::unordered_set<std::string_view>{
-      "aten::arange",    "aten::arange.start", "aten::arange.start_step", "aten::eye",
-      "aten::eye.m",     "aten::full",         "aten::full_like",         "aten::linspace",
-      "aten::new_full",  "aten::new_ones",     "aten::new_zeros",         "aten::ones",
-      "aten::ones_like", "aten::zeros",        "aten::zeros_like",        "aten::scalar_tensor",
-      "aten::zero_",     "aten::fill_.Scalar",
+      "aten::arange",
+      "aten::arange.start",
+      "aten::arange.start_step",
+      "aten::eye",
+      "aten::eye.m",
+      "aten::full",
+      "aten::full_like",
+      "aten::linspace",
+      "aten::new_full",
+      "aten::new_ones",
+      "aten::new_zeros",
+      "aten::ones",
+      "aten::ones_like",
+      "aten::zeros",
+      "aten::zeros_like",
+      "aten::scalar_tensor",
+      "aten::zero_",
+      "aten::fill_.Scalar",
+      "aten::random_",
+      "aten::random_.from",
+      "aten::random_.to",
+      "aten::rand",
+      "aten::rand.generator",
+      "aten::randint",
+      "aten::randint.low",
+      "aten::randperm",
+      "aten::randint.generator",
+      "aten::randint.low_generator",
+      "aten::randperm.generator",
   };
   return names->count(name) != 0;
+}
+
+std::optional<c10::OperatorHandle> find_with_generator(const c10::OperatorName& name) {
+  static const auto* names = new std::unordered_map<std::string, const char*>{
+      {"aten::rand", "generator"},
+      {"aten::randint", "generator"},
+      {"aten::randint.low", "low_generator"},
+      {"aten::randperm", "generator"},
+  };
+  const auto it = names->find(c10::toString(name));
+  if (it == names->end()) return std::nullopt;
+  return c10::Dispatcher::singleton().findSchema({name.name, it->second});
+}
+
+/// Gradients are taken to be finite: what was found of others stays as it is.
+bool only_finds(std::string_view name, const c10::Argument& argument) {
+  return name == "aten::_amp_foreach_non_finite_check_and_unscale_" &&
+         argument.name() == "found_inf";
 }
 
 /// Takes tensors of several devices, as on a machine that has them.
@@ -104,8 +147,11 @@ void read_schema(OpTraits& traits, const c10::FunctionSchema& schema) {
   for (int i = 0; i < traits.argument_count; ++i) {
     const c10::Argument& argument = schema.arguments()[i];
     if (argument.name() == "device") traits.device_argument = i;
+    if (argument.name() == "dtype") traits.dtype_argument = i;
     if (argument.name() == "pin_memory") traits.pin_argument = i;
-    if (argument.alias_info() != nullptr && argument.alias_info()->isWrite() && i < 64) {
+    if (argument.name() == "generator") traits.generator_argument = i;
+    const bool is_written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+    if (is_written && i < 64 && !only_finds(traits.name, argument)) {
       traits.written |= uint64_t{1} << i;
     }
   }
@@ -129,10 +175,13 @@ std::unique_ptr<OpTraits> read(const c10::OperatorHandle& op) {
   traits->id = static_cast<uint32_t>(table().traits.size() + 1);
   read_schema(*traits, op.schema());
   traits->kind = kind_of(op, traits->name);
-  traits->is_random = op.hasTag(at::Tag::nondeterministic_seeded);
+  traits->is_random =
+      op.hasTag(at::Tag::nondeterministic_seeded) || traits->generator_argument >= 0;
+  traits->with_generator = find_with_generator(op.operator_name());
   traits->ignores_doubles = op.hasTag(at::Tag::pointwise) || traits->written != 0;
   traits->makes_values = makes_values(traits->name);
   traits->mixes_devices = mixes_devices(traits->name);
+  traits->correction = find_correction(traits->name);
   traits->is_cacheable = !changes_geometry(traits->name);
   return traits;
 }

@@ -5,8 +5,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "simulate/corrections.h"
 
 namespace tidegauge::simulation {
 
@@ -44,14 +47,19 @@ struct OpTraits {
   int argument_count = 0;
   int result_count = 0;
   int device_argument = -1;
+  int dtype_argument = -1;
   int pin_argument = -1;
+  int generator_argument = -1;
   uint64_t written = 0;  ///< arguments, by position, that it writes to
   bool is_view = false;
   bool is_cacheable = true;
   bool ignores_doubles = false;  ///< no result's shape depends on a floating-point argument
   bool is_random = false;
+  /// Of a random op that takes no generator: the same op that does.
+  std::optional<c10::OperatorHandle> with_generator;
   bool makes_values = false;  ///< its results are known even if its tensors are not (zeros_like)
   bool mixes_devices = false;
+  Correction correction = nullptr;
 
   std::atomic<int64_t> calls{0};
   std::atomic<int64_t> hits{0};  ///< of them, those that the cache has answered

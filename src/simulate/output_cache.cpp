@@ -166,9 +166,6 @@ at::Tensor tensor_at(std::span<const IValue> arguments, const OutputShape& shape
   return value.toList().get(shape.item).toTensor();
 }
 
-constexpr c10::DispatchKeySet kLazyBits{c10::DispatchKey::Conjugate, c10::DispatchKey::Negative,
-                                        c10::DispatchKey::ZeroTensor};
-
 std::optional<OutputShape> describe_one(const std::vector<Place>& places,
                                         const at::Tensor& result) {
   if (!result.defined()) return OutputShape{.kind = Kind::Undefined};
@@ -186,7 +183,8 @@ std::optional<OutputShape> describe_one(const std::vector<Place>& places,
   shape.sizes.assign(impl->sizes().begin(), impl->sizes().end());
   shape.strides.assign(impl->strides().begin(), impl->strides().end());
   for (const auto& [tensor, argument, item] : places) {
-    if (tensor.has_storage() && tensor.storage().is_alias_of(result.storage())) {
+    if (is_simulated(tensor) &&
+        tensor.storage().unsafeGetStorageImpl() == result.storage().unsafeGetStorageImpl()) {
       shape.kind = Kind::View;
       shape.argument = argument;
       shape.item = item;
@@ -204,16 +202,16 @@ at::Tensor build_one(const OutputShape& shape, std::span<const IValue> arguments
   if (shape.kind == Kind::Undefined) return {};
   if (shape.kind == Kind::Argument) return tensor_at(arguments, shape);
   int64_t offset = shape.offset;
-  c10::Storage storage;
+  c10::intrusive_ptr<SimulatedTensor> result;
   if (shape.kind == Kind::View) {
     const at::Tensor base = tensor_at(arguments, shape);
     offset += base.storage_offset();
-    storage = base.unsafeGetTensorImpl()->unsafe_storage();
+    result = c10::make_intrusive<SimulatedTensor>(as_simulated(base), shape.lazy_bits, shape.dtype);
   } else {
-    storage = SimulatedStorage::make(shape.storage_bytes);
+    result = c10::make_intrusive<SimulatedTensor>(
+        SimulatedStorage::make(shape.storage_bytes, device),
+        keys_of(shape.dtype, device) | shape.lazy_bits, shape.dtype, device);
   }
-  auto result = c10::make_intrusive<SimulatedTensor>(
-      std::move(storage), keys_of(shape.dtype, device) | shape.lazy_bits, shape.dtype, device);
   result->set_sizes_and_strides(shape.sizes, shape.strides, offset);
   return at::Tensor(std::move(result));
 }

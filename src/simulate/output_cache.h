@@ -28,8 +28,8 @@ struct OutputShape {
   enum class Kind : uint8_t {
     Undefined,  ///< an undefined tensor
     Number,     ///< no tensor: `number`
-    Argument,  ///< the argument itself
-    View,      ///< of an argument's storage
+    Argument,   ///< the argument itself
+    View,       ///< of an argument's storage
     New,
   };
   Kind kind = Kind::New;

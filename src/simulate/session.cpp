@@ -2,12 +2,15 @@
 #include "simulate/session.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <mutex>
 
 #include "capture/op_hook.h"
+#include "simulate/known_values.h"
 #include "simulate/op_traits.h"
 #include "simulate/output_cache.h"
+#include "simulate/simulated_tensor.h"
 #include "simulate/simulator.h"
 #include "tidegauge/errors.h"
 
@@ -16,25 +19,31 @@ namespace {
 
 std::mutex mutex;
 std::atomic<bool> is_running{false};
-Policy current_policy;
+SimulationPolicy current_policy;
 op_hook::Thread thread;
 std::atomic<Locate> locate_line{nullptr};
-thread_local constinit int pauses = 0;
+thread_local constinit std::array<int, 2> pauses{};  // by `Made`
 
 }  // namespace
 
-void start(const Policy& policy, const std::vector<std::string>& decomposed) {
+void start(const SimulationPolicy& policy, const std::vector<std::string>& decomposed) {
   const std::lock_guard lock(mutex);
   if (is_running) {
     throw UsageError(
         "a simulation is on already in this process, and there can be only one; leave it before "
         "the next one is entered");
   }
+  if (!(policy.mask_fraction >= 0 && policy.mask_fraction <= 1)) {
+    throw UsageError("mask_fraction is " + std::to_string(policy.mask_fraction) +
+                     "; it is the share of its elements that a mask selects, from 0 to 1");
+  }
   OpTraits::reset(decomposed);
   OutputCache::clear();
+  known_values::reset_generator();
   current_policy = policy;
   thread = op_hook::start_in_this_thread();
   op_hook::set_runner(&run);
+  op_hook::hold_runner();
   is_running = true;
 }
 
@@ -43,15 +52,17 @@ void stop() {
   if (!is_running) return;
   is_running = false;
   op_hook::stop_in(thread);
+  op_hook::release_runner();
   thread.reset();
   OutputCache::clear();
+  SimulatedStorage::end_all();
 }
 
 bool is_on() { return is_running.load(std::memory_order_relaxed); }
-void pause() { ++pauses; }
-void resume() { --pauses; }
-bool is_paused() { return pauses > 0; }
-const Policy& policy() { return current_policy; }
+void pause(Made made) { ++pauses[static_cast<size_t>(made)]; }
+void resume(Made made) { --pauses[static_cast<size_t>(made)]; }
+bool is_paused(Made made) { return pauses[static_cast<size_t>(made)] > 0; }
+const SimulationPolicy& policy() { return current_policy; }
 
 std::vector<OpCoverage> coverage() {
   std::vector<OpCoverage> result;
@@ -67,9 +78,10 @@ std::vector<OpCoverage> coverage() {
 
 void set_locate(Locate locate) { locate_line = locate; }
 
-std::string locate() {
-  const Locate ask = locate_line;
-  return ask != nullptr ? ask() : std::string();
+std::string at_line() {
+  const Locate locate = locate_line;
+  const std::string line = locate != nullptr ? locate() : std::string();
+  return line.empty() ? line : " (at " + line + ")";
 }
 
 }  // namespace tidegauge::simulation

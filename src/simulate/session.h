@@ -2,48 +2,36 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "tidegauge/export.h"
+#include "tidegauge/simulation.h"
 
 namespace tidegauge::simulation {
 
-/// What a simulation answers where a program asks for values that do not exist.
-struct Policy {
-  std::optional<double> item;  ///< of every value; none: an error
-  double mask_fraction = 1.0;  ///< of its elements, how many a mask selects; 1: the worst case
-};
-
-/// How one op was simulated.
-struct OpCoverage {
-  std::string op;
-  int64_t calls = 0;
-  int64_t cached = 0;  ///< of them, those answered from the cache
-  bool is_decomposed = false;
-};
-
-/// From now on the calling thread, and those attached (tidegauge/threads.h), make simulated tensors
-/// wherever they would make real ones. `decomposed`: ops whose meta kernel is a decomposition that
-/// asks for the device. UsageError if a simulation is on already, in whatever thread.
-TIDEGAUGE_API void start(const Policy& policy, const std::vector<std::string>& decomposed);
+/// As the maker of a `Simulation` (tidegauge/simulation.h), which says what it throws.
+/// `decomposed`: ops whose meta kernel is a decomposition that asks for the device.
+TIDEGAUGE_API void start(const SimulationPolicy& policy,
+                         const std::vector<std::string>& decomposed);
 /// Simulated tensors that are left can be deleted, not used.
 TIDEGAUGE_API void stop();
 TIDEGAUGE_API bool is_on();
-/// Ops run really until as many resumes; for this thread. Those with a simulated argument are
-/// simulated still.
-TIDEGAUGE_API void pause();
-TIDEGAUGE_API void resume();
-bool is_paused();
+/// What this thread makes is real until as many resumes: all of it, or integers only. Ops with a
+/// simulated argument are simulated still.
+enum class Made : uint8_t { All, Integers };
+TIDEGAUGE_API void pause(Made made);
+TIDEGAUGE_API void resume(Made made);
+TIDEGAUGE_API bool is_paused(Made made);
 
-const Policy& policy();
+const SimulationPolicy& policy();
 /// Of the running simulation, or the last one.
 TIDEGAUGE_API std::vector<OpCoverage> coverage();
 
 /// Names the line of the user's program that is running, as "train.py:12"; empty if unknown.
 using Locate = std::string (*)();
 TIDEGAUGE_API void set_locate(Locate locate);
-std::string locate();
+/// For a message: " (at train.py:12)", or nothing.
+std::string at_line();
 
 }  // namespace tidegauge::simulation

@@ -5,7 +5,12 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 
+#include <mutex>
 #include <utility>
+#include <vector>
+
+#include "capture/op_hook.h"
+#include "core/spin_lock.h"
 
 namespace tidegauge::simulation {
 namespace {
@@ -13,25 +18,60 @@ namespace {
 using c10::DispatchKey;
 using c10::DispatchKeySet;
 
+struct Alive {
+  SpinLock mutex;
+  SimulatedStorage* first = nullptr;
+};
+Alive& alive() {
+  static auto* all = new Alive;
+  return *all;
+}
+
 c10::Allocator* meta_allocator() {
   static c10::Allocator* const allocator = c10::GetAllocator(c10::kMeta);
   return allocator;
 }
 
-/// Bits of a tensor's own state, which a copy of its meta data has to carry.
-constexpr DispatchKeySet kLazyBits{DispatchKey::Conjugate, DispatchKey::Negative,
-                                   DispatchKey::ZeroTensor};
-
 }  // namespace
 
-SimulatedStorage::SimulatedStorage(int64_t size_bytes, c10::Allocator* allocator)
-    : StorageImpl(use_byte_size_t(), size_bytes, allocator->allocate(0), allocator,
-                  /*resizable=*/true) {
+SimulatedStorage::SimulatedStorage(int64_t size_bytes, c10::Device device)
+    : ClaimedStorage(device, use_byte_size_t(), size_bytes, meta_allocator()->allocate(0),
+                     meta_allocator(), /*resizable=*/true) {
   set_throw_on_mutable_data_ptr();
+  op_hook::hold_runner();
+  const std::lock_guard lock(alive().mutex);
+  next_ = std::exchange(alive().first, this);
+  if (next_ != nullptr) next_->previous_ = this;
 }
 
-c10::Storage SimulatedStorage::make(int64_t size_bytes) {
-  return c10::Storage(c10::make_intrusive<SimulatedStorage>(size_bytes, meta_allocator()));
+SimulatedStorage::~SimulatedStorage() {
+  {
+    const std::lock_guard lock(alive().mutex);
+    (previous_ != nullptr ? previous_->next_ : alive().first) = next_;
+    if (next_ != nullptr) next_->previous_ = previous_;
+  }
+  op_hook::release_runner();
+}
+
+void SimulatedStorage::end_all() {
+  std::vector<c10::Storage> values;  // dies without the lock
+  const std::lock_guard lock(alive().mutex);
+  for (SimulatedStorage* each = alive().first; each != nullptr; each = each->next_) {
+    if (each->values) values.push_back(std::move(each->values));
+    // Not before: torch compares addresses to find out who shares memory.
+    each->release_data_and_set_meta_custom_data_ptr_error_msg_(
+        "a simulated tensor was asked for its data after its simulation has ended; it has none, "
+        "and had none");
+  }
+}
+
+void SimulatedStorage::release_resources() {
+  values = {};
+  StorageImpl::release_resources();
+}
+
+c10::Storage SimulatedStorage::make(int64_t size_bytes, c10::Device device) {
+  return c10::Storage(c10::make_intrusive<SimulatedStorage>(size_bytes, device));
 }
 
 SimulatedStorage* SimulatedStorage::find(const c10::Storage& storage) {
@@ -44,6 +84,14 @@ SimulatedTensor::SimulatedTensor(c10::Storage storage, DispatchKeySet keys, caff
                                  c10::Device device)
     : TensorImpl(std::move(storage), keys, dtype), claimed_device_(device) {
   key_set_ = key_set_.add(DispatchKey::Fake);
+  set_custom_device(true);
+}
+
+SimulatedTensor::SimulatedTensor(const SimulatedTensor& base, DispatchKeySet lazy_bits,
+                                 caffe2::TypeMeta dtype)
+    : TensorImpl(VIEW, c10::Storage(base.unsafe_storage()),
+                 (base.key_set() - kLazyBits - c10::python_ks) | lazy_bits, dtype),
+      claimed_device_(base.claimed_device_) {
   set_custom_device(true);
 }
 
@@ -96,7 +144,7 @@ at::Tensor to_simulated(const at::Tensor& meta, c10::Device device) {
   const c10::TensorImpl* source = meta.unsafeGetTensorImpl();
   c10::Storage storage = source->unsafe_storage();
   if (SimulatedStorage::find(storage) == nullptr) {
-    storage = SimulatedStorage::make(static_cast<int64_t>(storage.nbytes()));
+    storage = SimulatedStorage::make(static_cast<int64_t>(storage.nbytes()), device);
   }
   auto result = c10::make_intrusive<SimulatedTensor>(
       std::move(storage), keys_of(source->dtype(), device) | (source->key_set() & kLazyBits),

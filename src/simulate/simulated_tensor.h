@@ -8,21 +8,35 @@
 #include <cstdint>
 #include <typeinfo>
 
+#include "capture/claimed_storage.h"
 #include "tidegauge/export.h"
 
 namespace tidegauge::simulation {
 
-/// A storage that has a size and no memory. torch sees it on meta.
-struct SimulatedStorage final : c10::StorageImpl {
-  static c10::Storage make(int64_t size_bytes);
+/// A storage that has a size and no memory.
+struct TIDEGAUGE_API SimulatedStorage final : ClaimedStorage {
+  static c10::Storage make(int64_t size_bytes, c10::Device device);
   /// Null for a storage of another kind.
   static SimulatedStorage* find(const c10::Storage& storage);
+  /// Of all that are left: nothing is known of their contents, and to ask for their data throws.
+  static void end_all();
 
   c10::Storage values;     ///< real memory of the same size, where its contents are known
   bool is_pinned = false;  ///< as told by torch's is_pinned
 
-  SimulatedStorage(int64_t size_bytes, c10::Allocator* allocator);
+  SimulatedStorage(int64_t size_bytes, c10::Device device);
+  ~SimulatedStorage() override;
+  void release_resources() override;
+
+ private:
+  // All that are alive, as a list.
+  SimulatedStorage* next_ = nullptr;
+  SimulatedStorage* previous_ = nullptr;
 };
+
+/// Bits of a tensor's own state, which a copy of its meta data has to carry.
+inline constexpr c10::DispatchKeySet kLazyBits{
+    c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor};
 
 /// A tensor on the device that it claims, without memory.
 ///
@@ -34,6 +48,9 @@ class TIDEGAUGE_API SimulatedTensor final : public c10::TensorImpl {
  public:
   SimulatedTensor(c10::Storage storage, c10::DispatchKeySet keys, caffe2::TypeMeta dtype,
                   c10::Device device);
+  /// A view of `base`, of whatever shape: like it, also where this is an inference mode.
+  SimulatedTensor(const SimulatedTensor& base, c10::DispatchKeySet lazy_bits,
+                  caffe2::TypeMeta dtype);
 
   c10::Device claimed_device() const { return claimed_device_; }
 

@@ -42,12 +42,21 @@ void run_really(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
 /// Of a collective that is over as soon as it has begun.
 class DoneWork final : public c10d::Work {
  public:
+  /// `first` argument of the collective: what it writes to.
+  explicit DoneWork(const IValue& first) {
+    visit_tensors(first, [this](const at::Tensor& tensor) { results_.push_back(tensor); });
+  }
   bool wait(std::chrono::milliseconds) override { return true; }
+  std::vector<at::Tensor> result() override { return results_; }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
-    auto future = c10::make_intrusive<c10::ivalue::Future>(c10::NoneType::get());
-    future->markCompleted();
+    auto future =
+        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    future->markCompleted(IValue(results_));
     return future;
   }
+
+ private:
+  std::vector<at::Tensor> results_;
 };
 
 /// What the arguments of a call are.
@@ -116,9 +125,15 @@ Scan scan(const OpTraits& traits, std::span<const IValue> arguments) {
   return found;
 }
 
+bool asks_for_integers(const OpTraits& traits, std::span<const IValue> arguments) {
+  if (traits.dtype_argument < 0 || !arguments[traits.dtype_argument].isInt()) return false;
+  return at::isIntegralType(arguments[traits.dtype_argument].toScalarType(), /*includeBool=*/true);
+}
+
 /// Whether the op is one of a program that has no simulated tensors yet, and would make one.
-bool makes_simulated(const OpTraits& traits, const Scan& found) {
-  if (!is_on() || is_paused() || found.device.is_meta()) return false;
+bool makes_simulated(const OpTraits& traits, const Scan& found, std::span<const IValue> arguments) {
+  if (!is_on() || is_paused(Made::All) || found.device.is_meta()) return false;
+  if (is_paused(Made::Integers) && asks_for_integers(traits, arguments)) return false;
   if (traits.kind == OpKind::Fresh) return true;
   if (traits.device_argument < 0) return false;
   return !found.real.defined() || !found.device.is_cpu();
@@ -133,10 +148,9 @@ bool makes_simulated(const OpTraits& traits, const Scan& found) {
       if (tensor.is_same(found.real)) name = op.schema().arguments()[i].name();
     });
   }
-  const std::string line = locate();
   TORCH_CHECK(false, traits.name, ": argument '", name, "' is a real tensor (",
               describe(found.real), "), and another one is simulated (", describe(found.first), ")",
-              line.empty() ? "" : ", at " + line,
+              at_line(),
               ". A simulated tensor has no data to compute with. Make the real one inside "
               "`simulate`, or bring it in with `simulation.adopt(tensor)`");
 }
@@ -168,10 +182,13 @@ void replace_real(std::span<IValue> arguments) {
   }
 }
 
-void simulate_results(std::span<IValue> results, c10::Device device) {
+void simulate_results(const OpTraits& traits, std::span<IValue> results, c10::Device device) {
   // Results that share a storage go on to do so.
   std::vector<std::pair<c10::StorageImpl*, c10::Storage>> replaced;
   const auto convert = [&](const at::Tensor& tensor) {
+    TORCH_CHECK_NOT_IMPLEMENTED(!tensor.defined() || tensor.layout() == c10::kStrided, traits.name,
+                                " makes a tensor of layout ", tensor.layout(), at_line(),
+                                ", which cannot be simulated, only dense ones can");
     if (!tensor.defined() || is_simulated(tensor) || !tensor.has_storage() ||
         tensor.key_set().has(DispatchKey::Python) || tensor.storage().device_type() != c10::kMeta) {
       return tensor;
@@ -225,9 +242,8 @@ void run_meta(const OperatorHandle& op, const OpTraits& traits, const Scan& foun
       stack->resize(base);
       return;
     }
-    const std::string line = locate();
     TORCH_CHECK_NOT_IMPLEMENTED(
-        false, traits.name, " cannot be simulated", line.empty() ? "" : " (at " + line + ")",
+        false, traits.name, " cannot be simulated", at_line(),
         ": it has no meta kernel in this version of torch. Register one with ",
         "torch.library.register_fake, or leave it out of what is simulated. torch says: ",
         error.what_without_backtrace());
@@ -316,10 +332,10 @@ class Call {
     known_values::forget_written(traits_, arguments());
     IValue first = (*stack_)[base_];
     stack_->resize(base_);
+    if (traits_.result_count == 0) return;
+    c10::intrusive_ptr<c10d::Work> work = c10::make_intrusive<DoneWork>(first);
     if (traits_.result_count == 2) stack_->push_back(std::move(first));
-    if (traits_.result_count > 0) {
-      stack_->emplace_back(c10::intrusive_ptr<c10d::Work>(c10::make_intrusive<DoneWork>()));
-    }
+    stack_->emplace_back(std::move(work));
   }
 
   /// torch.tensor has made it from Python's numbers, out of our sight.
@@ -373,10 +389,11 @@ class Call {
       }
     }
     std::vector<IValue> asked;
-    if (key) asked.assign(arguments().begin(), arguments().end());
+    if (key || traits_.correction != nullptr) asked.assign(arguments().begin(), arguments().end());
     run_meta(op_, traits_, found_, keys_, stack_);
     const std::span<IValue> results = std::span(*stack_).subspan(base_);
-    simulate_results(results, found_.device);
+    simulate_results(traits_, results, found_.device);
+    if (traits_.correction != nullptr) traits_.correction(asked, results);
     if (!key) return;
     // An op that has changed the geometry of an argument is another one the next time.
     const bool is_same = make_call_key(traits_, asked) == key;
@@ -409,7 +426,8 @@ void run(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   }
   const auto arguments = std::span<const IValue>(*stack).last(traits.argument_count);
   Scan found = scan(traits, arguments);
-  if (!found.has_simulated && !makes_simulated(traits, found)) return run_really(op, keys, stack);
+  if (!found.has_simulated && !makes_simulated(traits, found, arguments))
+    return run_really(op, keys, stack);
   TORCH_CHECK(is_on(), traits.name, " was called on a simulated tensor (", describe(found.first),
               ") after its simulation has ended; use it inside `simulate`");
   if (found.has_simulated && found.real.defined() && !only_reads_real(traits, arguments)) {

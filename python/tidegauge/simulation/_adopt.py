@@ -61,7 +61,8 @@ def adopt_module(module: nn.Module, device: torch.device | None) -> Callable[[],
     """Gives the module simulated parameters and buffers; the answer puts back its own."""
     owners: list[tuple[dict[str, Any], str, torch.Tensor]] = []
     for child in module.modules():
-        for table in (child._parameters, child._buffers):
+        tables: tuple[dict[str, Any], ...] = (child._parameters, child._buffers)
+        for table in tables:
             for name, tensor in table.items():
                 if tensor is not None and not _C.is_simulated(tensor):
                     owners.append((table, name, tensor))

@@ -5,31 +5,42 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import torch
+from torch import distributed as dist
 from torch import nn
+from torch._C._distributed_c10d import Reducer
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed import device_mesh as mesh_module
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining._utils import InferenceMode
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
+from torch.nn.parallel import distributed as data_parallel
 
 from tidegauge import _C
 from tidegauge._patches import _Installation, _Patch
 from tidegauge.simulation import _dtensor_lists
+from tidegauge.simulation._adopt import adopt_tree, find_simulated
 
 _originals: dict[str, Any] = {}
 
 
 class paused:  # noqa: N801, reads as a word
-    """Tensors made within are real."""
+    """Tensors made within are real; those of integers, or all."""
+
+    def __init__(self, *, only_integers: bool = False) -> None:
+        self._only_integers = only_integers
 
     def __enter__(self) -> None:
-        _C.simulation_pause()
+        _C.simulation_pause(self._only_integers)
 
     def __exit__(self, *args: object) -> None:
-        _C.simulation_resume()
+        _C.simulation_resume(self._only_integers)
 
 
 def _data_ptr(self: torch.Tensor) -> int:
@@ -41,10 +52,15 @@ def _data_ptr(self: torch.Tensor) -> int:
 
 
 def _storage_data_ptr(self: torch.UntypedStorage) -> int:
-    if self.device.type == "meta" and self.nbytes() > 0:
-        return self._cdata
+    if _C.is_simulated_storage(self):
+        return _C.simulated_storage_address(self)
     address: int = _originals["storage_data_ptr"](self)
     return address
+
+
+def _share_memory(self: torch.UntypedStorage) -> torch.UntypedStorage:
+    """What is shared with other processes is as large as it was."""
+    return self if _C.is_simulated_storage(self) else _originals["share_memory"](self)
 
 
 def _values(tensor: torch.Tensor, asked_by: str) -> torch.Tensor:
@@ -111,18 +127,15 @@ def _has_compatible_type(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     )
 
 
-def _load(*args: Any, **kwargs: Any) -> Any:
+def _load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
     """A file is read really; then its shapes come in."""
-    from tidegauge.simulation._adopt import adopt_tree
-
+    is_device = isinstance(map_location, (str, torch.device))
     with paused():
-        loaded = _originals["load"](*args, **kwargs)
-    return adopt_tree(loaded, torch.device("cpu"))
+        loaded = _originals["load"](f, "cpu" if is_device else map_location, *args, **kwargs)
+    return adopt_tree(loaded, torch.device(map_location) if is_device else None)
 
 
 def _refuse_save(*args: Any, **kwargs: Any) -> Any:
-    from tidegauge.simulation._adopt import find_simulated
-
     if (where := find_simulated(args[0] if args else kwargs.get("obj"))) is not None:
         raise RuntimeError(
             f"torch.save was given a simulated tensor of shape {tuple(where.shape)}, which holds "
@@ -136,16 +149,60 @@ def _propagate(self: Any, op_schema: Any) -> Any:
     return _dtensor_lists.propagate(_originals["propagate"], self, op_schema)
 
 
-def _real_inside(name: str) -> Callable[..., Any]:
-    """What a wrapper of this place makes is real: ranks of a mesh, which Python reads."""
+def _brings_in(name: str) -> Callable[..., Any]:
+    """What this place makes past the dispatcher, of numpy's memory or another's, comes in."""
+
+    def wrapper(data: Any, *args: Any, **kwargs: Any) -> Any:
+        made = _originals[name](data, *args, **kwargs)
+        return made if made is data or _C.simulation_is_paused() else adopt_tree(made, None)
+
+    return wrapper
+
+
+def _enter_fake_mode(self: FakeTensorMode) -> Any:
+    """torch enters some itself, to find out about shapes."""
+    if not sys._getframe(1).f_globals.get("__name__", "").startswith("torch."):
+        raise RuntimeError(
+            "a FakeTensorMode was entered inside `simulate`, which makes tensors without memory "
+            "itself; use one of the two"
+        )
+    return _originals["enter_fake_mode"](self)
+
+
+def _real_inside(name: str, *, only_integers: bool = False) -> Callable[..., Any]:
+    """What this place makes is real: ranks of a mesh, pickled objects, the lengths of buckets."""
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        with paused():
+        with paused(only_integers=only_integers):
             return _originals[name](*args, **kwargs)
 
     return wrapper
 
 
+def _vote(self: Any, has_backward: bool, received_acc: Any = None) -> torch.Tensor:
+    """Of a pipeline's stages, whether all know their shapes; in a simulation there is only one."""
+    if InferenceMode.needs_dynamic(self._user_meta, has_backward):
+        raise RuntimeError(
+            f"stage {self.stage_index} of a pipeline asks its neighbours for shapes, and in a "
+            "simulation it has none; give `PipelineStage` its input_args and output_args"
+        )
+    return torch.ones(1, dtype=torch.int32)
+
+
+def _vote_result(self: Any, received_result: Any = None) -> torch.Tensor:
+    return torch.ones(1, dtype=torch.int32)
+
+
+_FOREIGN_MEMORY = ("from_numpy", "frombuffer", "as_tensor", "asarray")
+_OBJECT_PLACES = (
+    *("all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list"),
+    *("send_object_list", "recv_object_list"),
+)
+_BUCKET_PLACES: dict[str, tuple[type | ModuleType, str]] = {
+    "reducer_init": (Reducer, "__init__"),
+    "rebuild_buckets": (Reducer, "_rebuild_buckets"),
+    "verify_shapes": (data_parallel, "_verify_param_shape_across_processes"),
+}
 _MESH_PLACES: dict[str, tuple[type | ModuleType, str]] = {
     "mesh_init": (DeviceMesh, "__init__"),
     "mesh_getitem": (DeviceMesh, "__getitem__"),
@@ -166,6 +223,10 @@ def installation() -> _Installation:
     patches = {
         "tensor_data_ptr": _wrap(torch.Tensor, "data_ptr", _data_ptr),
         "storage_data_ptr": _wrap(torch.UntypedStorage, "data_ptr", _storage_data_ptr),
+        "share_memory": _wrap(torch.UntypedStorage, "share_memory_", _share_memory),
+        "enter_fake_mode": _wrap(FakeTensorMode, "__enter__", _enter_fake_mode),
+        "vote": _wrap(PipelineStage, "_warmup_forward_vote", _vote),
+        "vote_result": _wrap(PipelineStage, "_warmup_backward_result", _vote_result),
         "tolist": _wrap(torch.Tensor, "tolist", _tolist),
         "numpy": _wrap(torch.Tensor, "numpy", _numpy),
         "repr": _wrap(torch.Tensor, "__repr__", _repr),
@@ -178,8 +239,14 @@ def installation() -> _Installation:
         "save": _wrap(torch, "save", _refuse_save),
         "propagate": _wrap(ShardingPropagator, "propagate_op_sharding_non_cached", _propagate),
     }
+    for name in _FOREIGN_MEMORY:
+        patches[name] = _wrap(torch, name, _brings_in(name))
     for key, (owner, name) in _MESH_PLACES.items():
         patches[key] = _wrap(owner, name, _real_inside(key))
+    for name in _OBJECT_PLACES:
+        patches[name] = _wrap(dist, name, _real_inside(name))
+    for key, (owner, name) in _BUCKET_PLACES.items():
+        patches[key] = _wrap(owner, name, _real_inside(key, only_integers=True))
     return _Installation(patches, variables=_originals)
 
 
@@ -192,7 +259,7 @@ def decomposed_ops() -> list[str]:
     for op, function in table.decomposition_table.items():
         if not isinstance(op, torch._ops.OpOverload) or op in table.meta_table or op.is_view:
             continue
-        name = op.name()
+        name = op.name()  # type: ignore[no-untyped-call]
         if name in _KERNELS_OF_META or torch._C._dispatch_has_kernel_for_dispatch_key(
             name, "CompositeImplicitAutograd"
         ):

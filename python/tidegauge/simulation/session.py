@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
@@ -34,14 +34,9 @@ class Simulation:
     ) -> None:
         self.device = _check_device(device)
         self._item = _check_item(item)
-        if not 0 <= mask_fraction <= 1:
-            raise ValueError(
-                f"mask_fraction is {mask_fraction!r}; it is the share of its elements that a mask "
-                "selects, from 0 to 1"
-            )
         self._mask_fraction = float(mask_fraction)
         self._group = None if world_size is None else OwnProcessGroup(world_size, rank)
-        self._undo: list[Callable[[], None]] = []
+        self._exit = ExitStack()
 
     def __enter__(self) -> Simulation:
         # Not at the top of the file: it loads DTensor, which takes long.
@@ -52,21 +47,19 @@ class Simulation:
                 "simulate was entered inside a FakeTensorMode, which makes tensors without memory "
                 "itself; use one of the two"
             )
-        _C.simulation_start(self._item, self._mask_fraction, _patches.decomposed_ops())
-        self._undo.append(_C.simulation_stop)
-        try:
+        with ExitStack() as entry:
+            _C.simulation_start(self._item, self._mask_fraction, _patches.decomposed_ops())
+            entry.callback(_C.simulation_stop)
             for patches in (FOR_OPS, _patches.installation()):
                 patches.install()
-                self._undo.append(patches.uninstall)
+                entry.callback(patches.uninstall)
             if self.device.type == "cuda":
-                self._undo.append(_claimed_cuda.claim())
+                entry.callback(_claimed_cuda.claim())
                 _claimed_cuda.self_test()
             if self._group is not None:
                 self._group.begin()
-                self._undo.append(self._group.end)
-        except BaseException:
-            self._end()
-            raise
+                entry.callback(self._group.end)
+            self._exit = entry.pop_all()
         return self
 
     def __exit__(
@@ -75,11 +68,7 @@ class Simulation:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._end()
-
-    def _end(self) -> None:
-        while self._undo:
-            self._undo.pop()()
+        self._exit.close()
 
     def adopt(self, what: T, device: str | torch.device | None = None) -> T:
         """Brings real or meta tensors in: shapes, dtypes and what they share, not their data.
@@ -90,7 +79,7 @@ class Simulation:
         """
         target = None if device is None else _check_device(device)
         if isinstance(what, nn.Module):
-            self._undo.append(adopt_module(what, target))
+            self._exit.callback(adopt_module(what, target))
             return what
         adopted: T = adopt_tree(what, target)
         return adopted

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "simulate/corrections.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/core/Reduction.h>
+#include <ATen/native/ConvUtils.h>
+#include <c10/core/MemoryFormat.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <vector>
+
+namespace tidegauge::simulation {
+namespace {
+
+using c10::IValue;
+
+std::vector<int64_t> strides_in(at::MemoryFormat format, c10::IntArrayRef sizes) {
+  if (format == at::MemoryFormat::ChannelsLast) return c10::get_channels_last_strides_2d(sizes);
+  if (format == at::MemoryFormat::ChannelsLast3d) return c10::get_channels_last_strides_3d(sizes);
+  std::vector<int64_t> strides(sizes.size());
+  int64_t stride = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= std::max<int64_t>(sizes[i], 1);
+  }
+  return strides;
+}
+
+void lay_out(const at::Tensor& tensor, at::MemoryFormat format) {
+  if (!tensor.defined()) return;
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes().vec(),
+                                                      strides_in(format, tensor.sizes()));
+}
+
+/// Channels last if the input is, or the weight: that depends on the library that does the work.
+/// The meta kernel knows it of other devices than the CPU; and one dimension has no such layout.
+void lay_out_convolution(const at::Tensor& input, const at::Tensor& weight,
+                         const std::optional<at::Tensor>& bias,
+                         at::OptionalSymIntArrayRef bias_sizes, std::span<const IValue> options,
+                         std::span<const IValue> results) {
+  if (!input.device().is_cpu() || weight.dim() < 4) return;
+  const auto backend = at::native::select_conv_backend(
+      input, weight, bias, options[0].toSymIntVector(), options[1].toSymIntVector(),
+      options[2].toSymIntVector(), options[3].toBool(), options[4].toSymIntVector(),
+      options[5].toSymInt(), bias_sizes);
+  const auto format = at::native::_determine_backend_memory_format(input, weight, backend);
+  for (const IValue& result : results) lay_out(result.toTensor(), format);
+}
+
+void correct_convolution(std::span<const IValue> arguments, std::span<const IValue> results) {
+  lay_out_convolution(arguments[0].toTensor(), arguments[1].toTensor(),
+                      arguments[2].toOptional<at::Tensor>(), std::nullopt, arguments.subspan(3),
+                      results);
+}
+
+void correct_convolution_backward(std::span<const IValue> arguments,
+                                  std::span<const IValue> results) {
+  std::vector<c10::SymInt> bias;
+  if (!arguments[3].isNone()) bias = arguments[3].toSymIntVector();
+  lay_out_convolution(
+      arguments[1].toTensor(), arguments[2].toTensor(), std::nullopt,
+      arguments[3].isNone() ? at::OptionalSymIntArrayRef() : at::OptionalSymIntArrayRef(bias),
+      arguments.subspan(4), results.first(2));
+}
+
+/// The sum or mean is left in the memory of all that was summed up.
+void correct_loss(std::span<const IValue> arguments, std::span<const IValue> results) {
+  if (arguments[2].toInt() == at::Reduction::None) return;
+  int64_t numel = 1;
+  for (const int64_t size :
+       at::infer_size(arguments[0].toTensor().sizes(), arguments[1].toTensor().sizes())) {
+    numel *= size;
+  }
+  const at::Tensor& loss = results[0].toTensor();
+  const int64_t size_bytes = numel * static_cast<int64_t>(loss.itemsize());
+  if (size_bytes > static_cast<int64_t>(loss.storage().nbytes())) {
+    loss.storage().unsafeGetStorageImpl()->set_nbytes(size_bytes);
+  }
+}
+
+}  // namespace
+
+Correction find_correction(std::string_view op) {
+  static const auto* corrections = new std::unordered_map<std::string_view, Correction>{
+      {"aten::convolution", &correct_convolution},
+      {"aten::convolution_backward", &correct_convolution_backward},
+      {"aten::mse_loss", &correct_loss},
+      {"aten::smooth_l1_loss", &correct_loss},
+  };
+  const auto it = corrections->find(op);
+  return it != corrections->end() ? it->second : nullptr;
+}
+
+}  // namespace tidegauge::simulation
