@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One rank of many, of which no other exists: groups of any size, and every way to use them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from faithful import Program, compare_events
+from programs import mlp, sgd, train
+from tidegauge import FSDPMemTracker, MemTracker, simulate
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+ROWS = 10
+
+
+def sharded_bytes(world_size: int, rank: int) -> dict[str, int]:
+    """Of a layer of 10 x 4 float32 and a bias of 10, sharded by rows: after two steps."""
+    with simulate(world_size=world_size, rank=rank):
+        model = nn.Sequential(nn.Linear(4, ROWS))
+        fully_shard(model[0])
+        fully_shard(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        assert isinstance(model, FSDPModule)
+        tracker = FSDPMemTracker(model, optimizer)
+        with tracker:
+            for _ in range(2):
+                model(torch.randn(2, 4)).sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            split = tracker.get_tracker_snapshot()[torch.device("cpu")]
+        local = [p.to_local().numel() for p in model.parameters() if isinstance(p, DTensor)]
+        return {"held": split["Sharded Param"], "own": 4 * sum(local)}
+
+
+@pytest.mark.parametrize(
+    ("world_size", "rank"), [(1, 0), (2, 1), (3, 0), (3, 2), (8, 7), (512, 300), (4096, 4095)]
+)
+def test_any_rank_of_any_world_holds_its_rows(world_size: int, rank: int) -> None:
+    per_rank = -(-ROWS // world_size)
+    own_rows = min(per_rank, max(0, ROWS - rank * per_rank))
+    figures = sharded_bytes(world_size, rank)
+    assert figures["own"] == 4 * own_rows * (4 + 1)
+    assert figures["held"] == 4 * per_rank * (4 + 1)  # shards are padded to one size
+
+
+def test_world_is_there_inside_only() -> None:
+    with simulate(world_size=8, rank=3):
+        assert (dist.get_world_size(), dist.get_rank()) == (8, 3)
+        x = torch.ones(4)
+        dist.all_reduce(x)
+        gathered = torch.empty(32)
+        dist.all_gather_into_tensor(gathered, x)
+        dist.broadcast(x, 0)
+        dist.all_to_all_single(torch.empty(8), torch.empty(8))
+        dist.barrier()
+        objects: list[Any] = [None] * 8
+        dist.all_gather_object(objects, {"rank": 3})
+        assert objects[3] == {"rank": 3}
+    assert not dist.is_initialized()
+
+
+def test_meshes_have_their_ranks() -> None:
+    with simulate(world_size=8, rank=5):
+        mesh = init_device_mesh("cpu", (2, 4), mesh_dim_names=("outer", "inner"))
+        assert list(mesh.get_coordinate() or ()) == [1, 1]
+        assert mesh.mesh.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
+        assert mesh["inner"].mesh.tolist() == [4, 5, 6, 7]
+        assert mesh["outer", "inner"]._flatten().size() == 8
+
+
+def test_dtensors_are_made_inside() -> None:
+    with simulate(world_size=4) as simulation:
+        mesh = init_device_mesh("cpu", (4,))
+        whole = distribute_tensor(torch.randn(8, 6), mesh, [Shard(0)])
+        assert whole.to_local().shape == (2, 6)
+        assert simulation.is_simulated(whole.to_local())
+        nn.init.trunc_normal_(whole)
+        nn.init.kaiming_uniform_(whole)
+        assert (whole @ whole.t()).redistribute(mesh, [Replicate()]).to_local().shape == (8, 8)
+
+
+def data_parallel() -> Program:
+    model, x = mlp(), torch.randn(8, 32)
+    parallel = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.005)
+    return train(parallel, sgd(parallel.parameters()), lambda: parallel(x).mean())
+
+
+def test_data_parallel_run_is_the_real_one(tmp_path: Path) -> None:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        assert compare_events(data_parallel, tmp_path) is None
+    finally:
+        dist.destroy_process_group()
+
+
+def test_data_parallel_in_a_world_of_many() -> None:
+    with simulate(world_size=16, rank=9):
+        program = data_parallel()
+        tracker = MemTracker()
+        tracker.track_external(program.model, program.optimizer)
+        with tracker:
+            program.run()
+            program.run()
+        assert tracker._core.anomalies() == (0, "")
+
+
+@pytest.mark.parametrize("schedule", [ScheduleGPipe, Schedule1F1B])
+@pytest.mark.parametrize("rank", [0, 1, 3])
+def test_pipeline_stage_keeps_what_its_schedule_keeps(schedule: Any, rank: int) -> None:
+    """The first stage of 1F1B has as many microbatches in flight as there are stages; GPipe all."""
+    stages, microbatches = 4, 8
+    with simulate(world_size=stages, rank=rank):
+        layer = nn.Linear(16, 16)
+        example = torch.randn(2, 16)
+        stage = PipelineStage(
+            layer, rank, stages, torch.device("cpu"), input_args=example, output_args=layer(example)
+        )
+        pipeline = schedule(stage, microbatches, loss_fn=nn.functional.mse_loss)
+        whole = torch.randn(2 * microbatches, 16)
+        tracker = MemTracker()
+        tracker.track_external(layer)
+        with tracker:
+            if rank == 0:
+                pipeline.step(whole)
+            elif rank == stages - 1:
+                pipeline.step(target=whole)
+            else:
+                pipeline.step()
+        assert layer.weight.grad is not None
+        assert tracker._core.anomalies() == (0, "")
