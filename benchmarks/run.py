@@ -25,13 +25,18 @@ from measure import ROUNDS, Ratio
 RESULTS = Path(__file__).parent / "results.json"
 
 
-def run_cases() -> list[Ratio]:
+def run_cases() -> tuple[list[Ratio], list[dict[str, object]]]:
+    """Ratios, and the bars of those that have some."""
     torch.set_num_threads(1)
     ratios: list[Ratio] = []
-    for module in pkgutil.iter_modules(cases.__path__, prefix="cases."):
-        print(f"running {module.name} ...", file=sys.stderr)
-        ratios += importlib.import_module(module.name).run()
-    return ratios
+    bars: list[dict[str, object]] = []
+    for name in (module.name for module in pkgutil.iter_modules(cases.__path__, prefix="cases.")):
+        print(f"running {name} ...", file=sys.stderr)
+        case = importlib.import_module(name)
+        ratios += case.run()
+        if hasattr(case, "bars"):
+            bars += [_bar(*each) for each in case.bars()]
+    return ratios, bars
 
 
 def run_core(executable: Path) -> list[dict[str, object]]:
@@ -160,7 +165,9 @@ def main() -> None:
     parser.add_argument("--cpp-bench", type=Path, required=True, help="mem_tracker_bench")
     arguments = parser.parse_args()
     core = run_estimates() + run_core(arguments.core_bench)
-    ratios = run_cases() + run_cpp(arguments.cpp_bench)
+    ratios, bars = run_cases()
+    core += bars
+    ratios += run_cpp(arguments.cpp_bench)
     results = {
         "method": f"thread CPU time, one torch thread, {ROUNDS} interleaved rounds, median ratio",
         "torch": torch.__version__,
