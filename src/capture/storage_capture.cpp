@@ -82,6 +82,14 @@ SeenStorage StorageCapture::see(c10::StorageImpl* storage, bool even_empty) {
     }
   }
   if (storage->device_type() == c10::kMeta && parked_at_.count(storage) == 0) {
+    const auto* claimed =
+        data.get_context() == nullptr ? dynamic_cast<const ClaimedStorage*>(storage) : nullptr;
+    if (claimed != nullptr && (even_empty || meta_size_bytes(*storage) > 0)) {
+      Known known{StorageId(++last_id_), meta_size_bytes(*storage),
+                  to_device(claimed->claimed_device), storage};
+      known.is_unseen = true;
+      adopt_meta(storage, known);
+    }
     return see_meta(storage);
   }
   const auto size_bytes = static_cast<int64_t>(storage->nbytes());
@@ -182,9 +190,7 @@ SeenStorage StorageCapture::see_meta(c10::StorageImpl* storage) {
   const int64_t size_bytes = meta_size_bytes(*storage);
   if (!is_claimed(data)) {
     if (size_bytes == 0 || data.get_context() != nullptr) return {};
-    const auto* claimed = dynamic_cast<const ClaimedStorage*>(storage);
-    const c10::Device device = claimed != nullptr ? claimed->claimed_device : storage->device();
-    Known known{StorageId(++last_id_), size_bytes, to_device(device), storage};
+    Known known{StorageId(++last_id_), size_bytes, to_device(storage->device()), storage};
     known.is_unseen = true;
     adopt_meta(storage, known);
   }

@@ -2,10 +2,12 @@
 #include "simulate/simulated_tensor.h"
 
 #include <c10/core/Allocator.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -146,6 +148,9 @@ at::Tensor to_simulated(const at::Tensor& meta, c10::Device device) {
   if (SimulatedStorage::find(storage) == nullptr) {
     storage = SimulatedStorage::make(static_cast<int64_t>(storage.nbytes()), device);
   }
+  // A view is like its base, also in an inference mode.
+  std::optional<c10::InferenceMode> like_source;
+  if (c10::InferenceMode::is_enabled() && !meta.is_inference()) like_source.emplace(false);
   auto result = c10::make_intrusive<SimulatedTensor>(
       std::move(storage), keys_of(source->dtype(), device) | (source->key_set() & kLazyBits),
       source->dtype(), device);

@@ -30,7 +30,7 @@ struct NetImpl : torch::nn::Module {
     first = register_module("first", torch::nn::Linear(width, width));
     second = register_module("second", torch::nn::Linear(width, 1));
   }
-  at::Tensor forward(const at::Tensor& x) { return second(torch::relu(first(x))); }
+  at::Tensor forward(const at::Tensor& x) { return second(torch::tanh(first(x))); }
 
   torch::nn::Linear first{nullptr}, second{nullptr};
 };
@@ -98,7 +98,7 @@ TEST(Simulation, EndsWithItsScope) {
 TEST(Simulation, ValuesThatSteerAProgramAreKnown) {
   const Simulation simulation;
   EXPECT_EQ((torch::arange(10) * 2).sum().item<int64_t>(), 90);
-  EXPECT_EQ(torch::tensor({1, 0, 3}).nonzero().size(0), 2);
+  EXPECT_EQ(torch::arange(3).nonzero().size(0), 2);
   EXPECT_THROW(torch::randn({2}).sum().item(), c10::Error);
 }
 
@@ -115,7 +115,7 @@ TEST(Simulation, NoGeneratorOfTheProgramIsDrawnFrom) {
   {
     const Simulation simulation;
     torch::randn({100});
-    EXPECT_EQ(torch::randperm(100).sum().item<int64_t>(), 99 * 50);
+    EXPECT_LT(torch::randint(5, {100}, torch::kLong).sum().item<int64_t>(), 500);
     torch::empty({4}, torch::kLong).random_();
   }
   EXPECT_TRUE(torch::rand({4}).equal(expected));

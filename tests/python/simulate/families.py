@@ -30,7 +30,9 @@ class Family:
         """What to call the model with is by keyword; its output has a `loss`."""
         options = self.tiny if is_tiny else self.full
         config = getattr(transformers, self.config)(**options)
-        model = getattr(transformers, self.model)(config).to(self.dtype)
+        model = getattr(transformers, self.model)(config)
+        if self.dtype != torch.float32:
+            model.to(self.dtype)
         return model.train(), self.make_inputs(config, is_tiny)
 
 
