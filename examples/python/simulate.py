@@ -32,4 +32,6 @@ with tidegauge.simulate(world_size=8, rank=0):
             optimizer.zero_grad()
     parameters = sum(parameter.numel() for parameter in model.parameters())
     print(f"{parameters / 1e9:.1f} billion parameters")
-    tracker.display_snapshot("peak", units="GiB", tabulate=True)
+    for category, size_bytes in tracker.get_tracker_snapshot("peak")[torch.device("cpu")].items():
+        if size_bytes > 0:
+            print(f"{getattr(category, 'value', category):16}{size_bytes / 2**30:8.2f} GiB")
