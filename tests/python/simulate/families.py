@@ -30,9 +30,12 @@ class Family:
         """What to call the model with is by keyword; its output has a `loss`."""
         options = self.tiny if is_tiny else self.full
         config = getattr(transformers, self.config)(**options)
-        model = getattr(transformers, self.model)(config)
-        if self.dtype != torch.float32:
-            model.to(self.dtype)
+        usual = torch.get_default_dtype()
+        torch.set_default_dtype(self.dtype)
+        try:
+            model = getattr(transformers, self.model)(config)
+        finally:
+            torch.set_default_dtype(usual)
         return model.train(), self.make_inputs(config, is_tiny)
 
 
