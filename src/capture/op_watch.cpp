@@ -154,6 +154,13 @@ RunningNode tell_node() {
   return last.running;
 }
 
+/// A view of it is no reason to begin with it: modes that make fake tensors (DTensor's, as it works
+/// out shardings) wrap what they made out of our sight.
+bool is_unknown_on_meta(c10::StorageImpl& storage, const at::Tensor& tensor) {
+  return storage.device_type() == c10::kMeta && !tensor.unsafeGetTensorImpl()->is_fake() &&
+         !StorageCapture::is_claimed(storage._mutable_data_ptr_no_checks());
+}
+
 const void* memory_of(c10::StorageImpl* storage) {
   return storage->_mutable_data_ptr_no_checks().get();
 }
@@ -265,6 +272,7 @@ void OpWatch::Results::tell(const at::Tensor& tensor, size_t position) noexcept 
 
 void OpWatch::tell_storage(c10::StorageImpl* storage, const at::Tensor& tensor, size_t position) {
   StorageCapture& capture = StorageCapture::get();
+  if (facts_.returns_only_arguments && is_unknown_on_meta(*storage, tensor)) return;
   if (facts_.written != 0 && ((facts_.written >> position) & 1) != 0) {
     capture.note_written(pending_, storage);
   }
