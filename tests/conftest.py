@@ -5,6 +5,7 @@ Golden tests compare with a file of tests/golden; `pytest --rewrite-golden` writ
 """
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,12 @@ GOLDEN = Path(__file__).parent / "golden"
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the long tests too")
     parser.addoption("--rewrite-golden", action="store_true", help="write tests/golden anew")
+
+
+def pytest_configure() -> None:
+    # A shell lets what it runs in the background ignore Ctrl-C, and children inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
