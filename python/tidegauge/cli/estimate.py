@@ -32,7 +32,7 @@ from tidegauge.errors import FormatError
 
 if TYPE_CHECKING:
     from tidegauge.estimation import Advice, Estimate, Estimator
-    from tidegauge.estimation.sweep import Question
+    from tidegauge.estimation.sweep import Question, SweepPoint
 
 NAME = "estimate"
 HELP = "will it fit? simulates a training run: no device, no memory, no weights"
@@ -201,6 +201,7 @@ def _collect(found: Iterable[T], into: list[T]) -> bool:
 
 def _estimate(args: argparse.Namespace, estimator: Estimator, question: Question) -> int:
     from tidegauge.estimation.advice import advise, rank_advice
+    from tidegauge.estimation.sweep import SweepPoint
     from tidegauge.estimation.text import render_estimate
 
     found = question.ask(estimator)
@@ -223,26 +224,34 @@ def _estimate(args: argparse.Namespace, estimator: Estimator, question: Question
         write_result(args, to_json(whole))
     else:
         write_result(args, render_estimate(found, args.top, advice))
-    _write_html(args, estimator, [(found.plan.describe(), found)])
+    _write_html(args, estimator, [SweepPoint({}, found)])
     if not is_whole:
         return EXIT_INTERRUPTED
     return EXIT_DOES_NOT_FIT if found.verdict == "does not fit" else EXIT_DONE
 
 
 def _write_html(
-    args: argparse.Namespace, estimator: Estimator, found: Sequence[tuple[str, Estimate]]
+    args: argparse.Namespace, estimator: Estimator, points: Sequence[SweepPoint]
 ) -> None:
-    """The simulated runs side by side, by their labels."""
+    """The simulated runs side by side; if values tell them apart, what each needs as well."""
+    from tidegauge.estimation.plot import plot_sweep
     from tidegauge.report import read_summary
 
+    found = [(point.values, point.estimate) for point in points if point.estimate]
     if args.html and found:
         summaries = [read_summary(estimator.trace_of(estimate)) for _, estimate in found]
-        labels = [label for label, _ in found]
-        write_page(args, make_page(args, f"estimate of {args.target}", summaries, labels))
+        labels = [_label(values) or estimate.plan.describe() for values, estimate in found]
+        names = [f"estimate of {args.target}, {label}" for label in labels]
+        page = make_page(args, f"estimate of {args.target}", summaries, labels, names)
+        if points[0].values:
+            page.add_sweep(plot_sweep(points))
+        write_page(args, page)
+    elif args.html:
+        note(args, f"{args.html} was not written: nothing was simulated")
 
 
 def _sweep(args: argparse.Namespace, estimator: Estimator, question: Question) -> int:
-    from tidegauge.estimation.sweep import SweepPoint, sweep
+    from tidegauge.estimation.sweep import sweep
     from tidegauge.estimation.text import render_sweep
 
     axes = {}
@@ -264,13 +273,12 @@ def _sweep(args: argparse.Namespace, estimator: Estimator, question: Question) -
         write_result(args, to_json({"points": rows, "is_whole": is_whole}))
     else:
         write_result(args, render_sweep(points))
-    shown = [(_label(point.values), point.estimate) for point in points if point.estimate]
-    _write_html(args, estimator, shown)
+    _write_html(args, estimator, points)
     return EXIT_DONE if is_whole else EXIT_INTERRUPTED
 
 
 def _find_largest(args: argparse.Namespace, estimator: Estimator, question: Question) -> int:
-    from tidegauge.estimation.sweep import find_largest
+    from tidegauge.estimation.sweep import find_largest, to_points
     from tidegauge.estimation.text import render_largest
 
     tried: list[tuple[int, Estimate]] = []
@@ -288,8 +296,7 @@ def _find_largest(args: argparse.Namespace, estimator: Estimator, question: Ques
         )
     else:
         write_result(args, render_largest(args.max, tried))
-    shown = [(_label({args.max: str(value)}), found) for value, found in sorted(tried, key=_value)]
-    _write_html(args, estimator, shown)
+    _write_html(args, estimator, to_points(args.max, tried))
     if not is_whole:
         return EXIT_INTERRUPTED
     return EXIT_DOES_NOT_FIT if largest is None else EXIT_DONE
@@ -308,10 +315,6 @@ def estimate_to_json(estimate: Estimate, top: int) -> dict[str, Any]:
 
 def _label(values: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items())
-
-
-def _value(row: tuple[int, Estimate]) -> int:
-    return row[0]
 
 
 def _fields(value: Any, *names: str) -> dict[str, Any]:

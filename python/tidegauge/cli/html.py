@@ -28,15 +28,25 @@ def check_html(args: argparse.Namespace) -> None:
 
 
 def make_page(
-    args: argparse.Namespace, title: str, summaries: Sequence[Summary], labels: Sequence[str]
+    args: argparse.Namespace,
+    title: str,
+    summaries: Sequence[Summary],
+    labels: Sequence[str],
+    names: Sequence[str] | None = None,
 ) -> Page:
+    """`names`: what the runs are of, unless it is their files."""
     from tidegauge.report.page import MOST_MOMENTS, Page
 
     page = Page(title)
-    for summary, label in zip(summaries, labels, strict=True):
-        with show_progress(args, f"reading {os.path.basename(summary.path)}") as progress:
+    paths = [os.path.basename(summary.path) for summary in summaries]
+    for i, (summary, label) in enumerate(zip(summaries, labels, strict=True)):
+        with show_progress(args, f"reading {names[i] if names else paths[i]}") as progress:
             page.add_run(
-                summary, label, max_moments=MOST_MOMENTS // len(summaries), progress=progress
+                summary,
+                label,
+                name=names[i] if names else None,
+                max_moments=MOST_MOMENTS // len(summaries),
+                progress=progress,
             )
     return page
 

@@ -92,6 +92,12 @@ def find_largest(
     yield from _search(ask)
 
 
+def to_points(name: str, tried: Sequence[tuple[int, Estimate]]) -> list[SweepPoint]:
+    """What `find_largest` tried, in order of the value."""
+    ordered = sorted(tried, key=lambda row: row[0])
+    return [SweepPoint({name: str(value)}, found) for value, found in ordered]
+
+
 def _search(ask: Callable[[int], Estimate]) -> Iterator[tuple[int, Estimate]]:
     fitting, failing = 0, _LARGEST
     value = 1

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from tidegauge.estimation.advice import Advice
 from tidegauge.estimation.estimator import Estimate
-from tidegauge.estimation.sweep import SweepPoint
+from tidegauge.estimation.sweep import SweepPoint, to_points
 from tidegauge.report.text import (
     join_sections,
     render_bytes,
@@ -98,13 +98,13 @@ def render_advice(advice: Sequence[Advice]) -> list[str]:
         saves, takes = map(render_bytes, (each.saved_bytes, each.estimate.needed_bytes))
         *above, last = textwrap.wrap(each.change, 37, break_on_hyphens=False)
         lines += [f"  {line}" for line in above]
-        verdict = _describe_verdict(each.estimate)
+        verdict = describe_verdict(each.estimate)
         lines.append(f"  {last:38}{saves:>9}{takes:>10}  {verdict}")
         lines += [f"    {line}" for line in wrap(f"costs {each.cost}")]
     return lines
 
 
-def _describe_verdict(estimate: Estimate) -> str:
+def describe_verdict(estimate: Estimate) -> str:
     """For tables, in 18 characters."""
     return "fits after retries" if _needs_retries(estimate) else estimate.verdict or ""
 
@@ -189,12 +189,11 @@ def _render_cells(estimate: Estimate) -> str:
     tensors = render_bytes(estimate.peak.total_bytes)
     margin = "" if estimate.margin_bytes is None else render_bytes(estimate.margin_bytes)
     needed = render_bytes(estimate.needed_bytes)
-    return f"{tensors:>10}{needed:>11}{margin:>11}  {_describe_verdict(estimate)}"
+    return f"{tensors:>10}{needed:>11}{margin:>11}  {describe_verdict(estimate)}"
 
 
 def render_largest(name: str, tried: Sequence[tuple[int, Estimate]]) -> str:
     """What was tried, in order of the value, and the largest that fits."""
-    points = [SweepPoint({name: str(value)}, found) for value, found in sorted(tried, key=_value)]
     fitting = [(value, found) for value, found in tried if found.fits]
     verdict = f"No {name} that was tried fits."
     if fitting:
@@ -204,7 +203,7 @@ def render_largest(name: str, tried: Sequence[tuple[int, Estimate]]) -> str:
         calm = [row for row in fitting if not _needs_retries(row[1])]
         if _needs_retries(found) and calm:
             verdict += f"; without retries of the allocator: {max(calm, key=_value)[0]}"
-    return f"{render_sweep(points)}\n\n{verdict}"
+    return f"{render_sweep(to_points(name, tried))}\n\n{verdict}"
 
 
 def _value(row: tuple[int, Estimate]) -> int:

@@ -42,10 +42,14 @@ class Page:
         summary: Summary,
         label: str,
         *,
+        name: str | None = None,
         max_moments: int = MOST_MOMENTS,
         progress: Progress | None = None,
     ) -> None:
-        """FormatError, OSError as of `read_summary`."""
+        """`name`: what it is a run of, if its file says nothing to the reader.
+
+        FormatError, OSError as of `read_summary`.
+        """
         reader = _C.Reader(summary.path)
         devices, parameters = _C.read_timeline_columns(
             reader, max_moments, summary.started_ns, progress
@@ -58,7 +62,7 @@ class Page:
             {
                 "label": label,
                 "rank": summary.rank,
-                "headline": describe_run(summary),
+                "headline": describe_run(summary, name),
                 "command": summary.facts.get("command", ""),
                 "warnings": describe_health(summary),
                 "failures": [failure.render() for failure in reader.failures()],
@@ -85,6 +89,10 @@ class Page:
 
     def add_comparison(self, before: Summary, after: Summary) -> None:
         self._header["comparison"] = dataclasses.asdict(compare(before, after))
+
+    def add_sweep(self, plot: dict[str, Any]) -> None:
+        """As of `estimation.plot.plot_sweep`."""
+        self._header["sweep"] = plot
 
     def add_ranks(self, summaries: Sequence[Summary]) -> None:
         """ValueError if two are of the same rank."""

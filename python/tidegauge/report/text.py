@@ -187,10 +187,11 @@ def describe_health(summary: Summary) -> list[str]:
     return sentences
 
 
-def describe_run(summary: Summary) -> str:
+def describe_run(summary: Summary, name: str | None = None) -> str:
+    """By its `name`, or else its file."""
     steps = f"{summary.step_count:,} step{'' if summary.step_count == 1 else 's'}"
     rank = f", rank {summary.rank} of {summary.world_size}" if summary.world_size > 1 else ""
-    return f"{summary.path}{rank}: {steps} in {render_duration(summary.duration_ns)}"
+    return f"{name or summary.path}{rank}: {steps} in {render_duration(summary.duration_ns)}"
 
 
 def _render_head(summary: Summary) -> list[str]:

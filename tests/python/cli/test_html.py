@@ -3,20 +3,18 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import random
 import re
 import shutil
 import sqlite3
-import struct
 import subprocess
-import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pages import unpack
 from tidegauge import MemTracker
 from tidegauge.cli.main import main
 from tidegauge.report import read_summary
@@ -25,14 +23,6 @@ from tidegauge.report.text import render_bytes
 
 Capture = pytest.CaptureFixture[str]
 WEB = Path(__file__).parents[3] / "python/tidegauge/report/web"
-
-
-def unpack(path: str) -> tuple[dict[str, Any], bytes]:
-    """The header, and the bytes that its tables point into."""
-    (text,) = re.findall(r'id="data">([^<]*)<', Path(path).read_text())
-    data = zlib.decompress(base64.b64decode(text))
-    (length,) = struct.unpack_from("<I", data)
-    return json.loads(data[4 : 4 + length]), data[4 + length :]
 
 
 def read_column(table: dict[str, Any], name: str, data: bytes, *, growing: bool) -> list[int]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pages import unpack
 from tidegauge.cli.main import main
 from tidegauge.estimation import Estimate, Estimator
 from tidegauge.estimation.plan import Plan
@@ -174,8 +175,47 @@ def test_a_page_shows_the_runs(model_file: str, options: list[str], capsys: Capt
     command = ["estimate", model_file, "--fsdp", "2", "--html", "page.html", *options]
     assert main(command) == 0
     assert f"<title>estimate of {model_file}" in Path("page.html").read_text()
+    assert ("sweep" in unpack("page.html")[0]) == bool(options)
     assert main(command) == 1  # before any work
     assert "page.html exists" in capsys.readouterr().err
+
+
+FEW_BYTES = [*NOTHING_ELSE, "--device-memory", "40MiB"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--sweep", "batch=4,1024", "--sweep", "fsdp=1,0", *FEW_BYTES],
+        ["--sweep", "device=l4,h100-80g"],
+        ["--max", "batch", *FEW_BYTES],
+    ],
+    ids=["sweep", "devices", "max"],
+)
+def test_a_page_plots_what_the_points_need(
+    model_file: str, options: list[str], capsys: Capture
+) -> None:
+    assert main(["estimate", model_file, *options, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    if "tried" in found:
+        tried = sorted(found["tried"], key=lambda row: row["value"])
+        found["points"] = [{**row, "values": {"batch": str(row["value"])}} for row in tried]
+    assert main(["estimate", model_file, *options, "--html", "page.html"]) == 0
+    header, _ = unpack("page.html")
+    plotted = header["sweep"]
+    assert len(plotted["points"]) == len(found["points"]) > 1
+    for point, expected in zip(plotted["points"], found["points"], strict=True):
+        named = zip(plotted["names"], point["values"], strict=True)
+        assert dict(named) == expected["values"]
+        estimate = expected["estimate"]
+        if estimate is None:
+            assert point["fault"] == expected["fault"] != ""
+            continue
+        for name in ("needed_bytes", "low_bytes", "high_bytes", "margin_bytes", "verdict"):
+            assert point[name] == estimate[name]
+        assert point["device"]["memory_bytes"] == estimate["device"]["memory_bytes"]
+    for run in header["runs"]:
+        assert run["headline"].startswith(f"estimate of {model_file}, {run['label']}: 2 steps")
 
 
 def test_what_a_program_prints_is_not_in_the_result(model_file: str, capsys: Capture) -> None:

@@ -3,7 +3,16 @@
 
 /** `make("td", {class: "size"}, "text", child)`; a property that starts with "on" is a listener. */
 export function make(tag, properties = {}, ...children) {
-  const element = document.createElement(tag);
+  return fill(document.createElement(tag), properties, children);
+}
+
+/** The same of SVG, whose namespace the page's own SVG tells: no address is in the page, not even that. */
+export function makeSvg(tag, properties = {}, ...children) {
+  const { namespaceURI } = document.querySelector("svg");
+  return fill(document.createElementNS(namespaceURI, tag), properties, children);
+}
+
+function fill(element, properties, children) {
   for (const [name, value] of Object.entries(properties)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);

@@ -13,6 +13,7 @@ import { openPage } from "./run.js";
 import { showComparison, showRanks, showRuns } from "./side_by_side.js";
 import { State } from "./state.js";
 import { showSteps } from "./steps.js";
+import { showSweep } from "./sweep.js";
 import { followTheme } from "./theme.js";
 import { momentsIn, smallestWidth, wholeView } from "./view.js";
 
@@ -63,6 +64,7 @@ async function start() {
     find("chart").focus();
   });
   new DeviceMemory(state);
+  showSweep(page);
   showRuns(page, state, showRun);
   showComparison(page);
   showRanks(page, (rank) => showRun(page.runs.find((run) => run.rank === rank)));

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The plot of a sweep."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from reading import OpenPage, column, wait_for_drawing
+from tidegauge.cli.main import main
+from tidegauge.report.text import render_bytes
+
+MODEL = Path(__file__).parents[1] / "python" / "estimate" / "small_model.py"
+CONTRAST = Path(__file__).with_name("contrast.js")
+NAME = "</text><script>boo()</script>"
+VALUE = "<img src=x onerror=boo()>"
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> list[str]:
+    """A sweep of one that fits, one too close to call and one that does not, twice."""
+    target = tmp_path / "hostile.py"
+    target.write_text(f"{MODEL.read_text()}\nSETTINGS[{NAME!r}] = 'a'\n")
+    sweep = ["--sweep", "batch=4,4096,16384", "--sweep", f"{NAME}={VALUE},__proto__"]
+    return ["estimate", str(target), *sweep, "--device-memory", "900MiB"]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_point_has_a_mark_with_its_bytes_and_shape(
+    open_page: OpenPage, command: list[str], theme: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, "--json"]) == 0
+    found = [point["estimate"] for point in json.loads(capsys.readouterr().out)["points"]]
+    page = open_page(*command, theme=theme, width=700)
+    wait_for_drawing(page)
+    marks = page.eval_on_selector_all(
+        "#sweep-plot .point",
+        """all => all.map((one) =>
+            ({ ...one.dataset, shape: one.querySelector("path").getAttribute("d") }))""",
+    )
+    figures = [(mark["needed"], mark["low"], mark["high"], mark["verdict"]) for mark in marks]
+    names = ("needed_bytes", "low_bytes", "high_bytes", "verdict")
+    assert sorted(figures) == sorted(tuple(str(each[n]) for n in names) for each in found)
+    shapes = {mark["verdict"]: mark["shape"] for mark in marks}
+    assert len(set(shapes.values())) == len(shapes) == 3
+    assert column(page, "#sweep-table", 3) == [render_bytes(each["needed_bytes"]) for each in found]
+    assert column(page, "#sweep-table", 2) == [VALUE, "__proto__"] * 3
+    assert "the device has 900 MiB" in page.locator("#sweep-plot").text_content()
+    assert f"{NAME} {VALUE}"[:27] in page.locator("#sweep-plot").text_content()
+    assert page.locator("#sweep-plot polyline").count() == 2
+    assert page.locator("img").count() == 0
+    assert page.locator("script").count() == 1
+    assert page.title() == f"estimate of {command[1]}"
+    assert page.evaluate(CONTRAST.read_text())["faint"] == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

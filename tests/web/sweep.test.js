@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { chooseAxis, layOutSweep } from "../../python/tidegauge/report/web/sweep.js";
+
+const DEVICE = { name: "small", memory_bytes: 1000 };
+
+function sweepOf(names, rows) {
+  const points = rows.map(([values, needed]) =>
+    needed === null
+      ? { values, fault: "it cannot" }
+      : { values, needed_bytes: needed, low_bytes: needed - 10, high_bytes: needed + 20, device: DEVICE },
+  );
+  return { names, points };
+}
+
+test("the axis is the first name whose numbers vary, or else the first that varies", () => {
+  const axis = (...values) => chooseAxis(sweepOf(values[0].map((_, i) => `${i}`), values.map((v) => [v, 1])));
+  assert.equal(axis(["none", "1"], ["full", "2"]), 1);
+  assert.equal(axis(["1", "1"], ["1", "2"]), 1);
+  assert.equal(axis(["a", "b"], ["a", "c"]), 1);
+  assert.equal(axis(["a", "b"]), 0);
+});
+
+test("bytes are heights, numbers are where they are, and a fault has no mark", () => {
+  const sweep = sweepOf(["batch"], [[["1"], 500], [["5"], 1980], [["2"], 900], [["9"], null]]);
+  const { box, marks, limits, lines, across } = layOutSweep(sweep, 600, 320);
+  const bytesAt = (y) => Math.round(((box.y + box.height - y) / box.height) * 2000); // the highest of all
+  assert.deepEqual(
+    marks.map((mark) => [mark.y, mark.low, mark.high].map(bytesAt)),
+    [[500, 490, 520], [900, 890, 920], [1980, 1970, 2000]],
+  );
+  assert.deepEqual(limits.map(({ y, label }) => [bytesAt(y), label]), [[1000, "small has 1000 B"]]);
+  assert.deepEqual(across.map(({ label }) => label), ["1", "2", "5"]);
+  assert.ok(Math.abs((across[1].x - across[0].x) * 3 - (across[2].x - across[1].x)) < 1e-9);
+  assert.deepEqual(lines.map(({ label, path }) => [label, path.length]), [["", 3]]);
+});
+
+test("each combination of the other names is a line, and no two labels touch", () => {
+  const kinds = ["none", "selective", "full"];
+  const rows = kinds.flatMap((ac) => ["1", "2"].map((batch) => [[ac, batch], 30]));
+  const { lines, marks, box } = layOutSweep(sweepOf(["ac", "batch"], rows), 600, 320);
+  assert.deepEqual(lines.map(({ label }) => label), kinds.map((ac) => `ac ${ac}`));
+  assert.deepEqual(lines.map(({ path }) => path.map(({ point }) => point.values[1])), Array(3).fill(["1", "2"]));
+  assert.equal(marks.length, 6);
+  const heights = lines.map(({ labelY }) => labelY).sort((a, b) => a - b);
+  assert.ok(heights[1] - heights[0] >= 12 && heights[2] - heights[1] >= 12);
+  assert.ok(heights[2] <= box.y + box.height);
+});
