@@ -43,6 +43,7 @@ EXAMPLES = """\
   tidegauge estimate torch.nn:TransformerEncoderLayer --config layer.json
   (3: does not fit; what a file has to contain: docs/estimate.md)
 """
+IN_CHILD = True  # as a simulated GPU may crash
 T = TypeVar("T")
 
 

@@ -2,7 +2,8 @@
 """Finds the command and runs it.
 
 A command is a module with `NAME`, `HELP`, `EXAMPLES`, `add_arguments(parser)` and `run(args)`,
-which returns an exit code and raises UsageError for what the user did wrong.
+which returns an exit code and raises UsageError for what the user did wrong. With `IN_CHILD` the
+program `tidegauge` runs it in a child process.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from types import ModuleType
 
 from tidegauge._build_info import __version__
 from tidegauge.cli import diff, estimate, export, info, merge, replay, report, run
+from tidegauge.cli.child import run_in_child
 from tidegauge.cli.common import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, UsageError
 from tidegauge.errors import FormatError
 from tidegauge.report.text import make_printable
@@ -39,13 +41,20 @@ def make_parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(command)
-        command.set_defaults(run=module.run)
+        command.set_defaults(run=module.run, in_child=getattr(module, "IN_CHILD", False))
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the exit code. argparse exits by itself with 2."""
+    """Runs the command line; returns the exit code. argparse exits by itself with 2.
+
+    With an `argv` all is done in this process, which is not ours to fork.
+    """
     args = make_parser().parse_args(argv)
+    return run_in_child(args, _run) if args.in_child and argv is None else _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
     try:
         code: int = args.run(args)
         sys.stdout.flush()

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`tidegauge estimate` as a program: what its child does and how it ends is what the user sees."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import termios
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "tidegauge", "estimate"]
+CRASHING = """
+import os, signal
+def crash(settings, make=build_model):
+    if {when}:
+        os.kill(os.getpid(), signal.{name})
+    return make(settings)
+build_model = crash
+"""
+WAITING = """
+import time
+def wait(settings, make=build_model):
+    print(settings.batch)
+    time.sleep(60 if settings.batch == 3 else 0)
+    return make(settings)
+build_model = wait
+"""
+ON_GPU = "torch.get_default_device().type == 'cuda'"
+CODES = """
+import os, sys
+from argparse import Namespace
+from tidegauge.cli.child import run_in_child
+from tidegauge.cli.main import main
+assert "torch" not in sys.modules  # it has threads, which a fork would lose
+parent = os.getpid()
+def end(args):
+    assert os.getpid() != parent
+    print(args.code)
+    return args.code
+for code in (0, 1, 2, 3, 130):
+    assert run_in_child(Namespace(code=code), end) == code
+def fail(args):
+    raise LookupError("our own fault")
+assert run_in_child(Namespace(), fail) == 1
+"""
+
+
+def estimate(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
+
+
+def add_to(model_file: str, source: str) -> None:
+    with open(model_file, "a") as file:
+        file.write(source)
+
+
+def test_exit_codes_are_those_of_the_child() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CODES], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["0", "1", "2", "3", "130"]
+    assert done.stderr.endswith("LookupError: our own fault\n")
+    assert done.returncode == 0
+
+
+def test_what_does_not_fit_is_told_as_without_a_child(model_file: str) -> None:
+    done = estimate(model_file, "--device-memory", "10MiB", "--no-advice", "--json")
+    assert json.loads(done.stdout)["verdict"] == "does not fit"
+    assert (done.returncode, done.stderr) == (3, "")
+
+
+def test_a_crash_is_told_and_the_cpu_simulated(model_file: str) -> None:
+    add_to(model_file, CRASHING.format(when=ON_GPU, name="SIGSEGV"))
+    done = estimate(model_file, "--json")
+    found = json.loads(done.stdout)
+    assert found["simulated_device"] == "cpu"
+    assert found["notes"][0].startswith("Simulated with the kernels of the CPU")
+    assert done.stderr == (
+        "tidegauge: simulating a GPU crashed (SIGSEGV); once more as --simulate cpu\n"
+    )
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "hint"),
+    [
+        ("SIGSEGV", ["--simulate", "cuda"], ""),
+        ("SIGKILL", ["-q"], "; the machine may be out of memory"),
+    ],
+)
+def test_what_the_user_chose_is_not_replaced(
+    model_file: str, name: str, options: list[str], hint: str
+) -> None:
+    add_to(model_file, CRASHING.format(when=True, name=name))
+    done = estimate(model_file, *options)
+    assert done.stdout == ""
+    assert done.stderr == f"tidegauge: the simulation was ended by {name}{hint}\n"
+    assert done.returncode == 128 + signal.Signals[name]
+
+
+@pytest.mark.parametrize("is_from_terminal", [True, False], ids=["ctrl-c", "kill"])
+def test_an_interrupt_prints_what_there_is(model_file: str, is_from_terminal: bool) -> None:
+    """Ctrl-C tells the child and its parent, `kill` the parent alone."""
+    add_to(model_file, WAITING)
+    keyboard, terminal = os.openpty()
+    with subprocess.Popen(
+        [*COMMAND, model_file, "--sweep", "batch=1,2,3,4", "--json"],
+        stdin=terminal,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    ) as process:
+        assert process.stderr is not None
+        while process.stderr.readline() not in ("3\n", ""):
+            pass
+        if is_from_terminal:
+            os.write(keyboard, b"\x03")
+        else:
+            process.send_signal(signal.SIGINT)
+        output, errors = process.communicate()
+    os.close(keyboard)
+    os.close(terminal)
+    assert [point["values"]["batch"] for point in json.loads(output)["points"]] == ["1", "2"]
+    assert (process.returncode, errors) == (130, "")
