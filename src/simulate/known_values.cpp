@@ -54,7 +54,7 @@ at::Tensor make_values_for(const at::Tensor& tensor) {
 
 at::Tensor to_real(const at::Tensor& tensor, bool needs_values, bool is_written) {
   if (!tensor.defined()) return tensor;
-  const at::Tensor known = find(tensor);
+  at::Tensor known = find(tensor);
   if (known.defined()) return known;
   TORCH_INTERNAL_ASSERT(!needs_values);
   return is_written ? make_values_for(tensor) : make_like(tensor);

@@ -174,7 +174,7 @@ void replace_real(std::span<IValue> arguments) {
     } else if (value.isTensorList()) {
       c10::List<at::Tensor> list = value.toTensorList().copy();
       for (size_t i = 0; i < list.size(); ++i) {
-        const at::Tensor tensor = list.get(i);
+        const at::Tensor& tensor = list.get(i);
         if (!is_simulated(tensor) && !tensor.is_meta()) list.set(i, to_meta(tensor));
       }
       value = list;
@@ -233,7 +233,7 @@ void run_meta(const OperatorHandle& op, const OpTraits& traits, const Scan& foun
   }
   if (traits.pin_argument >= 0) (*stack)[base + traits.pin_argument] = IValue();
   const c10::impl::ExcludeDispatchKeyGuard exclude(DispatchKey::Fake);
-  const c10::impl::IncludeDispatchKeyGuard include(DispatchKeySet(DispatchKey::Meta));
+  const c10::impl::IncludeDispatchKeyGuard include{DispatchKeySet(DispatchKey::Meta)};
   if (found.real.defined()) replace_real(std::span(*stack).subspan(base));
   try {
     op.redispatchBoxed((keys & kBelowFake) | DispatchKeySet(DispatchKey::Meta), stack);

@@ -53,3 +53,16 @@ def test_shardings_are_those_that_torch_works_out(
         optimizer.step()
         monkeypatch.undo()
     assert expected in asked
+
+
+def test_stand_ins_that_torch_makes_for_it_are_not_counted() -> None:
+    with tidegauge.simulate(world_size=4):
+        net = nn.Sequential(*[nn.Linear(28 * n, 28 * n + 28) for n in range(1, 5)])
+        for layer in net:
+            fully_shard(layer)
+        optimizer = torch.optim.AdamW(net.parameters(), foreach=True)
+        tracker = tidegauge.MemTracker()
+        with tracker:
+            net(torch.ones(2, 28)).sum().backward()
+            optimizer.step()
+    assert {device.type for device in tracker.get_tracker_snapshot("peak")} == {"cpu"}
