@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from tidegauge._printing import natural_order
@@ -238,10 +239,20 @@ class _Names:
         )
 
 
+def _order_by_name(groups: Iterable[TensorGroup]) -> tuple[TensorGroup, ...]:
+    """Where size, category and module are equal, the numbers of ops decided, which say nothing."""
+    alike = groupby(groups, key=lambda group: (group.size_bytes, group.category, group.module))
+    return tuple(
+        group
+        for _, run in alike
+        for group in sorted(run, key=lambda group: (group.op, group.dtype, group.shape))
+    )
+
+
 def _make_peak(
     peak: dict[str, Any], names: _Names, started_ns: int, units: list[dict[str, Any]]
 ) -> Peak:
-    tensors = tuple(names.group(*group) for group in peak["groups"])
+    tensors = _order_by_name(names.group(*group) for group in peak["groups"])
     categories = largest_first(peak["categories"])
     total_bytes = sum(categories.values())
     of_device = [_make_unit(unit, peak["device"], total_bytes) for unit in units]
