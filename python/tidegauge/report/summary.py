@@ -240,13 +240,13 @@ class _Names:
 
 
 def _order_by_name(groups: Iterable[TensorGroup]) -> tuple[TensorGroup, ...]:
-    """Where size, category and module are equal, the numbers of ops decided, which say nothing."""
-    alike = groupby(groups, key=lambda group: (group.size_bytes, group.category, group.module))
-    return tuple(
-        group
-        for _, run in alike
-        for group in sorted(run, key=lambda group: (group.op, group.dtype, group.shape))
-    )
+    """Where size and category are equal, numbers of modules and ops decided, which say nothing."""
+
+    def by_name(group: TensorGroup) -> tuple[Any, ...]:
+        return natural_order(group.module), group.op, group.dtype, group.shape
+
+    alike = groupby(groups, key=lambda group: (group.size_bytes, group.category))
+    return tuple(group for _, run in alike for group in sorted(run, key=by_name))
 
 
 def _make_peak(
