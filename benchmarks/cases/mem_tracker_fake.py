@@ -16,14 +16,7 @@ from cases.mem_tracker import OURS, UPSTREAM, Training, hf_models
 
 def run() -> list[Ratio]:
     with FakeTensorMode():
-        model = hf_models.llama(
-            8,
-            4096,
-            vocab_size=128256,
-            intermediate_size=14336,
-            num_attention_heads=32,
-            num_key_value_heads=8,
-        )
+        model = hf_models.llama_8b(8)
         tokens = torch.zeros(1, 2048, dtype=torch.long)
         training = Training(
             lambda: model(input_ids=tokens, labels=tokens).loss,

@@ -53,14 +53,7 @@ def _compare(case: str, fake: list[float], simulated: list[float], *, times_fast
 
 def _llama_step() -> Callable[[], object]:
     """The dimensions of an 8B."""
-    model = hf_models.llama(
-        32,
-        4096,
-        vocab_size=128256,
-        intermediate_size=14336,
-        num_attention_heads=32,
-        num_key_value_heads=8,
-    )
+    model = hf_models.llama_8b()
     tokens = torch.zeros(1, 2048, dtype=torch.long)
     optimizer = torch.optim.AdamW(model.parameters())
 

@@ -62,7 +62,6 @@ class DoneWork final : public c10d::Work {
 /// What the arguments of a call are.
 struct Scan {
   bool has_simulated = false;
-  bool has_meta = false;
   at::Tensor real;                ///< one that is neither a number nor simulated
   c10::Device device{c10::kCPU};  ///< that the results are on
   at::Tensor first;               ///< simulated, on `device`
@@ -106,9 +105,7 @@ Scan scan(const OpTraits& traits, std::span<const IValue> arguments) {
       if (!tensor.defined()) return;
       if (is_simulated(tensor)) {
         check_device(traits, found, tensor);
-      } else if (tensor.is_meta()) {
-        found.has_meta = true;
-      } else if (!is_number(tensor)) {
+      } else if (!tensor.is_meta() && !is_number(tensor)) {
         found.real = tensor;
       }
     });
@@ -292,8 +289,6 @@ class Call {
                                      arguments()[7].toBool()));
       case OpKind::Fresh:
         return run_fresh();
-      case OpKind::SetStorage:
-        return run_plain();
       case OpKind::IsPinned:
         return give(is_pinned(argument(0)));
       case OpKind::RecordStream:

@@ -32,6 +32,18 @@ def llama(layers: int = 2, hidden: int = 32, **options: Any) -> nn.Module:
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes | options))
 
 
+def llama_8b(layers: int = 32) -> nn.Module:
+    """The dimensions of an 8B: for those who need no memory."""
+    return llama(
+        layers,
+        4096,
+        vocab_size=128256,
+        intermediate_size=14336,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+    )
+
+
 def gpt2(layers: int = 2, hidden: int = 32, **options: Any) -> nn.Module:
     sizes = {
         "vocab_size": TOKENS,
