@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from one_thread_gloo import init_one_thread_gloo, settle
 from tidegauge import FSDPMemTracker, MemTracker
 from tidegauge.estimation import Contract, Plan, load_contract
 from tidegauge.estimation.preparation import prepare_model
@@ -32,8 +31,7 @@ def train(
     chosen = contract.resolve(settings or {})
     model = prepare_model(contract, plan, contract.build_model(chosen), "cpu")
     if plan.is_sharded:
-        # A thread of gloo lets go of the last buffer a little after its collective is done.
-        model.head.register_forward_pre_hook(lambda module, args: time.sleep(0.2))
+        model.head.register_forward_pre_hook(lambda module, args: settle())
     if contract.make_optimizer is not None:
         optimizer = contract.make_optimizer(model)
     else:  # of the DTensors themselves, unlike in an estimate
@@ -67,10 +65,7 @@ def train(
 def main() -> None:
     task, rank = json.loads(sys.argv[1]), int(sys.argv[2])
     folder = Path(task["folder"])
-    store = dist.FileStore(str(folder / "store"), 2)
-    dist.init_process_group(
-        "gloo", rank=rank, world_size=2, store=store, timeout=timedelta(seconds=200)
-    )
+    init_one_thread_gloo(dist.FileStore(str(folder / "store"), 2), rank, world_size=2)
     contract = load_contract(Path(__file__).parent / "small_model.py")
     plan = Plan(**task["plan"])
     found = train(contract, plan, folder / f"rank{rank}.tide", task["settings"])

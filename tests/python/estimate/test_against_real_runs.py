@@ -28,7 +28,12 @@ SETTINGS = {"words": 121, "width": 63, "batch": 64}
 def run_for_real(plan: dict[str, Any], tmp_path: Path) -> list[dict[str, Any]]:
     """What a tracker says on each rank: two processes and gloo."""
     task = json.dumps({"plan": plan, "settings": SETTINGS, "folder": str(tmp_path)})
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "localhost"}
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "MASTER_ADDR": "localhost",
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
     ranks = [
         subprocess.Popen(
             [sys.executable, SCRIPT, task, str(rank)],

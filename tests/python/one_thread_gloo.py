@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Gloo with one thread, whose collectives let go of their buffers when `settle` says so.
+
+A thread of gloo drops a collective, and the tensors it holds, a little after it is done: when, the
+scheduler decides. A group with one thread has dropped all earlier ones when another runs.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+NAME = "one_thread_gloo"
+BACKEND = f"cpu:{NAME}"
+_TOKEN = torch.zeros(1)
+
+
+def _make_group(
+    store: dist.Store, rank: int, size: int, timeout: timedelta
+) -> dist.ProcessGroupGloo:
+    options = dist.ProcessGroupGloo._Options()
+    options._threads = 1
+    options._timeout = timeout
+    options._devices = [dist.ProcessGroupGloo.create_default_device()]
+    return dist.ProcessGroupGloo(store, rank, size, options)
+
+
+def init_one_thread_gloo(store: dist.Store, rank: int, world_size: int) -> None:
+    if not hasattr(dist.Backend, NAME.upper()):
+        dist.Backend.register_backend(NAME, _make_group, devices=["cpu"])
+    dist.init_process_group(
+        BACKEND,
+        store=store,
+        rank=rank,
+        world_size=world_size,
+        timeout=timedelta(seconds=200),
+    )
+
+
+def settle() -> None:
+    """From here on no thread of gloo holds a tensor of an earlier collective. Other groups than
+    this one have no threads that would."""
+    if dist.get_backend() != BACKEND:
+        return
+    # Not a barrier: that refers to the works before it, which keeps them. No tracker sees this one.
+    group = dist.distributed_c10d._get_default_group()
+    group._get_backend(torch.device("cpu")).allreduce([_TOKEN]).wait()
