@@ -13,13 +13,11 @@
 
 namespace tidegauge {
 
-void LiveSet::add(const Event& event, const Ledger& ledger, const c10::TensorImpl* tensor,
+void LiveSet::add(const Event& event, ModuleId module, const c10::TensorImpl* tensor,
                   StackId stack) {
-  if (births_.size() >= capacity_) drop_dead(ledger);
   Birth& birth = births_.emplace_back();
   birth.storage = event.storage;
-  birth.module =
-      event.kind == EventKind::StorageBorn ? ledger.innermost_module(event.thread) : event.module;
+  birth.module = event.kind == EventKind::StorageBorn ? module : event.module;
   birth.op = event.op;
   birth.stack = stack;
   if (!has_plain_sizes(tensor)) return;

@@ -28,15 +28,17 @@ class Ledger;
 /// nothing.
 class LiveSet {
  public:
-  /// After the Ledger has applied the same event. `tensor`: the first one seen, may be null.
-  void apply(const Event& event, const Ledger& ledger, const c10::TensorImpl* tensor,
-             StackId stack) {
-    const bool names_owner = event.kind == EventKind::StorageRelabelled && event.module;
-    if (event.kind == EventKind::StorageBorn || event.kind == EventKind::StorageClaimed ||
-        names_owner) {
-      add(event, ledger, tensor, stack);
-    }
+  /// Whether it is to be told of the event.
+  static bool wants(const Event& event) {
+    return event.kind == EventKind::StorageBorn || event.kind == EventKind::StorageClaimed ||
+           (event.kind == EventKind::StorageRelabelled && event.module);
   }
+  /// `module`: the one that runs. `tensor`: the first one seen, may be null.
+  void add(const Event& event, ModuleId module, const c10::TensorImpl* tensor, StackId stack);
+  /// Then `drop_dead` is due.
+  bool is_full() const { return births_.size() >= capacity_; }
+  /// The Ledger knows of all births.
+  void drop_dead(const Ledger& ledger);
 
   struct Names {
     std::function<std::string(ModuleId)> module;
@@ -61,8 +63,6 @@ class LiveSet {
     uint8_t dimensions = kNoTensor;  // kLongShape: its sizes are apart
     std::array<uint32_t, kInlineSizes> sizes{};
   };
-  void add(const Event& event, const Ledger& ledger, const c10::TensorImpl* tensor, StackId stack);
-  void drop_dead(const Ledger& ledger);
   std::vector<int64_t> shape_of(const Birth& birth) const;
 
   static constexpr size_t kMinCapacity = 1024;

@@ -134,19 +134,27 @@ void MemoryTracker::look_at_clock() {
 
 events::Origin MemoryTracker::origin(Device device) const { return {time_ns_, thread_, device}; }
 
-void MemoryTracker::apply(const Event& event, const c10::TensorImpl* tensor, StackId stack) {
-  if (event.kind == EventKind::ModuleEnter) ++open_calls_;
-  if (event.kind == EventKind::ModuleExit) --open_calls_;
-  ledger_.apply(event);
-  live_.apply(event, ledger_, tensor, stack);
-  if (sink_) tell_sink(event, tensor, stack);
-  if (units_) units_->apply(event, ledger_);
+void MemoryTracker::apply(const Event& event, const c10::TensorImpl* tensor, StackId stack,
+                          Condition condition) {
+  if (LiveSet::wants(event)) {
+    if (live_.is_full()) live_.drop_dead(ledger());
+    live_.add(event, backlog_.innermost_module(event.thread), tensor, stack);
+  }
+  backlog_.add(event, condition);
+  if (sink_ || units_ || backlog_.is_full()) apply_backlog(tensor, stack);
+}
+
+void MemoryTracker::apply_backlog(const c10::TensorImpl* tensor, StackId stack) {
+  backlog_.apply_to(ledger_, [&](const Event& event) {
+    if (sink_) tell_sink(event, tensor, stack);
+    if (units_) units_->apply(event, ledger_);
+  });
 }
 
 StackId MemoryTracker::birth_stack(StackId python) {
   if (stack_mode_ == StackMode::None) return {};
   if (stack_mode_ == StackMode::Python && python) return python;
-  return module_stacks_.find(ledger_, thread_, *modules_);
+  return module_stacks_.find(ledger(), thread_, *modules_);
 }
 
 void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since, ModuleId owner) {
@@ -155,7 +163,7 @@ void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since, Modu
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
     const SeenStorage seen = StorageCapture::get().see(storage, /*even_empty=*/true);
     if (!seen.id) return;
-    const auto known = ledger_.find_storage(seen.id);
+    const auto known = ledger().find_storage(seen.id);
     if (!known) {
       apply(events::storage_born(origin(seen.device), seen.id, seen.size_bytes),
             tensor.unsafeGetTensorImpl());
@@ -226,7 +234,7 @@ void MemoryTracker::set_module_size(ModuleId module, SizeOf size_of, int64_t siz
 
 void MemoryTracker::forget_module(ModuleId module) {
   const auto lock = StorageCapture::lock();
-  if (ledger_.now().sequence == 0) return;  // it may still be told where to record
+  if (ledger().now().sequence == 0) return;  // it may still be told where to record
   // A graph that is still to be run after so many later modules died is not worth a longer memory.
   if (dead_.size() == kMaxDead) dead_.clear();
   dead_.insert(module);
@@ -235,7 +243,7 @@ void MemoryTracker::forget_module(ModuleId module) {
 
 void MemoryTracker::begin_root_call(ModuleId module, bool strict, const char* tracker_name) {
   const auto lock = StorageCapture::lock();
-  const bool again = ledger_.has_statistics(module);
+  const bool again = backlog_.has_statistics(module, ledger_);
   if (again && strict) throw NotSupported(std::string(tracker_name) + kIterationError);
   if (steps_.root_called(again)) begin_step();
   if (!again) return;
@@ -277,12 +285,12 @@ Snapshot MemoryTracker::current() {
   op_hook::assert_in_this_thread();
   const auto lock = StorageCapture::lock();
   StorageCapture::get().poll_all();
-  return ledger_.current();
+  return ledger().current();
 }
 
 Snapshot MemoryTracker::peak() {
   const auto lock = StorageCapture::lock();
-  return was_started_ ? ledger_.peak() : Snapshot{};
+  return was_started_ ? ledger().peak() : Snapshot{};
 }
 
 std::map<Device, int64_t> MemoryTracker::foreign_bytes() {
@@ -290,25 +298,25 @@ std::map<Device, int64_t> MemoryTracker::foreign_bytes() {
   const auto lock = StorageCapture::lock();
   StorageCapture::get().poll_all();
   StorageCapture::get().visit_foreign([&](StorageId id, Device device, int64_t size_bytes) {
-    if (ledger_.find_storage(id)) sums[device] += size_bytes;
+    if (ledger().find_storage(id)) sums[device] += size_bytes;
   });
   return sums;
 }
 
 std::vector<ModuleId> MemoryTracker::modules() {
   const auto lock = StorageCapture::lock();
-  return ledger_.modules();
+  return ledger().modules();
 }
 
 ModuleStats MemoryTracker::module_stats(ModuleId module) {
   const auto lock = StorageCapture::lock();
-  return ledger_.module_stats(module);
+  return ledger().module_stats(module);
 }
 
 uint64_t MemoryTracker::version() {
   const auto lock = StorageCapture::lock();
   // The peak of an open call changes with every event.
-  return open_calls_ > 0 ? (uint64_t{1} << 63) | ledger_.now().sequence : version_;
+  return backlog_.has_open_calls() ? (uint64_t{1} << 63) | ledger().now().sequence : version_;
 }
 
 std::shared_ptr<const PostMortem> MemoryTracker::post_mortem() {
@@ -318,27 +326,24 @@ std::shared_ptr<const PostMortem> MemoryTracker::post_mortem() {
 
 int64_t MemoryTracker::anomaly_count() {
   const auto lock = StorageCapture::lock();
-  return static_cast<int64_t>(ledger_.anomalies().total());
+  return static_cast<int64_t>(ledger().anomalies().total());
 }
 
 std::string MemoryTracker::first_anomaly() {
   const auto lock = StorageCapture::lock();
-  return std::string(ledger_.anomalies().first());
+  return std::string(ledger().anomalies().first());
 }
 
 size_t MemoryTracker::footprint_bytes() {
   const auto lock = StorageCapture::lock();
-  return ledger_.footprint_bytes() + live_.footprint_bytes() +
+  return ledger_.footprint_bytes() + backlog_.footprint_bytes() + live_.footprint_bytes() +
          StorageCapture::get().storage_count() * 128 + (units_ ? units_->footprint_bytes() : 0);
 }
 
 void MemoryTracker::storage_freed(StorageId id) {
-  const std::optional<Category> category = ledger_.find_category(id);
-  if (!category) return;
-  if (*category == Category::Activation && StorageCapture::is_between_ops_of_backward()) {
-    apply(events::storage_relabelled(origin(), id, Role::IsSavedForBackward, Since::Birth));
-  }
-  apply(events::storage_freed(origin(), id));
+  apply_if(StorageCapture::is_between_ops_of_backward() ? Condition::IsLetGoByBackward
+                                                        : Condition::IsAlive,
+           events::storage_freed(origin(), id));
 }
 
 void MemoryTracker::memory_allocated(StorageId id, Device device, int64_t size_bytes) {
@@ -348,8 +353,8 @@ void MemoryTracker::memory_allocated(StorageId id, Device device, int64_t size_b
 }
 
 void MemoryTracker::storage_resized(StorageId id, int64_t size_bytes, StorageId allocated) {
-  const auto known = ledger_.find_storage(id);
-  const auto memory = allocated ? ledger_.find_storage(allocated) : std::nullopt;
+  const auto known = ledger().find_storage(id);
+  const auto memory = allocated ? ledger().find_storage(allocated) : std::nullopt;
   if (memory) {
     // Two became one: bytes that are the allocator's, under the name that the storage has.
     if (known) rename_since_birth(allocated, known->category);
@@ -393,22 +398,23 @@ void MemoryTracker::tell_made(c10::StorageImpl* storage, const c10::TensorImpl* 
   tell_seen(seen, /*was_there_before=*/false, facts, {}, nullptr);
 }
 
-bool MemoryTracker::knows(const SeenStorage& seen) const {
+bool MemoryTracker::knows(const SeenStorage& seen) {
   // Fake memory is told to those of its mode only.
   const bool is_told_to_all = seen.is_told && seen.data != nullptr && is_started();
-  return is_told_to_all || ledger_.find_storage(seen.id);
+  return is_told_to_all || ledger().find_storage(seen.id);
 }
 
 void MemoryTracker::see(const SeenStorage& seen, bool was_there_before, uint8_t birth_facts,
                         OpId op) {
-  const auto known =
-      was_there_before || has_allocator_channel_ ? ledger_.find_category(seen.id) : std::nullopt;
-  if (known && *known != Category::Untracked) return;
+  if (was_there_before) {
+    const auto known = ledger().find_category(seen.id);
+    if (known && *known != Category::Untracked) return;
+  }
   thread_ = this_thread();
-  apply(known ? events::storage_claimed(origin(), seen.id, birth_facts, op)
-              : events::storage_born(origin(seen.device), seen.id, seen.size_bytes, birth_facts, op,
-                                     moment::stream()),
-        seen.tensor, was_there_before ? StackId() : birth_stack(seen.stack));
+  apply(events::storage_born(origin(seen.device), seen.id, seen.size_bytes, birth_facts, op,
+                             moment::stream()),
+        seen.tensor, was_there_before ? StackId() : birth_stack(seen.stack),
+        was_there_before || has_allocator_channel_ ? Condition::IsNew : Condition::None);
   // It is older than the tracker: whatever it is, this op did not make it.
   if (was_there_before) {
     if (!scopes_.empty()) found_in_backward_.insert(seen.id);
@@ -439,9 +445,11 @@ void begin_resize(c10::StorageImpl* storage) {
 void end_resize(c10::StorageImpl* storage) { StorageCapture::get().end_resize(storage); }
 
 bool MemoryTracker::knows_parameter(const at::Tensor& tensor) {
+  // Asked at each gradient: so not of all events, if none among them says what is a parameter.
+  const Ledger& labelled = backlog_.has_labels() ? ledger() : ledger_;
   bool is_known = false;
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
-    const auto category = ledger_.find_category(StorageCapture::get().see(storage).id);
+    const auto category = labelled.find_category(StorageCapture::get().see(storage).id);
     is_known |= category == Category::Parameter || category == Category::UnshardedParam ||
                 category == Category::ShardedParam;
   });
@@ -449,12 +457,10 @@ bool MemoryTracker::knows_parameter(const at::Tensor& tensor) {
 }
 
 void MemoryTracker::mark_gradient(StorageId id) {
-  const auto category = ledger_.find_category(id);
   // What was there before the backward (the indices of a sparse gradient) is no gradient; what the
   // backward has come across was made in it in secret, by compiled code.
-  if (category && (*category == Category::Temp || found_in_backward_.contains(id))) {
-    apply(events::storage_relabelled(origin(), id, Role::IsGradient, Since::Birth));
-  }
+  apply_if(found_in_backward_.contains(id) ? Condition::IsAlive : Condition::IsTemp,
+           events::storage_relabelled(origin(), id, Role::IsGradient, Since::Birth));
 }
 
 }  // namespace tidegauge

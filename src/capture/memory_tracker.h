@@ -18,6 +18,7 @@
 #include "capture/live_set.h"
 #include "capture/module_activity.h"
 #include "capture/op_hook.h"
+#include "core/backlog.h"
 #include "core/event_factory.h"
 #include "core/event_sink.h"
 #include "core/ledger.h"
@@ -177,14 +178,22 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void rename_since_birth(StorageId id, Category category);
   int64_t sum_known(std::span<const at::Tensor> tensors);
   void see(const SeenStorage& seen, bool was_there_before, uint8_t birth_facts, OpId op);
-  bool knows(const SeenStorage& seen) const;
+  bool knows(const SeenStorage& seen);
   void move_to(BackwardScope& scope, const torch::autograd::Node* node);
   void close_scopes_of_thread();
   void close_task(int task);
   void look_at_clock();
   void begin_step();
   events::Origin origin(Device device = {}) const;
-  void apply(const Event& event, const c10::TensorImpl* tensor = nullptr, StackId stack = {});
+  void apply(const Event& event, const c10::TensorImpl* tensor = nullptr, StackId stack = {},
+             Condition condition = Condition::None);
+  void apply_if(Condition condition, const Event& event) { apply(event, nullptr, {}, condition); }
+  void apply_backlog(const c10::TensorImpl* tensor = nullptr, StackId stack = {});
+  /// With all events applied.
+  Ledger& ledger() {
+    if (!backlog_.empty()) apply_backlog();
+    return ledger_;
+  }
   /// Of a storage that is being born in this thread; `python`: if it is known.
   StackId birth_stack(StackId python);
   void tell_sink(const Event& event, const c10::TensorImpl* tensor, StackId stack);
@@ -203,7 +212,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   const bool has_allocator_channel_;
   const StackMode stack_mode_;
   ModuleStacks module_stacks_;
-  Ledger ledger_;
+  Ledger ledger_;    // behind by the backlog: see `ledger()`
+  Backlog backlog_;  // holds more than one event only if nobody wants to be told of each
   LiveSet live_;
   std::shared_ptr<const PostMortem> post_mortem_;
   std::shared_ptr<EventSink> sink_;             // may be null
@@ -218,7 +228,6 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   std::unordered_set<StorageId> found_in_backward_;
   std::vector<StorageId> counted_;  // scratch of sum_known
   uint64_t version_ = 0;
-  int64_t open_calls_ = 0;
   bool was_started_ = false;
   // Of the last module, node or step: reading them for each storage would cost more than the rest.
   int64_t time_ns_ = 0;

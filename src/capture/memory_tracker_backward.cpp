@@ -56,7 +56,7 @@ void MemoryTracker::move_to(BackwardScope& scope, const torch::autograd::Node* n
   ++version_;
   for (const auto& [module, enters] : moves_) {
     const bool is_dead = !dead_.empty() && dead_.contains(module);
-    if (is_dead && (enters || !ledger_.is_open(module, Phase::Backward))) continue;
+    if (is_dead && (enters || !ledger().is_open(module, Phase::Backward))) continue;
     if (enters) {
       apply(events::module_enter(origin(), module, Phase::Backward));
     } else {

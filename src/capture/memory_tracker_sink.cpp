@@ -12,7 +12,7 @@ namespace tidegauge {
 
 void MemoryTracker::record_to(std::shared_ptr<EventSink> sink) {
   const auto lock = StorageCapture::lock();
-  if (ledger_.now().sequence != 0) {
+  if (ledger().now().sequence != 0) {
     throw UsageError(
         "the tracker has seen events already; say where to record when it is made, before anything"
         " is tracked");
@@ -64,7 +64,7 @@ std::shared_ptr<const PostMortem> MemoryTracker::allocation_failed(const FailedA
                                                                    OpId op,
                                                                    const std::string& message) {
   look_at_clock();
-  const ModuleId module = ledger_.innermost_module(thread_);
+  const ModuleId module = ledger().innermost_module(thread_);
   const Event event =
       events::allocation_failed(origin(), failed.size_bytes.value_or(0), module, op);
   ledger_.apply(event);

@@ -21,7 +21,7 @@ thread_local std::vector<UnitBirths> unit_births;
 
 void MemoryTracker::mark_module(ModuleId module, ModuleState state) {
   const auto lock = StorageCapture::lock();
-  if (!ledger_.has_statistics(module)) return;
+  if (!ledger().has_statistics(module)) return;
   look_at_clock();
   ++version_;
   apply(events::module_mark(origin(), module, state));
@@ -29,7 +29,10 @@ void MemoryTracker::mark_module(ModuleId module, ModuleState state) {
 
 void MemoryTracker::add_unit(UnitId unit, const std::string& name) {
   const auto lock = StorageCapture::lock();
-  if (!units_) units_ = std::make_unique<ShardedUnits>();
+  if (!units_) {
+    ledger();  // what was before is not told to the units
+    units_ = std::make_unique<ShardedUnits>();
+  }
   if (units_->add(unit, name) && sink_) sink_->name_unit(unit, name);
 }
 
@@ -50,7 +53,7 @@ void MemoryTracker::apply_unit_births(StorageId storage) {
 }
 
 void MemoryTracker::apply_fact(UnitId unit, UnitFact fact, StorageId storage) {
-  const auto known = ledger_.find_storage(storage);
+  const auto known = ledger().find_storage(storage);
   if (!known) return;
   const auto label = ShardedUnits::decide(fact, known->category);
   // A shard that is gathered without a copy stays with its own unit.
@@ -63,14 +66,14 @@ void MemoryTracker::share_unit(StorageId owner, StorageId storage) {
 }
 
 void MemoryTracker::own_storage(UnitId unit, StorageId storage) {
-  apply(UnitEvent{.time_ns = ledger_.now().time_ns,
+  apply(UnitEvent{.time_ns = ledger().now().time_ns,
                   .storage = storage,
                   .unit = unit,
                   .kind = UnitEventKind::StorageOwned});
 }
 
 void MemoryTracker::apply(const UnitEvent& event) {
-  if (units_->apply(event, ledger_) && sink_) sink_->record_unit(event);
+  if (units_->apply(event, ledger()) && sink_) sink_->record_unit(event);
 }
 
 void MemoryTracker::label_unit(UnitId unit, UnitFact fact, const at::Tensor& tensor) {
@@ -80,7 +83,7 @@ void MemoryTracker::label_unit(UnitId unit, UnitFact fact, const at::Tensor& ten
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
     const SeenStorage seen = StorageCapture::get().see(storage, /*even_empty=*/true);
     if (!seen.id) return;
-    if (!ledger_.find_storage(seen.id)) {
+    if (!ledger().find_storage(seen.id)) {
       apply(events::storage_born(origin(seen.device), seen.id, seen.size_bytes));
     }
     apply_fact(unit, fact, seen.id);
@@ -89,7 +92,7 @@ void MemoryTracker::label_unit(UnitId unit, UnitFact fact, const at::Tensor& ten
 }
 
 void MemoryTracker::settle_units() {
-  units_->settle_if_due([this] { return was_started_ ? ledger_.peak() : Snapshot{}; });
+  units_->settle_if_due([this] { return was_started_ ? ledger().peak() : Snapshot{}; });
 }
 
 void MemoryTracker::change_unit(UnitId unit, UnitEventKind kind, GatherReason reason) {
@@ -116,14 +119,14 @@ void MemoryTracker::reduce(UnitId unit) { change_unit(unit, UnitEventKind::Reduc
 std::vector<UnitReport> MemoryTracker::units() {
   const auto lock = StorageCapture::lock();
   if (!units_) return {};
-  return units_->read(was_started_ ? ledger_.peak() : Snapshot{});
+  return units_->read(was_started_ ? ledger().peak() : Snapshot{});
 }
 
 std::optional<Category> MemoryTracker::find_category(const at::Tensor& tensor) {
   const auto lock = StorageCapture::lock();
   std::optional<Category> category;
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
-    const auto known = ledger_.find_storage(StorageCapture::get().see(storage).id);
+    const auto known = ledger().find_storage(StorageCapture::get().see(storage).id);
     if (known && !category) category = known->category;
   });
   return category;

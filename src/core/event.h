@@ -73,6 +73,11 @@ inline constexpr uint8_t kRoleCount = 18;
 enum class Since : uint8_t { Now, Birth };
 
 inline constexpr ModuleState kFirstMark = ModuleState::BeforePreForward;  ///< states of ModuleMark
+/// What a broken trace holds may be neither.
+inline bool is_mark(ModuleState state) {
+  return state >= kFirstMark && static_cast<uint8_t>(state) < kModuleStateCount;
+}
+inline bool is_phase(Phase phase) { return static_cast<uint8_t>(phase) < kPhaseCount; }
 
 enum class SizeOf : uint8_t { Inputs, Outputs, Parameters, Buffers };
 inline constexpr uint8_t kSizeOfCount = 4;

@@ -23,8 +23,6 @@ constexpr std::array<PhaseStates, kPhaseCount> kStatesOfPhase = {{
 
 const PhaseStates& states_of(Phase phase) { return kStatesOfPhase[static_cast<size_t>(phase)]; }
 
-bool is_known(Phase phase) { return static_cast<uint8_t>(phase) < kPhaseCount; }
-
 bool is_of_storage(EventKind kind) {
   return kind <= EventKind::StorageFreed || kind == EventKind::StorageClaimed;
 }
@@ -242,14 +240,14 @@ std::optional<size_t> Ledger::find_call(const Event& exit) const {
 
 void Ledger::module_enter(const Event& event) {
   if (!event.module) return reject(Anomaly::NoModule, event);
-  if (!is_known(event.phase)) return reject(Anomaly::UnknownEvent, event);
+  if (!is_phase(event.phase)) return reject(Anomaly::UnknownEvent, event);
   take_snapshot(event.module, states_of(event.phase).before, now_.sequence);
   open_frame({now_.sequence, event.module, event.thread, FrameKind::Call, event.phase});
 }
 
 void Ledger::module_exit(const Event& event) {
   if (!event.module) return reject(Anomaly::NoModule, event);
-  if (!is_known(event.phase)) return reject(Anomaly::UnknownEvent, event);
+  if (!is_phase(event.phase)) return reject(Anomaly::UnknownEvent, event);
   const std::optional<size_t> position = find_call(event);
   if (!position) return reject(Anomaly::ExitWithoutEnter, event);
   const uint64_t call = frames_[*position].call;
@@ -266,9 +264,7 @@ void Ledger::module_exit(const Event& event) {
 
 void Ledger::module_mark(const Event& event) {
   if (!event.module) return reject(Anomaly::NoModule, event);
-  if (event.state < kFirstMark || static_cast<uint8_t>(event.state) >= kModuleStateCount) {
-    return reject(Anomaly::UnknownEvent, event);
-  }
+  if (!is_mark(event.state)) return reject(Anomaly::UnknownEvent, event);
   take_snapshot(event.module, event.state, 0);
 }
 

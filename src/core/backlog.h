@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/event.h"
+#include "core/event_factory.h"
+#include "core/ledger.h"
+#include "core/open_calls.h"
+
+namespace tidegauge {
+
+/// What must hold of the storage of an event when its turn comes; if it does not, there is no such
+/// event. So who captures it need not ask, and need not wait for the events before it.
+enum class Condition : uint8_t {
+  None,
+  IsAlive,
+  IsTemp,
+  /// StorageFreed: alive. An activation was saved for the backward, which lets go of it now.
+  IsLetGoByBackward,
+  /// StorageBorn: not alive. If the allocator has shown it, it is a StorageClaimed.
+  IsNew,
+};
+
+/// Events on their way to a Ledger, which gets them when somebody asks it something. Capture works
+/// between the kernels of torch, where all of its code has to be fetched anew: so there an event is
+/// only appended, and later many are applied in one go.
+///
+///   add -> [enter][born][enter][born][exit][freed] ... [iteration begins] -> apply_to -> Ledger
+///                        `---- a call ----'
+///
+/// A call that begins and ends before the lists of statistics restart is passed over: nobody has
+/// read of it, and now nobody can. The Ledger answers as if it had got each event at once.
+class Backlog {
+ public:
+  void add(const Event& event, Condition condition = Condition::None) {
+    events_.emplace_back(event, condition);
+    if (event.kind == EventKind::StorageRelabelled) {
+      has_labels_ |= condition == Condition::None;
+    } else if (event.kind >= EventKind::ModuleEnter) {
+      follow(event);
+    }
+  }
+  bool empty() const { return events_.empty(); }
+  /// It wants to be applied rather than grow.
+  bool is_full() const { return events_.size() >= kMaxEvents; }
+
+  /// The innermost module that runs in the thread; 0 for none.
+  ModuleId innermost_module(ThreadId thread) const { return calls_.innermost(thread); }
+  bool has_open_calls() const { return !calls_.empty(); }
+  /// Whether some storage may get another label than that of its birth or of a gradient.
+  bool has_labels() const { return has_labels_; }
+  /// As the ledger will say.
+  bool has_statistics(ModuleId module, const Ledger& ledger) const;
+
+  /// Empties it. Calls `visit(event)` after each that was applied.
+  template <typename Visit>
+  void apply_to(Ledger& ledger, Visit&& visit);
+
+  size_t footprint_bytes() const { return events_.capacity() * sizeof(Captured); }
+
+ private:
+  /// What the event adds to the statistics of its module.
+  enum class Entry : uint8_t { None, Some, WholeCall /* and the other end of the call is here */ };
+  struct Captured : Event {
+    Captured(const Event& event, Condition if_so) : Event(event), condition(if_so) {}
+    Condition condition;
+    Entry entry{};
+  };
+  static_assert(sizeof(Captured) == sizeof(Event));
+  static constexpr size_t kMaxEvents = 4096;
+  static constexpr size_t kInLedger = SIZE_MAX;
+
+  void follow(const Event& event);
+
+  std::vector<Captured> events_;
+  OpenCalls calls_;       // with the positions of their beginnings
+  size_t restarted_ = 0;  // the statistics of what was before this position are forgotten
+  bool has_labels_ = false;
+};
+
+template <typename Visit>
+void Backlog::apply_to(Ledger& ledger, Visit&& visit) {
+  const auto apply = [&](const Event& event) {
+    ledger.apply(event);
+    visit(event);
+  };
+  for (size_t i = 0; i < events_.size(); ++i) {
+    const Captured& event = events_[i];
+    const std::optional<Category> category =
+        event.condition != Condition::None ? ledger.find_category(event.storage) : std::nullopt;
+    switch (event.condition) {
+      case Condition::None:
+        if (event.entry == Entry::WholeCall && i < restarted_) {
+          ledger.pass(event);
+        } else {
+          apply(event);
+        }
+        break;
+      case Condition::IsAlive:
+        if (category) apply(event);
+        break;
+      case Condition::IsTemp:
+        if (category == Category::Temp) apply(event);
+        break;
+      case Condition::IsLetGoByBackward:
+        if (category == Category::Activation) {
+          apply(events::storage_relabelled({event.time_ns, event.thread, {}}, event.storage,
+                                           Role::IsSavedForBackward, Since::Birth));
+        }
+        if (category) apply(event);
+        break;
+      case Condition::IsNew:
+        if (category == Category::Untracked) {
+          apply(events::storage_claimed({event.time_ns, event.thread, {}}, event.storage,
+                                        event.birth_facts, event.op));
+        } else if (!category) {
+          apply(event);
+        }
+        break;
+    }
+  }
+  events_.clear();
+  calls_.mark_all(kInLedger);
+  restarted_ = 0;
+  has_labels_ = false;
+}
+
+}  // namespace tidegauge

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Events that are applied late give the answers of events that were applied at once.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <optional>
+#include <vector>
+
+#include "core/backlog.h"
+#include "random_stream.h"
+
+namespace tidegauge {
+namespace {
+
+constexpr auto kIgnore = [](const Event&) {};
+
+/// The conditions by their words, one event after the other.
+void apply_at_once(Ledger& ledger, const Event& event, Condition condition) {
+  const std::optional<StorageInfo> storage = ledger.find_storage(event.storage);
+  const events::Origin origin{event.time_ns, event.thread, {}};
+  if (condition == Condition::IsAlive && !storage) return;
+  if (condition == Condition::IsTemp && (!storage || storage->category != Category::Temp)) return;
+  if (condition == Condition::IsLetGoByBackward) {
+    if (!storage) return;
+    if (storage->category == Category::Activation) {
+      ledger.apply(events::storage_relabelled(origin, event.storage, Role::IsSavedForBackward,
+                                              Since::Birth));
+    }
+  }
+  if (condition == Condition::IsNew && storage) {
+    if (storage->category != Category::Untracked) return;
+    ledger.apply(events::storage_claimed(origin, event.storage, event.birth_facts, event.op));
+    return;
+  }
+  ledger.apply(event);
+}
+
+Condition draw_condition(Stream& stream, const Event& event) {
+  if (!stream.one_in(2)) return Condition::None;
+  switch (event.kind) {
+    case EventKind::StorageBorn:
+      return Condition::IsNew;
+    case EventKind::StorageRelabelled:
+      return stream.one_in(2) ? Condition::IsAlive : Condition::IsTemp;
+    case EventKind::StorageFreed:
+      return stream.one_in(2) ? Condition::IsAlive : Condition::IsLetGoByBackward;
+    default:
+      return Condition::None;
+  }
+}
+
+void check_stream(uint64_t seed) {
+  Stream stream(seed, /*is_hostile=*/seed % 3 == 0);
+  const int mean_batch = 1 + stream.below(60);
+  Ledger at_once;
+  Ledger late;
+  Backlog backlog;
+  std::vector<Event> told;
+  const int length = 20 + stream.below(180);
+  for (int i = 0; i < length; ++i) {
+    const Event event = stream.next();
+    const Condition condition = draw_condition(stream, event);
+    apply_at_once(at_once, event, condition);
+    backlog.add(event, condition);
+    const ModuleId module(1 + static_cast<uint32_t>(stream.below(kModules)));
+    EXPECT_EQ(backlog.has_statistics(module, late), at_once.has_statistics(module));
+    const ThreadId thread(static_cast<uint16_t>(1 + stream.below(3)));
+    EXPECT_EQ(backlog.innermost_module(thread), at_once.innermost_module(thread));
+    if (!stream.one_in(mean_batch)) continue;
+    backlog.apply_to(late, [&](const Event& applied) { told.push_back(applied); });
+    EXPECT_TRUE(backlog.empty());
+    expect_equal_answers(late, at_once);
+    if (testing::Test::HasFailure()) return;
+  }
+  backlog.apply_to(late, [&](const Event& applied) { told.push_back(applied); });
+  expect_equal_answers(late, at_once);
+  EXPECT_EQ(late.anomalies(), at_once.anomalies());
+  EXPECT_EQ(late.now(), at_once.now());
+  EXPECT_LE(told.size(), late.now().sequence);  // of calls that are passed over nobody is told
+}
+
+TEST(BacklogRandom, AnswersAreThoseOfEventsAppliedAtOnce) {
+  const uint64_t streams = std::getenv("TIDEGAUGE_LONG") ? 100'000 : 3'000;
+  for (uint64_t seed = 1; seed <= streams; ++seed) {
+    check_stream(seed);
+    ASSERT_FALSE(HasFailure()) << "seed " << seed;
+  }
+}
+
+class BacklogOfCalls : public testing::Test {
+ protected:
+  void add(EventKind kind, Phase phase = Phase::Forward) {
+    Event event = events::make({}, kind);
+    if (kind == EventKind::ModuleEnter || kind == EventKind::ModuleExit) event.module = kModule;
+    event.phase = phase;
+    backlog.add(event);
+  }
+  /// The kinds of the events that the ledger got.
+  std::vector<EventKind> apply() {
+    std::vector<EventKind> kinds;
+    backlog.apply_to(ledger, [&](const Event& event) { kinds.push_back(event.kind); });
+    return kinds;
+  }
+
+  static constexpr ModuleId kModule{7};
+  Backlog backlog;
+  Ledger ledger;
+};
+
+TEST_F(BacklogOfCalls, CallsThatTheListsForgetArePassedOver) {
+  add(EventKind::ModuleEnter);
+  add(EventKind::ModuleExit);
+  add(EventKind::IterationBegin);
+  EXPECT_EQ(apply(), std::vector{EventKind::IterationBegin});
+  EXPECT_EQ(ledger.now().sequence, 3);
+  EXPECT_FALSE(ledger.has_statistics(kModule));
+}
+
+TEST_F(BacklogOfCalls, CallsThatMayBeReadAreApplied) {
+  add(EventKind::IterationBegin);
+  add(EventKind::ModuleEnter);
+  add(EventKind::ModuleExit);
+  EXPECT_EQ(apply().size(), 3);
+  EXPECT_EQ(ledger.modules(), std::vector{kModule});
+}
+
+TEST_F(BacklogOfCalls, CallAcrossARestartIsAppliedWhole) {
+  add(EventKind::ModuleEnter);
+  add(EventKind::IterationBegin);
+  add(EventKind::ModuleExit);
+  EXPECT_EQ(apply().size(), 3);
+  EXPECT_EQ(ledger.anomalies().total(), 0);
+  EXPECT_TRUE(ledger.has_statistics(kModule));
+}
+
+TEST_F(BacklogOfCalls, HalfOfACallThatTheLedgerKnowsIsApplied) {
+  add(EventKind::ModuleEnter);
+  apply();
+  add(EventKind::ModuleExit);
+  add(EventKind::IterationBegin);
+  EXPECT_EQ(apply().size(), 2);
+  EXPECT_FALSE(ledger.is_open(kModule, Phase::Forward));
+}
+
+TEST_F(BacklogOfCalls, KnowsWhetherALabelIsWaiting) {
+  const Event gradient =
+      events::storage_relabelled({}, StorageId(1), Role::IsGradient, Since::Birth);
+  backlog.add(gradient, Condition::IsTemp);
+  EXPECT_FALSE(backlog.has_labels());
+  backlog.add(gradient);
+  EXPECT_TRUE(backlog.has_labels());
+  apply();
+  EXPECT_FALSE(backlog.has_labels());
+}
+
+TEST_F(BacklogOfCalls, WantsToBeAppliedBeforeItGrowsWithoutBound) {
+  while (!backlog.is_full()) add(EventKind::StepMarker);
+  EXPECT_LT(backlog.footprint_bytes(), 512 * 1024);
+  backlog.apply_to(ledger, kIgnore);
+  EXPECT_FALSE(backlog.is_full());
+}
+
+}  // namespace
+}  // namespace tidegauge
