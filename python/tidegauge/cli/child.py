@@ -11,6 +11,7 @@ import argparse
 import os
 import signal
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable
 
@@ -23,15 +24,17 @@ _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def run_in_child(args: argparse.Namespace, run: Callable[[argparse.Namespace], int]) -> int:
     """The exit code of `run`. After a crash it is run again as on the CPU, unless `args` say where.
 
-    As a shell has it, 128 and more are signals.
+    As a shell has it, 128 and more are signals. `args.folder` is for temporary files: it is removed
+    however the child ends. `args.notes` are what a result shall tell of an earlier child.
     """
-    code = _fork(lambda: run(args))
+    with tempfile.TemporaryDirectory(prefix="tidegauge-") as args.folder:
+        code = _fork(lambda: run(args))
     if code >= 0:
         return code
     name = _name(-code)
     if -code in _CRASHES and args.simulate is None:
         note(args, f"simulating a GPU crashed ({name}); once more as --simulate cpu")
-        args.simulate = "cpu"
+        args.simulate, args.notes = "cpu", (f"Simulating a GPU crashed ({name}).",)
         return run_in_child(args, run)
     hint = "; the machine may be out of memory" if -code == signal.SIGKILL else ""
     print(f"tidegauge: the simulation was ended by {name}{hint}", file=sys.stderr)

@@ -108,7 +108,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace", metavar="FILE", help="keep the simulated run for other commands")
     add_html(parser)
     add_top(parser)
-    parser.set_defaults(top=5)
+    parser.set_defaults(top=5, folder=None, notes=())
     add_output(parser)
 
 
@@ -133,6 +133,8 @@ def run(args: argparse.Namespace) -> int:
             assumed=assumed,
             simulated_device=args.simulate,
             progress=progress,
+            folder=args.folder,
+            notes=args.notes,
         ) as estimator:
             if args.sweep:
                 return _sweep(args, estimator, question)

@@ -77,7 +77,8 @@ class Estimate:
 class Estimator:
     """Answers questions about one program. What was run once is not run again.
 
-    A context: its traces are in a temporary folder until it is left.
+    A context: its traces are in a temporary folder, made in `folder`, until it is left. `notes` are
+    told with every answer.
     """
 
     def __init__(
@@ -88,6 +89,8 @@ class Estimator:
         assumed: Mapping[str, int] | None = None,
         simulated_device: str | None = None,
         progress: Progress = lambda text: None,
+        folder: str | None = None,
+        notes: tuple[str, ...] = (),
     ) -> None:
         self.contract = contract
         self.run_count = 0
@@ -95,8 +98,9 @@ class Estimator:
         self._assumed = dict(assumed or {})
         self._progress = progress
         self._claim = claim_device(simulated_device)
+        self._notes = (*notes, *self._claim.notes)
         self._runs: dict[Plan, list[tuple[Run, Summary]]] = {}
-        self._folder = tempfile.TemporaryDirectory(prefix="tidegauge-")
+        self._folder = tempfile.TemporaryDirectory(prefix="tidegauge-", dir=folder)
 
     def __enter__(self) -> Self:
         return self
@@ -151,7 +155,7 @@ class Estimator:
             peak=dataclasses.replace(peak, device="the device"),
             simulated_device=run.device,
             torch_version=torch.__version__,
-            notes=(*self._claim.notes, *run.notes),
+            notes=(*self._notes, *run.notes),
             seconds=time.perf_counter() - begin,
         )
 

@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import termios
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +23,13 @@ def crash(settings, make=build_model):
         os.kill(os.getpid(), signal.{name})
     return make(settings)
 build_model = crash
+"""
+LISTING = """
+import pathlib, tempfile
+def show(settings, make=build_model):
+    print(*pathlib.Path(tempfile.gettempdir()).rglob("*.tide"), flush=True)
+    return make(settings)
+build_model = show
 """
 WAITING = """
 import time
@@ -48,6 +57,16 @@ def fail(args):
     raise LookupError("our own fault")
 assert run_in_child(Namespace(), fail) == 1
 """
+
+
+@pytest.fixture(autouse=True)
+def temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Of a program, which leaves nothing of its own there, however it ends."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    yield folder
+    assert list(folder.glob("tidegauge-*")) == []
 
 
 def estimate(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -79,7 +98,8 @@ def test_a_crash_is_told_and_the_cpu_simulated(model_file: str) -> None:
     done = estimate(model_file, "--json")
     found = json.loads(done.stdout)
     assert found["simulated_device"] == "cpu"
-    assert found["notes"][0].startswith("Simulated with the kernels of the CPU")
+    assert found["notes"][0] == "Simulating a GPU crashed (SIGSEGV)."
+    assert found["notes"][1].startswith("Simulated with the kernels of the CPU")
     assert done.stderr == (
         "tidegauge: simulating a GPU crashed (SIGSEGV); once more as --simulate cpu\n"
     )
@@ -100,6 +120,19 @@ def test_what_the_user_chose_is_not_replaced(
     done = estimate(model_file, *options)
     assert done.stdout == ""
     assert done.stderr == f"tidegauge: the simulation was ended by {name}{hint}\n"
+    assert done.returncode == 128 + signal.Signals[name]
+
+
+@pytest.mark.parametrize("name", ["SIGSEGV", "SIGKILL", "SIGTERM"])
+def test_a_child_that_is_ended_leaves_no_traces(
+    model_file: str, temporary_folder: Path, name: str
+) -> None:
+    """The trace of the first point of a sweep is there when the second point ends the child."""
+    add_to(model_file, CRASHING.format(when="settings.batch == 2", name=name) + LISTING)
+    done = estimate(model_file, "--simulate", "cpu", "--sweep", "batch=1,2")
+    before, trace, _ = done.stderr.splitlines()
+    assert before == ""
+    assert temporary_folder in Path(trace).parents
     assert done.returncode == 128 + signal.Signals[name]
 
 
