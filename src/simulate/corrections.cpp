@@ -79,12 +79,39 @@ void correct_loss(std::span<const IValue> arguments, std::span<const IValue> res
   }
 }
 
+void set_dtype(const at::Tensor& tensor, at::ScalarType dtype) {
+  if (!tensor.defined() || tensor.scalar_type() == dtype) return;
+  const auto size_bytes = tensor.numel() * static_cast<int64_t>(c10::elementSize(dtype));
+  tensor.storage().unsafeGetStorageImpl()->set_nbytes(size_bytes);
+  tensor.unsafeGetTensorImpl()->set_storage_and_dtype(tensor.storage(),
+                                                      c10::scalarTypeToTypeMeta(dtype));
+}
+
+/// With parameters of another dtype than the input, statistics have that of the parameters.
+void correct_group_norm(std::span<const IValue> arguments, std::span<const IValue> results) {
+  for (const IValue& parameter : arguments.subspan(1, 2)) {
+    if (!parameter.isTensor() || !parameter.toTensor().defined()) continue;
+    for (const IValue& statistic : results.subspan(1)) {
+      set_dtype(statistic.toTensor(), parameter.toTensor().scalar_type());
+    }
+    return;
+  }
+}
+
+/// Gradients have the dtype of what they are of, however it is computed.
+void correct_group_norm_backward(std::span<const IValue> arguments,
+                                 std::span<const IValue> results) {
+  set_dtype(results[0].toTensor(), arguments[1].toTensor().scalar_type());
+}
+
 }  // namespace
 
 Correction find_correction(std::string_view op) {
   static const auto* corrections = new std::unordered_map<std::string_view, Correction>{
       {"aten::convolution", &correct_convolution},
       {"aten::convolution_backward", &correct_convolution_backward},
+      {"aten::native_group_norm", &correct_group_norm},
+      {"aten::native_group_norm_backward", &correct_group_norm_backward},
       {"aten::mse_loss", &correct_loss},
       {"aten::smooth_l1_loss", &correct_loss},
   };

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Where meta kernels of torch make other tensors than the kernels do."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tidegauge import MemTracker, simulate
+from torch import nn
+
+FLOAT, BF16 = torch.float32, torch.bfloat16
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize(
+    ("dtype", "dtype_of_weights"), [(FLOAT, FLOAT), (BF16, BF16), (BF16, FLOAT), (BF16, None)]
+)
+def test_group_norm_makes_what_the_kernel_makes(
+    dtype: torch.dtype, dtype_of_weights: torch.dtype | None, layout: torch.memory_format
+) -> None:
+    """With weights of fp32, statistics are kept in fp32, and gradients stay as narrow as inputs."""
+
+    def run() -> list[tuple[torch.dtype, tuple[int, ...], int]]:
+        x = torch.zeros(2, 4, 6, 6, dtype=dtype).to(memory_format=layout)
+        weight = None if dtype_of_weights is None else torch.zeros(4, dtype=dtype_of_weights)
+        y, mean, rstd = torch.native_group_norm(x, weight, weight, 2, 4, 36, 2, 1e-5)
+        mask = [True, weight is not None, weight is not None]
+        gradients = torch.ops.aten.native_group_norm_backward(
+            torch.zeros_like(y), x, mean, rstd, weight, 2, 4, 36, 2, mask
+        )
+        made = [each for each in (y, mean, rstd, *gradients) if each is not None]
+        return [(each.dtype, each.stride(), each.untyped_storage().nbytes()) for each in made]
+
+    real = run()
+    with simulate():
+        assert run() == real
+
+
+def test_group_norm_under_autocast_has_the_real_peak() -> None:
+    def run() -> int:
+        model = nn.Sequential(nn.Conv2d(4, 8, 3), nn.GroupNorm(2, 8), nn.Conv2d(8, 4, 3))
+        x = torch.zeros(2, 4, 32, 32)
+        tracker = MemTracker()
+        tracker.track_external(model, x)
+        with tracker, torch.autocast("cpu", BF16):
+            model(x).sum().backward()
+        return tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
+
+    real = run()
+    with simulate():
+        assert run() == real
