@@ -112,6 +112,8 @@ std::vector<IValue> run_dynamic(const c10::OperatorHandle& op, const OpTraits& t
   if (traits.name == "aten::nonzero") {
     results.emplace_back(make_nonzero(selected_of(numel), self.dim(), device));
   } else if (traits.name == "aten::masked_select") {
+    TORCH_CHECK(arguments[1].toTensor().scalar_type() == at::kBool,
+                "masked_select: expected BoolTensor for mask");
     const int64_t selected = selected_of(broadcast_numel(self, arguments[1].toTensor()));
     results.emplace_back(make({selected}, self.scalar_type(), device));
   } else if (traits.name == "aten::_unique" || traits.name == "aten::_unique2") {
@@ -140,7 +142,7 @@ std::vector<IValue> run_dynamic(const c10::OperatorHandle& op, const OpTraits& t
   return results;
 }
 
-void expand_masks(IValue& indices) {
+void expand_masks(const at::Tensor& self, IValue& indices) {
   const auto is_mask = [](const at::Tensor& index) {
     return is_simulated(index) &&
            (index.scalar_type() == at::kBool || index.scalar_type() == at::kByte);
@@ -158,6 +160,11 @@ void expand_masks(IValue& indices) {
       continue;
     }
     has_masks = true;
+    const auto first = static_cast<int64_t>(expanded.size());
+    const bool has_place = first + index.dim() <= self.dim();
+    TORCH_CHECK_INDEX(has_place && self.sizes().slice(first, index.dim()) == index.sizes(),
+                      "The shape of the mask ", index.sizes(), " at index ", first,
+                      " does not match the shape of the indexed tensor ", self.sizes());
     const auto known = known_values::count_nonzero(index);
     const int64_t selected = known ? *known : selected_of(index.numel());
     const at::Tensor places = make({selected}, at::kLong, as_simulated(index).claimed_device());

@@ -21,7 +21,7 @@ c10::IValue compare(const c10::OperatorHandle& op, const OpTraits& traits,
 /// nonzero and its kin.
 std::vector<c10::IValue> run_dynamic(const c10::OperatorHandle& op, const OpTraits& traits,
                                      std::span<const c10::IValue> arguments, c10::Device device);
-/// The masks among the indices of index and index_put are replaced by what they select.
-void expand_masks(c10::IValue& indices);
+/// The masks among the indices of `self` in index and index_put are replaced by what they select.
+void expand_masks(const at::Tensor& self, c10::IValue& indices);
 
 }  // namespace tidegauge::simulation

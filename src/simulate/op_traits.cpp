@@ -181,6 +181,7 @@ std::unique_ptr<OpTraits> read(const c10::OperatorHandle& op) {
   traits->ignores_doubles = op.hasTag(at::Tag::pointwise) || traits->written != 0;
   traits->makes_values = makes_values(traits->name);
   traits->mixes_devices = mixes_devices(traits->name);
+  traits->check = find_check(traits->name);
   traits->correction = find_correction(traits->name);
   traits->is_cacheable = !changes_geometry(traits->name);
   return traits;

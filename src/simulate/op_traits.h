@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "simulate/checks.h"
 #include "simulate/corrections.h"
 
 namespace tidegauge::simulation {
@@ -59,6 +60,7 @@ struct OpTraits {
   std::optional<c10::OperatorHandle> with_generator;
   bool makes_values = false;  ///< its results are known even if its tensors are not (zeros_like)
   bool mixes_devices = false;
+  Check check = nullptr;
   Correction correction = nullptr;
 
   std::atomic<int64_t> calls{0};

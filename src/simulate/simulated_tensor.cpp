@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "simulate/simulated_tensor.h"
 
+#include <ATen/EmptyTensor.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -140,6 +141,10 @@ void SimulatedTensor::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& ot
 
 DispatchKeySet keys_of(caffe2::TypeMeta dtype, c10::Device device) {
   return DispatchKeySet(c10::computeDispatchKey(dtype.toScalarType(), c10::kStrided, device));
+}
+
+at::Tensor to_meta(const at::Tensor& tensor) {
+  return at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
 }
 
 at::Tensor to_simulated(const at::Tensor& meta, c10::Device device) {

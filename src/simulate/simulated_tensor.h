@@ -86,6 +86,9 @@ inline const SimulatedTensor& as_simulated(const at::Tensor& tensor) {
 /// What a tensor of these properties has besides the keys that its autograd adds.
 c10::DispatchKeySet keys_of(caffe2::TypeMeta dtype, c10::Device device);
 
+/// A meta tensor of the same shape: what a meta kernel has to know of a tensor.
+at::Tensor to_meta(const at::Tensor& tensor);
+
 /// The simulated tensor that stands for a meta tensor, as a meta kernel makes it; a storage that is
 /// not simulated yet is replaced by one that is.
 at::Tensor to_simulated(const at::Tensor& meta, c10::Device device);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "simulate/simulator.h"
 
-#include <ATen/EmptyTensor.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -158,10 +157,6 @@ bool only_reads_real(const OpTraits& traits, std::span<const IValue> arguments) 
          is_simulated(arguments[0].toTensor());
 }
 
-at::Tensor to_meta(const at::Tensor& real) {
-  return at::detail::empty_strided_meta(real.sizes(), real.strides(), real.scalar_type());
-}
-
 /// Real tensors that an op may read are shown to the meta kernel as what they are: shapes.
 void replace_real(std::span<IValue> arguments) {
   for (IValue& value : arguments) {
@@ -296,7 +291,7 @@ class Call {
       case OpKind::Pin:
         return run_pin();
       case OpKind::Indexed:
-        expand_masks((*stack_)[base_ + 1]);
+        expand_masks(argument(0), (*stack_)[base_ + 1]);
         return run_plain();
       default:
         return run_plain();
@@ -385,6 +380,7 @@ class Call {
     }
     std::vector<IValue> asked;
     if (key || traits_.correction != nullptr) asked.assign(arguments().begin(), arguments().end());
+    if (traits_.check != nullptr) traits_.check(op_.schema(), arguments());
     run_meta(op_, traits_, found_, keys_, stack_);
     const std::span<IValue> results = std::span(*stack_).subspan(base_);
     simulate_results(traits_, results, found_.device);
