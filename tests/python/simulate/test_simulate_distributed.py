@@ -125,24 +125,47 @@ def test_data_parallel_in_a_world_of_many() -> None:
 @pytest.mark.parametrize("schedule", [ScheduleGPipe, Schedule1F1B])
 @pytest.mark.parametrize("rank", [0, 1, 3])
 def test_pipeline_stage_keeps_what_its_schedule_keeps(schedule: Any, rank: int) -> None:
-    """The first stage of 1F1B has as many microbatches in flight as there are stages; GPipe all."""
-    stages, microbatches = 4, 8
+    """At the peak, within the backward of tanh, counted by hand.
+
+    What goes between stages is `edge` bytes, what the backward needs of a microbatch is `hidden`.
+    GPipe has all microbatches in flight when the first backward begins. 1F1B has as many as there
+    are stages from this one on; by then all weights have gradients.
+    """
+    stages, microbatches, rows = 4, 8, 64
+    edge, hidden, weight = 4 * rows * 16, 4 * rows * 64, 4 * 16 * 64
+    is_last, is_gpipe = rank == stages - 1, schedule is ScheduleGPipe
+    in_flight = microbatches if is_gpipe else stages - rank
     with simulate(world_size=stages, rank=rank):
-        layer = nn.Linear(16, 16)
-        example = torch.randn(2, 16)
+        layers = nn.Linear(16, 64, bias=False), nn.Tanh(), nn.Linear(64, 16, bias=False)
+        model, example = nn.Sequential(*layers), torch.randn(rows, 16)
         stage = PipelineStage(
-            layer, rank, stages, torch.device("cpu"), input_args=example, output_args=layer(example)
+            model, rank, stages, torch.device("cpu"), input_args=example, output_args=model(example)
         )
         pipeline = schedule(stage, microbatches, loss_fn=nn.functional.mse_loss)
-        whole = torch.randn(2 * microbatches, 16)
+        whole = torch.randn(rows * microbatches, 16)
         tracker = MemTracker()
-        tracker.track_external(layer)
+        tracker.track_external(model)
         with tracker:
             if rank == 0:
                 pipeline.step(whole)
-            elif rank == stages - 1:
+            elif is_last:
                 pipeline.step(target=whole)
             else:
                 pipeline.step()
-        assert layer.weight.grad is not None
         assert tracker._core.anomalies() == (0, "")
+        # Outputs go with their backward, but for one that the last send of the warm-up refers to;
+        # the last stage keeps all to return them.
+        outputs = microbatches if is_gpipe or is_last else in_flight + 1
+        expected = {
+            "weights": 2 * weight,
+            "gradients": weight if is_gpipe else 2 * weight,
+            "inputs": microbatches * edge,  # or buffers to receive them
+            "buffers to receive gradients": microbatches * edge,  # or targets
+            "outputs": outputs * edge,
+            # A loss is left in the memory of what it sums up; the backward begins at one number.
+            "losses": microbatches * edge + 4 if is_last else 0,
+            "saved": in_flight * hidden,
+            "tanh": 2 * hidden,  # of the backward: what it gets and what it makes
+        }
+        peak = tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
+        assert peak == sum(expected.values())
