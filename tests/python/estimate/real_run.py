@@ -25,13 +25,27 @@ OPTIMIZERS = {
 }
 
 
+def settle_around_units(model: Any) -> None:
+    """Before the forward and the backward of each unit, when what was gathered or reduced is done.
+
+    A hook on the output is no node of autograd's, as a hook for backwards on the module would be.
+    """
+
+    def settle_in_backward(module: torch.nn.Module, args: Any, output: torch.Tensor) -> None:
+        output.register_hook(lambda gradient: settle())
+
+    for module in (*model.blocks, model.head):
+        module.register_forward_pre_hook(lambda module, args: settle())
+        module.register_forward_hook(settle_in_backward)
+
+
 def train(
     contract: Contract, plan: Plan, trace: Path, settings: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     chosen = contract.resolve(settings or {})
     model = prepare_model(contract, plan, contract.build_model(chosen), "cpu")
     if plan.is_sharded:
-        model.head.register_forward_pre_hook(lambda module, args: settle())
+        settle_around_units(model)
     if contract.make_optimizer is not None:
         optimizer = contract.make_optimizer(model)
     else:  # of the DTensors themselves, unlike in an estimate
