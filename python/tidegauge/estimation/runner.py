@@ -20,7 +20,7 @@ from tidegauge.estimation.preparation import make_optimizer, prepare_model
 from tidegauge.fsdp2_mem_tracker import FSDPMemTracker
 from tidegauge.mem_tracker import MemTracker
 from tidegauge.recorder import Recorder
-from tidegauge.simulation import simulate
+from tidegauge.simulation import Simulation, simulate
 
 _MOST_STEPS = 6
 Progress = Callable[[str], None]
@@ -83,7 +83,7 @@ def run_plan(
     world_size = plan.world_size if is_group_needed else None
     with (
         contextlib.redirect_stdout(sys.stderr),  # ours is for results
-        simulate(claim.device, world_size, rank, item=_item(plan)),
+        simulate(claim.device, world_size, rank, item=_item(plan)) as simulation,
     ):
         progress("building the model")
         with contract.telling("build_model"), _on(claim.device):
@@ -122,7 +122,7 @@ def run_plan(
             step_count=step_count,
             is_steady=is_steady,
             trace=trace,
-            notes=_describe_faults(tracker),
+            notes=(*_describe_faults(tracker), *_describe_streams(simulation)),
         )
 
 
@@ -205,6 +205,17 @@ def _describe_faults(tracker: MemTracker) -> tuple[str, ...]:
     if failures:
         notes.append(f"{failures:,} facts about FSDP2 are missing; the first: {first_failure}")
     return tuple(notes)
+
+
+def _describe_streams(simulation: Simulation) -> tuple[str, ...]:
+    """A trace does not say which memory another stream uses, so no replay can make it wait."""
+    calls = sum(row.calls for row in simulation.coverage() if row.op == "aten::record_stream")
+    if not calls:
+        return ()
+    return (
+        f"record_stream was called {calls:,} times: frees that wait for another stream are taken "
+        "not to wait, also at the upper end of the band.",
+    )
 
 
 def shard_sizes(model: nn.Module, shards: int) -> list[tuple[int, ...]]:

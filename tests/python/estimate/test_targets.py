@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,19 @@ def test_without_a_simulated_gpu_it_is_the_cpu_and_says_why(
     assert "No GPU can be simulated here: not with this torch" in found.notes
     with pytest.raises(NotImplementedError, match="not with this torch"):
         estimate(model_file, simulated_device="cuda")
+
+
+def test_record_stream_is_told(model_file: str) -> None:
+    """Once in each of two steps; what waits for the other stream is not in the band."""
+    contract = load_contract(model_file)
+
+    def compute_loss(model: nn.Module, tokens: torch.Tensor) -> Any:
+        tokens.record_stream(torch.cuda.Stream())
+        return contract.compute_loss(model, tokens)
+
+    found = estimate(dataclasses.replace(contract, compute_loss=compute_loss))
+    assert found.step_count == 2
+    assert [note[:33] for note in found.notes] == ["record_stream was called 2 times:"]
 
 
 def test_offloaded_shards_are_not_on_the_device(model_file: str) -> None:
