@@ -37,6 +37,20 @@ test("bytes are heights, numbers are where they are, and a fault has no mark", (
   assert.deepEqual(lines.map(({ label, path }) => [label, path.length]), [["", 3]]);
 });
 
+test("numbers that span far are placed by their logarithms, if all have one", () => {
+  const placed = (...values) => {
+    const { across, title } = layOutSweep(sweepOf(["batch"], values.map((value) => [[value], 500])), 600, 320);
+    const [first, last] = [across[0].x, across.at(-1).x];
+    return [title, ...across.map(({ x, label }) => [label, Math.round(((x - first) / (last - first)) * 100)])];
+  };
+  const far = "batch (logarithmic)";
+  assert.deepEqual(placed("16", "1", "4"), [far, ["1", 0], ["4", 50], ["16", 100]]);
+  assert.deepEqual(placed("1e-4", "1e-3", "1"), [far, ["1e-4", 0], ["1e-3", 25], ["1", 100]]);
+  assert.deepEqual(placed("1", "2", "8"), ["batch", ["1", 0], ["2", 14], ["8", 100]]); // eight times is not far
+  assert.deepEqual(placed("0", "8", "16"), ["batch", ["0", 0], ["8", 50], ["16", 100]]);
+  assert.deepEqual(placed("-1", "1", "99"), ["batch", ["-1", 0], ["1", 2], ["99", 100]]);
+});
+
 test("each combination of the other names is a line, and no two labels touch", () => {
   const kinds = ["none", "selective", "full"];
   const rows = kinds.flatMap((ac) => ["1", "2"].map((batch) => [[ac, batch], 30]));

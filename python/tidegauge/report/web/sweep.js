@@ -10,6 +10,7 @@ const LETTER = 7; // pixels, about
 const LINE = 15;
 const DASHES = [null, "6 3", "2 3", "8 3 2 3"];
 const LONGEST_LABEL = 28;
+const WIDEST_LINEAR = 8; // the largest number over the least
 
 // Told apart by their shape, for whom colours do not.
 const SHAPES = {
@@ -62,7 +63,8 @@ export function layOutSweep(sweep, width, height) {
   const devices = new Map(points.filter((p) => p.device).map((p) => [p.device.name, p.device.memory_bytes]));
   const highest = Math.max(1, ...points.map((point) => point.high_bytes), ...devices.values());
   const toY = (bytes) => box.y + box.height * (1 - bytes / highest);
-  const places = placeValues([...new Set(points.map((point) => point.values[axis]))], box);
+  const values = [...new Set(points.map((point) => point.values[axis]))];
+  const places = placeValues(values, box);
   const toMark = (point) => ({
     x: places.get(point.values[axis]),
     y: toY(point.needed_bytes),
@@ -81,17 +83,24 @@ export function layOutSweep(sweep, width, height) {
     limits: [...devices].map(([name, bytes]) => ({ y: toY(bytes), label: `${name} has ${formatBytes(bytes)}` })),
     across: [...places].map(([label, x]) => ({ x, label })).sort((a, b) => a.x - b.x),
     up: [0, ...roundBytes(highest)].map((bytes) => ({ y: toY(bytes), label: formatBytes(bytes) })),
-    title: shorten(sweep.names[axis]),
+    title: `${shorten(sweep.names[axis])}${spanFar(values) ? " (logarithmic)" : ""}`,
   };
 }
 
-/** Numbers where they are, other values side by side. */
+/** Numbers where they are, by their logarithms if they span far; other values side by side. */
 function placeValues(values, box) {
-  const numbers = areNumbers(values) ? values.map(Number) : values.map((_, i) => i);
+  const place = spanFar(values) ? Math.log : Number;
+  const numbers = values.map((value, i) => (areNumbers(values) ? place(value) : i));
   const [least, most] = [Math.min(...numbers), Math.max(...numbers)];
   const room = box.width - 2 * MARGIN.inner;
   const share = (number) => (most > least ? (number - least) / (most - least) : 0.5);
   return new Map(values.map((value, i) => [value, box.x + MARGIN.inner + share(numbers[i]) * room]));
+}
+
+/** Whether most values would crowd at the lower end of a linear axis, and all have a logarithm. */
+function spanFar(values) {
+  const least = Math.min(...values.map(Number));
+  return areNumbers(values) && least > 0 && Math.max(...values.map(Number)) > WIDEST_LINEAR * least;
 }
 
 /** A line of text apart: moved down where they are closer, and up again from the end of the plot. */
