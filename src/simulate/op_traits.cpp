@@ -35,8 +35,6 @@ const std::unordered_map<std::string_view, OpKind>& special_kinds() {
       {"aten::_unsafe_index_put", OpKind::Indexed},
       {"aten::lift_fresh", OpKind::Fresh},
       {"aten::lift", OpKind::Fresh},
-      {"aten::set_.source_Storage", OpKind::SetStorage},
-      {"aten::set_.source_Storage_storage_offset", OpKind::SetStorage},
       {"aten::_pin_memory", OpKind::Pin},
       {"aten::is_pinned", OpKind::IsPinned},
       {"aten::record_stream", OpKind::RecordStream},
@@ -126,6 +124,8 @@ bool changes_geometry(std::string_view name) {
       "aten::squeeze_.dim",
       "aten::_resize_output_",
       "aten::set_.source_Tensor_storage_offset",
+      "aten::set_.source_Storage",
+      "aten::set_.source_Storage_storage_offset",
   };
   return names->count(name) != 0;
 }

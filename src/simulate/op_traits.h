@@ -27,7 +27,6 @@ enum class OpKind : uint8_t {
   Dynamic,     ///< the shape of its result depends on values
   Indexed,     ///< takes masks as indices
   Fresh,       ///< lifts the real tensor that torch.tensor has made
-  SetStorage,
   Pin,
   IsPinned,
   RecordStream,

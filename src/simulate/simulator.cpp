@@ -364,7 +364,7 @@ class Call {
 
   void run_shapes() {
     std::optional<CallKey> key;
-    if (traits_.is_cacheable && !found_.real.defined() && traits_.kind != OpKind::SetStorage) {
+    if (traits_.is_cacheable && !found_.real.defined()) {
       key = make_call_key(traits_, arguments());
     }
     if (key) {

@@ -49,3 +49,19 @@ def test_group_norm_under_autocast_has_the_real_peak() -> None:
     real = run()
     with simulate():
         assert run() == real
+
+
+def test_tensors_share_the_storage_that_they_are_set_to_every_time() -> None:
+    with simulate() as simulation:
+        for size in (4, 4, 6):
+            source, whole, part = torch.empty(size), torch.empty(1), torch.empty(2, 3)
+            whole.set_(source.untyped_storage())
+            part.set_(source.untyped_storage(), 1, (size - 1,), (1,))
+            assert (whole.shape, part.shape, part.storage_offset()) == ((size,), (size - 1,), 1)
+            for tensor in (whole, part):
+                assert tensor.untyped_storage()._cdata == source.untyped_storage()._cdata
+        cached = {row.op: row.cached for row in simulation.coverage() if "set_" in row.op}
+        assert cached == {
+            "aten::set_.source_Storage": 0,
+            "aten::set_.source_Storage_storage_offset": 0,
+        }
