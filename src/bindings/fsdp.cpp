@@ -68,6 +68,27 @@ void tell_sharded(Tell&& tell) {
   }
 }
 
+/// Python names a unit by its number: a method of a tracker, or of its memory, about one.
+template <typename... Args>
+auto about_unit(void (MemTracker::*method)(UnitId, Args...)) {
+  return [method](MemTracker& tracker, uint32_t unit, Args... args) {
+    (tracker.*method)(UnitId(unit), args...);
+  };
+}
+template <typename... Args>
+auto about_unit(void (MemoryTracker::*method)(UnitId, Args...)) {
+  return [method](MemTracker& tracker, uint32_t unit, Args... args) {
+    (tracker.memory().*method)(UnitId(unit), args...);
+  };
+}
+/// The same, of all that know of shards.
+template <typename Owner, typename... Args>
+auto told_to_all(void (Owner::*method)(UnitId, Args...)) {
+  return [tell = about_unit(method)](uint32_t unit, Args... args) {
+    tell_sharded([&](MemTracker& tracker) { tell(tracker, unit, args...); });
+  };
+}
+
 /// `training_state` is the name of FSDP2's; outside of forward and backward only users gather.
 GatherReason find_reason(const std::string& training_state, bool is_prefetch) {
   if (is_prefetch) return GatherReason::Prefetch;
@@ -82,17 +103,10 @@ GatherReason find_reason(const std::string& training_state, bool is_prefetch) {
 
 void bind_units(MemTrackerClass& tracker) {
   tracker
-      .def(
-          "add_unit",
-          [](MemTracker& self, uint32_t unit, const std::string& name,
-             const py::sequence& modules) { self.add_unit(UnitId(unit), name, modules); },
-          py::arg("unit"), py::arg("name"), py::arg("modules"))
-      .def(
-          "label_unit",
-          [](MemTracker& self, uint32_t unit, UnitFact fact, const py::sequence& tensors) {
-            self.label_unit(UnitId(unit), fact, tensors);
-          },
-          py::arg("unit"), py::arg("fact"), py::arg("tensors"))
+      .def("add_unit", about_unit(&MemTracker::add_unit), py::arg("unit"), py::arg("name"),
+           py::arg("modules"))
+      .def("label_unit", about_unit(&MemTracker::label_unit), py::arg("unit"), py::arg("fact"),
+           py::arg("tensors"))
       .def(
           "resume_unit",
           [](MemTracker& self, uint32_t unit, bool is_unsharded) {
@@ -135,18 +149,10 @@ void bind_fsdp(py::module_& m) {
         tell_sharded([&](MemTracker& tracker) { tracker.note_failure(what); });
       },
       py::arg("what"));
-  m.def(
-      "unit_made",
-      [](uint32_t unit, const std::string& name, const py::sequence& modules) {
-        tell_sharded([&](MemTracker& tracker) { tracker.add_unit(UnitId(unit), name, modules); });
-      },
-      py::arg("unit"), py::arg("name"), py::arg("modules"));
-  m.def(
-      "unit_fact",
-      [](uint32_t unit, UnitFact fact, const py::sequence& tensors) {
-        tell_sharded([&](MemTracker& tracker) { tracker.label_unit(UnitId(unit), fact, tensors); });
-      },
-      py::arg("unit"), py::arg("fact"), py::arg("tensors"));
+  m.def("unit_made", told_to_all(&MemTracker::add_unit), py::arg("unit"), py::arg("name"),
+        py::arg("modules"));
+  m.def("unit_fact", told_to_all(&MemTracker::label_unit), py::arg("unit"), py::arg("fact"),
+        py::arg("tensors"));
   m.def(
       "begin_unit_births",
       [](uint32_t unit, UnitFact fact) { begin_unit_births(UnitId(unit), fact); }, py::arg("unit"),
@@ -155,31 +161,13 @@ void bind_fsdp(py::module_& m) {
   m.def(
       "unit_gathering",
       [](uint32_t unit, const std::string& training_state, bool is_prefetch) {
-        const GatherReason reason = find_reason(training_state, is_prefetch);
-        tell_sharded(
-            [&](MemTracker& tracker) { tracker.memory().begin_gather(UnitId(unit), reason); });
+        told_to_all (&MemoryTracker::begin_gather)(unit, find_reason(training_state, is_prefetch));
       },
       py::arg("unit"), py::arg("training_state"), py::arg("is_prefetch"));
-  m.def(
-      "unit_unsharded",
-      [](uint32_t unit) {
-        tell_sharded([&](MemTracker& tracker) { tracker.memory().finish_gather(UnitId(unit)); });
-      },
-      py::arg("unit"));
-  m.def(
-      "unit_released",
-      [](uint32_t unit, bool keeps_post_forward_shard) {
-        tell_sharded([&](MemTracker& tracker) {
-          tracker.memory().release(UnitId(unit), keeps_post_forward_shard);
-        });
-      },
-      py::arg("unit"), py::arg("keeps_post_forward_shard"));
-  m.def(
-      "unit_reduced",
-      [](uint32_t unit) {
-        tell_sharded([&](MemTracker& tracker) { tracker.memory().reduce(UnitId(unit)); });
-      },
-      py::arg("unit"));
+  m.def("unit_unsharded", told_to_all(&MemoryTracker::finish_gather), py::arg("unit"));
+  m.def("unit_released", told_to_all(&MemoryTracker::release), py::arg("unit"),
+        py::arg("keeps_post_forward_shard"));
+  m.def("unit_reduced", told_to_all(&MemoryTracker::reduce), py::arg("unit"));
   m.def(
       "mark_modules",
       [](const py::sequence& modules, ModuleState mark) {
