@@ -1,47 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "trace/settled_labels.h"
 
-#include "core/event_factory.h"
-
 namespace tidegauge {
-namespace {
-
-bool changes_storage(EventKind kind) {
-  return (kind >= EventKind::StorageBorn && kind <= EventKind::StorageFreed) ||
-         kind == EventKind::StorageClaimed;
-}
-
-bool is_label(EventKind kind) {
-  return kind == EventKind::StorageRelabelled || kind == EventKind::StorageClaimed;
-}
-
-}  // namespace
-
 std::optional<StorageFollower::Followed> StorageFollower::apply(const Event& event) {
-  if (!changes_storage(event.kind)) {
-    ledger_.apply(events::without_modules(event));
-    return std::nullopt;
-  }
-  const std::optional<StorageInfo> before = ledger_.find_storage(event.storage);
-  const auto refused = ledger_.anomalies().total();
-  ledger_.apply(event);
-  if (ledger_.anomalies().total() != refused) return std::nullopt;
-  const std::optional<StorageInfo> after = ledger_.find_storage(event.storage);
-  if (!before && !after) return std::nullopt;
-
+  const auto effect = effects_.apply(event);
+  if (!effect) return std::nullopt;
+  const auto& [before, after, is_label, is_since_birth] = *effect;
   if (!before) lives_[event.storage] = {.number = birth_count_++};
   Life& life = lives_[event.storage];
-  if (is_label(event.kind)) ++life.label_count;
+  if (is_label) ++life.label_count;
   const StorageInfo& known = before ? *before : *after;
   Followed followed{.change = {.life = life.number,
                                .device = known.device,
-                               .old_bytes = before ? before->size_bytes : 0,
-                               .new_bytes = after ? after->size_bytes : 0,
+                               .old_bytes = effect->old_bytes(),
+                               .new_bytes = effect->new_bytes(),
                                .old_category = known.category,
                                .new_category = after ? after->category : known.category,
                                .is_birth = !before,
                                .is_end = !after},
-                    .label_count = life.label_count};
+                    .label_count = life.label_count,
+                    .is_label = is_label,
+                    .is_since_birth = is_since_birth};
   if (!after) lives_.erase(event.storage);
   return followed;
 }
@@ -53,10 +32,7 @@ void SettledLabels::learn(const Event& event) {
     births_.push_back({.overruled_labels = 0, .category = followed->change.new_category});
     return;
   }
-  const bool is_since_birth =
-      event.kind == EventKind::StorageClaimed ||
-      (event.kind == EventKind::StorageRelabelled && event.since == Since::Birth);
-  if (is_since_birth) {
+  if (followed->is_since_birth) {
     births_[followed->change.life] = {followed->label_count, followed->change.new_category};
   }
 }
@@ -77,7 +53,7 @@ std::optional<StorageChange> SettledStorages::apply(const Event& event) {
   const SettledLabels::Birth& settled = labels_.of(change.life);
   const auto [category, is_new] = categories_.try_emplace(change.life, settled.category);
   change.old_category = category->second;
-  if (is_label(event.kind) && followed->label_count > settled.overruled_labels) {
+  if (followed->is_label && followed->label_count > settled.overruled_labels) {
     category->second = change.new_category;
   }
   change.new_category = category->second;

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "core/event.h"
-#include "core/ledger.h"
 #include "trace/progress.h"
 #include "trace/reader.h"
+#include "trace/storage_effects.h"
 
 namespace tidegauge {
 
@@ -25,18 +25,19 @@ struct StorageChange {
   bool is_end = false;
 };
 
-/// Follows the storages of a trace by asking a Ledger, so that whatever that refuses has no effect
-/// here either.
+/// Numbers the lives of storages, and counts the labels of each.
 class StorageFollower {
  public:
   struct Followed {
     StorageChange change;      ///< categories as told at the time
     uint32_t label_count = 0;  ///< labels told since the birth
+    bool is_label = false;     ///< the event is one
+    bool is_since_birth = false;
   };
   /// Nothing if the event changes no storage. Must be told of every event, in order.
   std::optional<Followed> apply(const Event& event);
 
-  Ledger& ledger() { return ledger_; }
+  Ledger& ledger() { return effects_.ledger(); }
 
  private:
   struct Life {
@@ -44,7 +45,7 @@ class StorageFollower {
     uint32_t label_count = 0;
   };
 
-  Ledger ledger_;
+  trace::StorageEffects effects_;
   std::unordered_map<StorageId, Life> lives_;
   uint32_t birth_count_ = 0;
 };

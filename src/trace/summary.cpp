@@ -8,15 +8,18 @@
 #include <utility>
 
 #include "core/event_factory.h"
-#include "core/labeller.h"
 #include "trace/event_codec.h"
+#include "trace/storage_effects.h"
 #include "trace/storage_rows.h"
 
 namespace tidegauge {
 namespace {
 
 using trace::CodedEvent;
+using trace::correct;
+using trace::learn;
 using trace::Position;
+using trace::StorageEffects;
 
 constexpr size_t kKeptSteps = 100'000;
 
@@ -34,12 +37,7 @@ class LiveSets {
   }
 
   /// After the event that was applied last.
-  Instant now(const Event& last) const {
-    return {.sequence = static_cast<uint64_t>(position_.sequence),
-            .time_ns = last.time_ns,
-            .step = static_cast<uint32_t>(position_.step),
-            .in_optimizer_step = position_.optimizer_depth > 0};
-  }
+  const Instant& now() { return storages_.ledger().now(); }
 
   /// Fills the groups of the peaks.
   void group() {
@@ -76,86 +74,30 @@ class LiveSets {
     uint32_t frozen = 0;  // 1 + its index in the set of its device; 0: in none
   };
 
-  // What the Ledger refuses has no effect here either: the same tests.
   void apply_storage(const CodedEvent& traced) {
+    const auto effect = storages_.apply(traced.event);
+    if (!effect) return;
     const Event& event = traced.event;
-    switch (event.kind) {
-      case EventKind::StorageBorn: {
-        if (!event.storage || event.size_bytes < 0 || (event.birth_facts & ~kAllBirthFacts)) return;
-        const auto [it, is_new] = lives_.try_emplace(event.storage);
-        if (!is_new) return;
-        if (!grow(event.device, event.size_bytes)) {
-          lives_.erase(it);
-          return;
-        }
-        it->second = {.size_bytes = event.size_bytes,
-                      .device = event.device,
-                      .category = category_at_birth(event.birth_facts),
-                      .module = position_.module_of(event.thread),
-                      .op = event.op,
-                      .tensor = traced.tensor};
-        return;
-      }
-      case EventKind::StorageResized: {
-        Life* life = find(event.storage);
-        if (life == nullptr || event.size_bytes < 0) return;
-        if (grow(life->device, event.size_bytes - life->size_bytes)) {
-          life->size_bytes = event.size_bytes;
-        }
-        return;
-      }
-      case EventKind::StorageRelabelled:
-        if (static_cast<uint8_t>(event.role) >= kRoleCount || event.since > Since::Birth) return;
-        if (Life* life = find(event.storage)) {
-          if (event.module) life->module = event.module;
-          relabel(*life, category_of(event.role), event.since);
-        }
-        return;
-      case EventKind::StorageClaimed:
-        if (event.birth_facts & ~kAllBirthFacts) return;
-        if (Life* life = find(event.storage)) {
-          if (event.op) life->op = event.op;
-          if (traced.tensor != 0) life->tensor = traced.tensor;
-          relabel(*life, category_at_birth(event.birth_facts), Since::Birth);
-        }
-        return;
-      case EventKind::StorageFreed: {
-        const auto it = lives_.find(event.storage);
-        if (it == lives_.end()) return;
-        grow(it->second.device, -it->second.size_bytes);
-        lives_.erase(it);
-        return;
-      }
-      default:
-        return;
+    if (!effect->after) {
+      lives_.erase(event.storage);
+      return;
     }
+    Life& life = lives_[event.storage];
+    if (!effect->before) {
+      life.device = effect->device();
+      life.module = position_.module_of(event.thread);
+      life.op = event.op;
+      life.tensor = traced.tensor;
+    }
+    life.size_bytes = effect->new_bytes();
+    learn(life, traced, *effect);
+    if (effect->is_since_birth && life.frozen != 0) correct_frozen(life);
   }
 
-  Life* find(StorageId id) {
-    const auto it = lives_.find(id);
-    return it == lives_.end() ? nullptr : &it->second;
-  }
-
-  void relabel(Life& life, Category category, Since since) {
-    life.category = category;
-    if (since != Since::Birth || life.frozen == 0) return;
+  void correct_frozen(const Life& life) {
     for (size_t i = 0; i < peaks_.size(); ++i) {
-      if (peaks_[i].device != life.device) continue;
-      Life& frozen = frozen_[i][life.frozen - 1];
-      frozen.category = category;
-      frozen.module = life.module;
-      frozen.op = life.op;
-      frozen.tensor = life.tensor;
+      if (peaks_[i].device == life.device) correct(frozen_[i][life.frozen - 1], life);
     }
-  }
-
-  /// False, and no change, if the total would not fit.
-  bool grow(Device device, int64_t growth_bytes) {
-    int64_t& total = totals_[device];
-    int64_t sum = 0;
-    if (__builtin_add_overflow(total, growth_bytes, &sum)) return false;
-    total = sum;
-    return true;
   }
 
   void freeze(size_t i) {
@@ -172,8 +114,8 @@ class LiveSets {
   std::vector<DevicePeak>& peaks_;
   std::vector<std::vector<Life>> frozen_;  // as peaks_
   Position position_;
+  StorageEffects storages_;
   std::unordered_map<StorageId, Life> lives_;
-  std::map<Device, int64_t> totals_;
 };
 
 }  // namespace
@@ -224,7 +166,7 @@ DevicePeak read_moment(Reader& reader, Device device, uint64_t sequence, const P
   // To the end: labels since birth may come long after the moment.
   reader.visit_trace_events(1, UINT64_MAX, [&](const CodedEvent& traced, uint64_t at) {
     sets.apply(traced);
-    if (at == sequence) moments[0].at = sets.now(traced.event);
+    if (at == sequence) moments[0].at = sets.now();
     passes.tell(at, 0);
   });
   sets.group();

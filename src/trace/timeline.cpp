@@ -3,69 +3,34 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <unordered_map>
 #include <utility>
 
-#include "core/event_factory.h"
-#include "core/ledger.h"
 #include "trace/event_codec.h"
+#include "trace/storage_effects.h"
 #include "trace/storage_rows.h"
 
 namespace tidegauge {
 namespace {
 
 using trace::CodedEvent;
+using trace::correct;
+using trace::learn;
 using trace::Position;
-
-bool is_of_storage(EventKind kind) {
-  return (kind >= EventKind::StorageBorn && kind <= EventKind::StorageFreed) ||
-         kind == EventKind::StorageClaimed;
-}
+using trace::StorageEffect;
+using trace::StorageEffects;
 
 /// Where figures begin anew, so that a moment is needed.
 bool is_marker(EventKind kind) {
   return kind == EventKind::StepMarker || kind == EventKind::PeakReset;
 }
 
-/// What an event does to its storage, by the word of the Ledger.
-class Storages {
- public:
-  struct Change {
-    std::optional<StorageInfo> before;
-    std::optional<StorageInfo> after;
-    bool is_since_birth = false;
-
-    Device device() const { return before ? before->device : after->device; }
-    int64_t growth_bytes() const {
-      return (after ? after->size_bytes : 0) - (before ? before->size_bytes : 0);
-    }
-    /// Whether what is alive is another from now on.
-    bool is_new_state() const {
-      return growth_bytes() != 0 || (before && after && !is_since_birth && after->size_bytes != 0 &&
-                                     before->category != after->category);
-    }
-  };
-
-  /// Nothing if it concerns no storage, or cannot be true.
-  std::optional<Change> apply(const Event& event) {
-    const uint64_t refused = ledger_.anomalies().total();
-    Change change;
-    if (is_of_storage(event.kind)) change.before = ledger_.find_storage(event.storage);
-    ledger_.apply(events::without_modules(event));
-    if (!is_of_storage(event.kind) || ledger_.anomalies().total() != refused) return {};
-    change.after = ledger_.find_storage(event.storage);
-    change.is_since_birth =
-        event.kind == EventKind::StorageClaimed ||
-        (event.kind == EventKind::StorageRelabelled && event.since == Since::Birth);
-    return change;
-  }
-
-  const Instant& now() const { return ledger_.now(); }
-
- private:
-  Ledger ledger_;
-};
+/// Whether what is alive is another from now on.
+bool is_new_state(const StorageEffect& effect) {
+  return effect.old_bytes() != effect.new_bytes() ||
+         (effect.new_bytes() != 0 && !effect.is_since_birth &&
+          effect.before->category != effect.after->category);
+}
 
 /// The first pass: of so many changes of a device, the one with most bytes.
 class MomentChoice {
@@ -73,11 +38,11 @@ class MomentChoice {
   explicit MomentChoice(uint64_t changes_each) : changes_each_(changes_each) {}
 
   void apply(const Event& event) {
-    const auto change = storages_.apply(event);
-    const uint64_t sequence = storages_.now().sequence;
-    if (change && change->is_new_state()) {
-      Track& track = track_of(change->device());
-      track.total_bytes += change->growth_bytes();
+    const auto effect = storages_.apply(event);
+    const uint64_t sequence = storages_.ledger().now().sequence;
+    if (effect && is_new_state(*effect)) {
+      Track& track = track_of(effect->device());
+      track.total_bytes += effect->new_bytes() - effect->old_bytes();
       track.observe(sequence, changes_each_);
     }
     if (is_marker(event.kind)) {
@@ -127,7 +92,7 @@ class MomentChoice {
   }
 
   uint64_t changes_each_;
-  Storages storages_;
+  StorageEffects storages_;
   std::map<Device, size_t> slots_;
   std::vector<Track> tracks_;
 };
@@ -141,11 +106,11 @@ class TimelineFiller {
 
   void apply(const CodedEvent& traced) {
     position_.advance(traced.event);
-    if (const auto change = storages_.apply(traced.event)) follow(traced, *change);
+    if (const auto effect = storages_.apply(traced.event)) follow(traced, *effect);
     for (DeviceTimeline& timeline : timelines_) {
       const size_t next = timeline.times_ns.size();
       if (next < timeline.sequences.size() &&
-          timeline.sequences[next] == storages_.now().sequence) {
+          timeline.sequences[next] == storages_.ledger().now().sequence) {
         add_moment(timeline);
       }
     }
@@ -172,10 +137,10 @@ class TimelineFiller {
     return static_cast<uint32_t>(timeline.times_ns.size());
   }
 
-  void follow(const CodedEvent& traced, const Storages::Change& change) {
+  void follow(const CodedEvent& traced, const StorageEffect& effect) {
     const Event& event = traced.event;
-    if (!change.before) {
-      const auto slot = slots_.find(change.device());
+    if (!effect.before) {
+      const auto slot = slots_.find(effect.device());
       if (slot == slots_.end()) return;  // a device that never had a byte
       Life& life = lives_[event.storage];
       life.timeline = &timelines_[slot->second];
@@ -186,40 +151,22 @@ class TimelineFiller {
                    .module = position_.module_of(event.thread),
                    .op = event.op,
                    .tensor = traced.tensor,
-                   .category = change.after->category};
+                   .category = effect.after->category};
       return;
     }
     const auto found = lives_.find(event.storage);
     if (found == lives_.end()) return;
     Life& life = found->second;
-    if (!change.after) {
+    if (!effect.after) {
       close(life);
       lives_.erase(found);
-    } else if (change.is_since_birth) {
-      describe(life.open, traced, change.after->category);
-      for (const size_t i : life.closed) correct(life.timeline->pieces[i], life.open);
-    } else {
-      if (change.is_new_state()) close(life);
-      life.open.size_bytes = change.after->size_bytes;
-      describe(life.open, traced, change.after->category);
+      return;
     }
-  }
-
-  static void describe(TimelinePiece& piece, const CodedEvent& traced, Category category) {
-    piece.category = category;
-    if (traced.event.kind == EventKind::StorageRelabelled) {
-      if (traced.event.module) piece.module = traced.event.module;
-    } else if (traced.event.kind == EventKind::StorageClaimed) {
-      if (traced.event.op) piece.op = traced.event.op;
-      if (traced.tensor != 0) piece.tensor = traced.tensor;
-    }
-  }
-
-  static void correct(TimelinePiece& earlier, const TimelinePiece& known) {
-    earlier.category = known.category;
-    earlier.module = known.module;
-    earlier.op = known.op;
-    earlier.tensor = known.tensor;
+    if (is_new_state(effect)) close(life);
+    life.open.size_bytes = effect.new_bytes();
+    learn(life.open, traced, effect);
+    if (!effect.is_since_birth) return;
+    for (const size_t i : life.closed) correct(life.timeline->pieces[i], life.open);
   }
 
   /// The open piece ends before the next moment, and another begins there.
@@ -233,7 +180,7 @@ class TimelineFiller {
   }
 
   void add_moment(DeviceTimeline& timeline) {
-    const Instant& now = storages_.now();
+    const Instant& now = storages_.ledger().now();
     TimelineContext context;
     context.first = next_moment(timeline);
     context.step = now.step;
@@ -269,7 +216,7 @@ class TimelineFiller {
   std::vector<DeviceTimeline>& timelines_;
   std::map<Device, size_t> slots_;
   Position position_;
-  Storages storages_;
+  StorageEffects storages_;
   std::unordered_map<StorageId, Life> lives_;
 };
 
