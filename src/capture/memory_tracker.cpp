@@ -186,6 +186,12 @@ int64_t MemoryTracker::known_bytes(std::span<const at::Tensor> tensors) {
 }
 
 int64_t MemoryTracker::sum_known(std::span<const at::Tensor> tensors) {
+  if (tensors.size() == 1 && is_started()) {  // nearly always, and an op has shown it to all
+    c10::StorageImpl* storage = storage_of(tensors.front());
+    if (storage != nullptr && StorageCapture::get().is_told(storage)) {
+      return static_cast<int64_t>(storage->nbytes());
+    }
+  }
   int64_t sum_bytes = 0;
   counted_.clear();
   for (const at::Tensor& tensor : tensors) {
