@@ -10,41 +10,16 @@
 #include <thread>
 #include <vector>
 
-#include "capture/memory_tracker.h"
-#include "capture/op_hook.h"
 #include "core/device_events.h"
+#include "memory_tracking.h"
 
 namespace tidegauge {
 namespace {
 
 c10::Allocator* current() { return c10::GetAllocator(c10::kCPU); }
 
-/// A tracker of this thread, with the channel unless told otherwise.
-class Tracking {
- public:
-  explicit Tracking(bool has_channel = true)
-      : memory(MemoryTracker::create(
-            ModuleActivity::create([](const at::Tensor&) { return ModuleId{}; }),
-            [](const at::Tensor&) { return false; }, has_channel)) {
-    memory->start();
-  }
-  ~Tracking() {
-    memory->stop();
-    EXPECT_EQ(memory->anomaly_count(), 0) << memory->first_anomaly();
-    EXPECT_EQ(op_hook::failure_count(), 0) << op_hook::first_failure();
-  }
-  int64_t now(Category category) { return read(memory->current(), category); }
-  int64_t now() { return memory->current().total_bytes(kCpu); }
-  int64_t at_peak(Category category) { return read(memory->peak(), category); }
-  int64_t peak() { return memory->peak().total_bytes(kCpu); }
-
-  std::shared_ptr<MemoryTracker> memory;
-
- private:
-  static int64_t read(const Snapshot& snapshot, Category category) {
-    const CategorySplit* split = snapshot.find(kCpu);
-    return split != nullptr ? (*split)[category] : 0;
-  }
+struct WithChannel : Tracking {
+  WithChannel() : Tracking({.has_channel = true}) {}
 };
 
 /// What any other library might put on top: it passes on to what was there.
@@ -62,7 +37,7 @@ class PassingOn final : public c10::Allocator {
 };
 
 TEST(AllocatorChannel, MemoryWithoutATensorIsUntrackedForItsLife) {
-  Tracking t;
+  WithChannel t;
   {
     const c10::DataPtr workspace = current()->allocate(1000);
     EXPECT_EQ(workspace.get(), workspace.get_context());
@@ -74,7 +49,7 @@ TEST(AllocatorChannel, MemoryWithoutATensorIsUntrackedForItsLife) {
 }
 
 TEST(AllocatorChannel, StorageHasItsLabelSinceItsAllocation) {
-  Tracking t;
+  WithChannel t;
   const at::Tensor a = torch::ones({256});  // 1 KiB
   EXPECT_EQ(t.now(Category::Activation), 1024);
   EXPECT_EQ(t.now(), 1024);
@@ -82,7 +57,7 @@ TEST(AllocatorChannel, StorageHasItsLabelSinceItsAllocation) {
 }
 
 TEST(AllocatorChannel, TensorOfAThreadThatIsNotTrackedIsUntrackedUntilItIsSeen) {
-  Tracking t;
+  WithChannel t;
   at::Tensor a;
   std::thread([&] { a = torch::ones({256}); }).join();
   EXPECT_EQ(t.now(Category::Untracked), 1024);
@@ -95,7 +70,7 @@ TEST(AllocatorChannel, TensorOfAThreadThatIsNotTrackedIsUntrackedUntilItIsSeen) 
 TEST(AllocatorChannel, ResizeHasBothMemoriesAtItsPeakUnderOneLabel) {
   at::Tensor before = torch::ones({256});
   for (const bool is_from_before : {false, true}) {
-    Tracking t;
+    WithChannel t;
     at::Tensor a = is_from_before ? before : torch::ones({256});
     t.memory->label(a, Role::IsBuffer, Since::Birth);
     a.resize_({512});
@@ -107,7 +82,7 @@ TEST(AllocatorChannel, ResizeHasBothMemoriesAtItsPeakUnderOneLabel) {
 }
 
 TEST(AllocatorChannel, StorageThatShrankToNothingKeepsItsLabel) {
-  Tracking t;
+  WithChannel t;
   at::Tensor a = torch::ones({256});
   t.memory->label(a, Role::IsBuffer, Since::Birth);
   c10::StorageImpl* storage = a.storage().unsafeGetStorageImpl();
@@ -125,8 +100,8 @@ TEST(AllocatorChannel, StorageThatShrankToNothingKeepsItsLabel) {
 }
 
 TEST(AllocatorChannel, OnlyTheTrackerThatAskedForItHasTheChannel) {
-  Tracking without(/*has_channel=*/false);
-  Tracking with;
+  Tracking without;
+  WithChannel with;
   const c10::DataPtr workspace = current()->allocate(1000);
   const at::Tensor a = torch::ones({256});
   EXPECT_EQ(without.now(), 1024);
@@ -137,12 +112,12 @@ TEST(AllocatorChannel, OnlyTheTrackerThatAskedForItHasTheChannel) {
 TEST(AllocatorChannel, AllocatorIsRestoredByTheLast) {
   c10::Allocator* const before = current();
   {
-    const Tracking none(/*has_channel=*/false);
+    const Tracking none;
     EXPECT_EQ(current(), before);
-    auto first = std::make_unique<Tracking>();
+    auto first = std::make_unique<WithChannel>();
     c10::Allocator* const ours = current();
     EXPECT_NE(ours, before);
-    auto second = std::make_unique<Tracking>();
+    auto second = std::make_unique<WithChannel>();
     EXPECT_EQ(current(), ours);
     first.reset();
     EXPECT_EQ(current(), ours);
@@ -158,13 +133,13 @@ TEST(AllocatorChannel, AllocatorIsRestoredByTheLast) {
 
 TEST(AllocatorChannel, OneThatWasPutOnTopStaysThere) {
   c10::Allocator* const before = current();
-  auto first = std::make_unique<Tracking>();
+  auto first = std::make_unique<WithChannel>();
   static PassingOn other(current());
   c10::SetAllocator(c10::kCPU, &other, 0);
   const at::Tensor a = torch::ones({256});
   EXPECT_EQ(first->now(), 1024);
   {
-    Tracking second;  // goes on top of the other, and counts for both
+    WithChannel second;  // goes on top of the other, and counts for both
     EXPECT_NE(current(), &other);
     const c10::DataPtr workspace = current()->allocate(1000);
     EXPECT_EQ(second.now(), 1000);
@@ -175,7 +150,7 @@ TEST(AllocatorChannel, OneThatWasPutOnTopStaysThere) {
   EXPECT_EQ(torch::ones({256}).sum().item<float>(), 256);  // through ours, which only passes on
   c10::SetAllocator(c10::kCPU, before, 0);
   {
-    Tracking again;
+    WithChannel again;
     const at::Tensor b = torch::ones({256});
     EXPECT_EQ(again.now(), 1024);
   }
@@ -186,7 +161,7 @@ TEST(AllocatorChannel, RawMemoryMayCrossTheBordersOfTheChannel) {
   void* const from_before = current()->raw_allocate(64);
   void* from_within = nullptr;
   {
-    Tracking t;
+    WithChannel t;
     current()->raw_deallocate(from_before);
     EXPECT_EQ(t.now(), 0);
     void* const short_lived = current()->raw_allocate(64);
@@ -197,7 +172,7 @@ TEST(AllocatorChannel, RawMemoryMayCrossTheBordersOfTheChannel) {
   }
   current()->raw_deallocate(from_within);
   // The address may come back, as another's.
-  Tracking t;
+  WithChannel t;
   std::vector<at::Tensor> tensors;
   for (int i = 0; i < 100; ++i) tensors.push_back(torch::ones({256}));
   EXPECT_EQ(t.now(), 100 * 1024);
@@ -206,7 +181,7 @@ TEST(AllocatorChannel, RawMemoryMayCrossTheBordersOfTheChannel) {
 TEST(AllocatorChannel, StorageOutlivesTrackerAndChannel) {
   at::Tensor a;
   {
-    const Tracking t;
+    const WithChannel t;
     a = torch::ones({256});
   }
   a.resize_({512});  // by the layer that it was made by
@@ -230,7 +205,7 @@ TEST(AllocatorChannel, TrackerThatDiesWhileStartedClosesIt) {
 }
 
 TEST(AllocatorChannel, ThreadsAllocateFreeAndClaimAtOnce) {
-  Tracking t;
+  WithChannel t;
   std::atomic<bool> is_over = false;
   std::vector<std::thread> threads;
   for (int n = 0; n < 4; ++n) {
@@ -252,7 +227,7 @@ TEST(AllocatorChannel, ThreadsAllocateFreeAndClaimAtOnce) {
 }
 
 TEST(AllocatorChannel, ChildOfForkGoesOn) {
-  Tracking t;
+  WithChannel t;
   const at::Tensor a = torch::ones({256});
   const pid_t child = fork();
   if (child == 0) {
@@ -269,8 +244,8 @@ TEST(AllocatorChannel, ChildOfForkGoesOn) {
 }
 
 TEST(AllocatorChannel, DeviceMemoryIsRoundedAndGoesWhenItsFreeIsRequested) {
-  Tracking with;
-  Tracking without(/*has_channel=*/false);
+  WithChannel with;
+  Tracking without;
   const auto tell = [](TraceAction action) {
     record_device({action, cuda(0), 0x7f0000000200, 700, 0});
   };

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// What a MemTracker of a libtorch program says: bytes, labels, statistics, text.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -7,101 +8,13 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "mem_tracking.h"
 #include "tidegauge/tidegauge.h"
 
+namespace mem_tracking {
 namespace {
-
-using tidegauge::call;
-using tidegauge::DeviceMemory;
-using tidegauge::MemCategory;
-using tidegauge::MemSnapshot;
-using tidegauge::MemTracker;
-using tidegauge::ModMemStats;
-using tidegauge::ModuleState;
-using tidegauge::Tracked;
-
-// NOLINTNEXTLINE(bugprone-throwing-static-initialization): the CPU exists
-const c10::Device kCpu(c10::kCPU);
-
-constexpr int64_t kWeight = 16 * 16 * 4;          // of a Linear(16, 16)
-constexpr int64_t kParameter = kWeight + 16 * 4;  // with its bias
-constexpr int64_t kBatch = 8 * 16 * 4;            // an input or output of it
-
-struct NetImpl : torch::nn::Module {
-  NetImpl() {
-    first = register_module("first", Tracked<torch::nn::Linear>(16, 16));
-    second = register_module("second", Tracked<torch::nn::Linear>(16, 16));
-    mask = register_buffer("mask", torch::ones({16}));
-  }
-  at::Tensor forward(const at::Tensor& x) { return second(first(x)) * mask; }
-
-  Tracked<torch::nn::Linear> first{nullptr};
-  Tracked<torch::nn::Linear> second{nullptr};
-  at::Tensor mask;
-};
-TORCH_MODULE(Net);
-
-/// Fails as it is told to, after its inner module has run.
-struct FailingImpl : torch::nn::Module {
-  FailingImpl() { inner = register_module("inner", Tracked<torch::nn::Linear>(16, 16)); }
-  at::Tensor forward(const at::Tensor& x) {
-    const at::Tensor y = inner(x);
-    if (fails) throw std::runtime_error("forward");
-    return y;
-  }
-
-  Tracked<torch::nn::Linear> inner{nullptr};
-  bool fails = false;
-};
-TORCH_MODULE(Failing);
-
-/// An entered tracker that must end without anything to complain of.
-class Tracking {
- public:
-  explicit Tracking(tidegauge::MemTrackerOptions options = {}) : tracker(options) {}
-  ~Tracking() {
-    if (is_entered_) exit();
-    EXPECT_EQ(tracker.anomaly_count(), 0) << tracker.first_anomaly();
-    EXPECT_EQ(tracker.failure_count(), 0) << tracker.first_failure();
-  }
-  void enter() {
-    tracker.enter();
-    is_entered_ = true;
-  }
-  void exit() {
-    tracker.exit();
-    is_entered_ = false;
-  }
-
-  int64_t now(MemCategory category) const {
-    return tracker.get_tracker_snapshot().bytes(kCpu, category);
-  }
-  int64_t now() const { return tracker.get_tracker_snapshot().total_bytes(kCpu); }
-  int64_t at_peak(MemCategory category) const {
-    return tracker.get_tracker_snapshot("peak").bytes(kCpu, category);
-  }
-  ModMemStats stats(const std::string& name) const {
-    for (ModMemStats& each : tracker.memory_tracking()) {
-      if (each.mod_fqn == name) return std::move(each);
-    }
-    ADD_FAILURE() << "no statistics of " << name;
-    return {};
-  }
-  bool knows(const std::string& name) const {
-    for (const ModMemStats& each : tracker.memory_tracking()) {
-      if (each.mod_fqn == name) return true;
-    }
-    return false;
-  }
-
-  MemTracker tracker;
-
- private:
-  bool is_entered_ = false;
-};
 
 TEST(MemTracker, WhatWasMadeBeforeHasItsLabels) {
   Net net;
@@ -245,33 +158,6 @@ TEST(MemTracker, ClosureOfAStepMakesActivations) {
   EXPECT_GT(t.now(MemCategory::Optstate), 0);
 }
 
-TEST(MemTracker, EntriesNest) {
-  Tracking t;
-  t.enter();
-  t.tracker.enter();
-  t.tracker.exit();
-  const at::Tensor a = torch::ones({256});
-  EXPECT_EQ(t.now(), 1024);
-  t.exit();
-  const at::Tensor b = torch::ones({256});
-  EXPECT_EQ(t.now(), 1024);
-}
-
-TEST(MemTracker, WrongUseIsAnError) {
-  MemTracker tracker;
-  EXPECT_THROW(tracker.exit(), tidegauge::UsageError);
-  EXPECT_THROW((void)tracker.get_tracker_snapshot("peek"), tidegauge::UsageError);
-  EXPECT_THROW(tracker.display_snapshot("peak", "MB"), tidegauge::UsageError);
-}
-
-TEST(MemTracker, MayBeLeftByAnotherThread) {
-  MemTracker tracker;
-  tracker.enter();
-  std::thread([&] { tracker.exit(); }).join();
-  const at::Tensor a = torch::ones({256});
-  EXPECT_TRUE(tracker.get_tracker_snapshot().devices.empty());
-}
-
 TEST(MemTracker, AllocatorShowsWhatNoTensorDoes) {
   MemTracker tracker({.allocator = true});
   tracker.enter();
@@ -280,151 +166,6 @@ TEST(MemTracker, AllocatorShowsWhatNoTensorDoes) {
   c10::GetAllocator(c10::kCPU)->raw_deallocate(workspace);
   EXPECT_EQ(tracker.get_tracker_snapshot().total_bytes(kCpu), 0);
   tracker.exit();
-}
-
-TEST(MemTracker, ForwardThatThrowsEndsItsCalls) {
-  Tracked<Failing> net;
-  const at::Tensor x = torch::ones({8, 16});
-  torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
-  Tracking t;
-  t.tracker.track_external(net, x);
-  t.enter();
-  net->fails = true;
-  EXPECT_THROW(net(x), std::runtime_error);
-  EXPECT_EQ(t.now(MemCategory::Activation), 0);
-  EXPECT_EQ(t.stats("Failing").find(ModuleState::PostForward)->size(), 1);
-  net->fails = false;
-  net(x).sum().backward();
-  EXPECT_EQ(t.now(MemCategory::Gradient), kParameter);
-  tidegauge::step(sgd);  // no module is taken to be open still
-  EXPECT_EQ(t.now(MemCategory::Optstate), kParameter);
-}
-
-TEST(MemTracker, BackwardThatThrowsLeavesAWorkingTracker) {
-  Tracked<Net> net;
-  const at::Tensor x = torch::ones({8, 16});
-  Tracking t;
-  t.tracker.track_external(net, x);
-  t.enter();
-  {
-    at::Tensor y = net(x);
-    y.register_hook([](const at::Tensor&) { throw std::runtime_error("backward"); });
-    EXPECT_ANY_THROW(y.sum().backward());
-  }
-  EXPECT_EQ(t.now(MemCategory::Temp), 0);
-  net(x).sum().backward();
-  EXPECT_EQ(t.now(MemCategory::Gradient), 2 * kParameter);
-  EXPECT_EQ(t.now(MemCategory::Temp), 0);
-}
-
-TEST(MemTracker, StepThatThrowsEnds) {
-  Net net;
-  torch::optim::SGD sgd(net->parameters(), 0.1);
-  Tracking t;
-  t.enter();
-  const auto fail = [&]() -> at::Tensor { throw std::runtime_error("step"); };
-  EXPECT_THROW(tidegauge::step(sgd, fail), std::runtime_error);
-  const at::Tensor a = torch::ones({256});
-  EXPECT_EQ(t.now(MemCategory::Activation), 1024);
-}
-
-TEST(MemTracker, TwoTrackersSeeWhatHappensWhileTheyAreEntered) {
-  Tracked<Net> net;
-  const at::Tensor x = torch::ones({8, 16});
-  Tracking outer;
-  outer.tracker.track_external(net, x);
-  outer.enter();
-  const at::Tensor a = torch::ones({256});
-  {
-    Tracking inner;
-    inner.enter();
-    net(x).sum().backward();
-    EXPECT_EQ(inner.now(MemCategory::Gradient), 2 * kParameter);
-    EXPECT_EQ(inner.stats("Net").parameter_mem, 2 * kParameter);
-  }
-  EXPECT_EQ(outer.now(MemCategory::Gradient), 2 * kParameter);
-  EXPECT_EQ(outer.stats("Net").output_mem, kBatch);
-}
-
-TEST(MemTracker, ModTrackerBesideItSeesTheSameModules) {
-  Tracked<Net> net;
-  tidegauge::ModTracker modules;
-  std::vector<std::string> names;
-  modules.register_user_hooks({.pre_fw = [&](const auto& module, const auto&) {
-    names.push_back(modules.get_known_fqn(module).value());
-  }});
-  modules.enter();
-  Tracking t;
-  t.enter();
-  net(torch::ones({8, 16}));
-  modules.exit();
-  EXPECT_EQ(names, (std::vector<std::string>{"Net", "Net.first", "Net.second"}));
-  EXPECT_TRUE(t.knows("Net.second"));
-}
-
-TEST(MemTracker, DestroyedWhileEnteredInTheMiddleOfAModule) {
-  Tracked<Net> net;
-  const at::Tensor x = torch::ones({8, 16});
-  torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
-  {
-    std::optional<MemTracker> tracker(std::in_place);
-    tracker->enter();
-    const tidegauge::ModuleScope scope(*net);
-    tracker.reset();
-    const at::Tensor a = torch::ones({256});
-  }
-  Tracking t;
-  t.enter();
-  EXPECT_EQ(t.now(), 0);
-  net(x).sum().backward();
-  tidegauge::step(sgd);
-  EXPECT_EQ(t.now(MemCategory::Optstate), 2 * kParameter);
-}
-
-TEST(MemTracker, ExitedInTheMiddleOfAModuleAndAStep) {
-  Tracked<Net> net;
-  const at::Tensor x = torch::ones({8, 16});
-  torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
-  Tracking t;
-  {
-    t.enter();
-    const tidegauge::OptimizerStepScope step(sgd);
-    const tidegauge::ModuleScope scope(*net);
-    t.exit();
-  }
-  t.enter();
-  net(x).sum().backward();
-  tidegauge::step(sgd);
-  EXPECT_EQ(t.now(MemCategory::Optstate), 2 * kParameter);
-}
-
-TEST(MemTracker, ModelThatDiesTakesItsBytesAndStatisticsAlong) {
-  const at::Tensor x = torch::ones({8, 16});
-  Tracking t;
-  t.enter();
-  {
-    Tracked<Net> net;
-    net(x).sum().backward();
-    EXPECT_TRUE(t.knows("Net"));
-  }
-  EXPECT_EQ(t.now(MemCategory::Parameter), 0);
-  EXPECT_EQ(t.now(MemCategory::Gradient), 0);
-  EXPECT_FALSE(t.knows("Net"));
-  Tracked<Net> other;  // perhaps at the same address
-  other(x);
-  EXPECT_EQ(t.stats("Net").parameter_mem, 2 * kParameter);
-}
-
-TEST(MemTracker, ModelAndGraphThatOutliveTheTrackerWorkOn) {
-  Tracked<Net> net;
-  at::Tensor loss;
-  {
-    Tracking t;
-    t.enter();
-    loss = net(torch::ones({8, 16})).sum();
-  }
-  loss.backward();
-  EXPECT_TRUE(net->first->weight.grad().defined());
 }
 
 TEST(MemTracker, ParametersExchangedWithoutAWordHaveTheirLabels) {
@@ -500,27 +241,6 @@ TEST(MemTracker, SequentialWithSharedModuleCountsItsBytesOnce) {
   EXPECT_EQ(t.now(MemCategory::Gradient), kParameter);
 }
 
-TEST(MemTracker, ThreadsTrainAtOnceEachWithItsTracker) {
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([] {
-      Tracked<Net> net;
-      torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
-      const at::Tensor x = torch::ones({8, 16});
-      Tracking t;
-      t.tracker.track_external(net, sgd, x);
-      t.enter();
-      for (int step = 0; step < 20; ++step) {
-        sgd.zero_grad();
-        net(x).sum().backward();
-        tidegauge::step(sgd);
-        static_cast<void>(t.now());
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 TEST(MemTracker, TextIsThatOfPython) {
   const MemSnapshot snapshot{{DeviceMemory{kCpu, {1536, 0, 10, 1048576, 5, 0, 0}},
                               DeviceMemory{c10::Device(c10::kMeta), {4, 0, 0, 0, 0, 0, 0}}}};
@@ -549,3 +269,4 @@ TEST(MemTracker, ModulesAreSortedWithNumbersAsNumbers) {
 }
 
 }  // namespace
+}  // namespace mem_tracking

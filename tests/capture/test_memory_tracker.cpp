@@ -9,42 +9,12 @@
 #include <thread>
 #include <vector>
 
-#include "capture/memory_tracker.h"
-#include "capture/op_hook.h"
+#include "memory_tracking.h"
 #include "tidegauge/errors.h"
 #include "tidegauge/threads.h"
 
 namespace tidegauge {
 namespace {
-
-/// A tracker of this thread; every leaf counts as a parameter if `leaves_are_parameters`.
-class Tracking {
- public:
-  explicit Tracking(bool leaves_are_parameters = false)
-      : memory(MemoryTracker::create(
-            ModuleActivity::create([](const at::Tensor&) { return ModuleId{}; }),
-            [=](const at::Tensor&) { return leaves_are_parameters; })) {
-    memory->start();
-  }
-  ~Tracking() {
-    memory->stop();
-    EXPECT_EQ(memory->anomaly_count(), 0) << memory->first_anomaly();
-    EXPECT_EQ(op_hook::failure_count(), 0) << op_hook::first_failure();
-  }
-
-  int64_t now(Category category) { return read(memory->current(), category); }
-  int64_t now() { return memory->current().total_bytes(kCpu); }
-  int64_t at_peak(Category category) { return read(memory->peak(), category); }
-  int64_t peak() { return memory->peak().total_bytes(kCpu); }
-
-  std::shared_ptr<MemoryTracker> memory;
-
- private:
-  static int64_t read(const Snapshot& snapshot, Category category) {
-    const CategorySplit* split = snapshot.find(kCpu);
-    return split != nullptr ? (*split)[category] : 0;
-  }
-};
 
 TEST(MemoryTracker, StorageCountsFromItsOpToItsFree) {
   Tracking t;
@@ -108,7 +78,7 @@ TEST(MemoryTracker, ThreadMayEndAttached) {
 TEST(MemoryTracker, AttachedThreadsTrainAtOnce) {
   constexpr int kThreads = 4;
   constexpr int kSteps = 50;
-  Tracking t(/*leaves_are_parameters=*/true);
+  Tracking t({.leaves_are_parameters = true});
   std::vector<at::Tensor> weights;
   for (int i = 0; i < kThreads; ++i) weights.push_back(torch::ones({16, 16}).requires_grad_());
   std::vector<std::thread> threads;
@@ -161,7 +131,7 @@ TEST(MemoryTracker, StorageOutlivesTheTrackerInPeace) {
 TEST(MemoryTracker, GradientIsOneSinceItsBirth) {
   const at::Tensor w = torch::ones({16, 16}, torch::requires_grad());
   const at::Tensor x = torch::ones({16, 16});
-  Tracking t(/*leaves_are_parameters=*/true);
+  Tracking t({.leaves_are_parameters = true});
   torch::mm(x, w).sum().backward();
   EXPECT_EQ(t.now(Category::Gradient), 1024);
   EXPECT_EQ(t.now(Category::Parameter), 1024);
