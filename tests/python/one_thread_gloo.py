@@ -40,10 +40,10 @@ def init_one_thread_gloo(store: dist.Store, rank: int, world_size: int) -> None:
 
 
 def settle() -> None:
-    """From here on no thread of gloo holds a tensor of an earlier collective. Other groups than
-    this one have no threads that would."""
-    if dist.get_backend() != BACKEND:
+    """From here on no thread of gloo holds a tensor of an earlier collective. All ranks call it.
+    Groups of other kinds have no threads that would."""
+    if not dist.is_initialized() or dist.get_backend() != BACKEND:
         return
     # Not a barrier: that refers to the works before it, which keeps them. No tracker sees this one.
-    group = dist.distributed_c10d._get_default_group()
-    group._get_backend(torch.device("cpu")).allreduce([_TOKEN]).wait()
+    for group in dist.distributed_c10d._world.pg_map:
+        group._get_backend(torch.device("cpu")).allreduce([_TOKEN]).wait()

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from counting import counting
+from one_thread_gloo import settle
 from runs import Split, read_split
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -141,6 +142,7 @@ def run(
     flat_mesh()
     mesh_of("replicate")
     mesh_of("shard")
+    settle()
     with mode, counting() as allocator:
         model, x = make(), torch.randn(8, WIDTH)
         optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
@@ -148,12 +150,14 @@ def run(
         if tracker is not None:
             tracker.track_inputs((x,))
         with tracker or nullcontext():
+            settle()
             base = allocator.read().storage_bytes
             if tracker is not None:
                 base -= read_split(tracker.get_tracker_snapshot())["Total"]
             allocator.restart()
 
             def mark() -> None:
+                settle()
                 result.allocated.append(allocator.read().storage_bytes - base)
                 if tracker is not None:
                     result.marks.append(read_split(tracker.get_tracker_snapshot()))

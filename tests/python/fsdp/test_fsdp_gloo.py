@@ -20,10 +20,11 @@ FLOAT = 4
 
 
 def run_rank(rank: int, size: int, folder: str) -> None:
-    sys.path[:0] = [str(HERE), str(HERE.parent / "mem")]
+    sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "mem")]
     import torch
     import torch.distributed as dist
     from fsdp_cases import CASES
+    from one_thread_gloo import init_one_thread_gloo
     from runs import read_split
     from tidegauge import FSDPMemTracker
     from torch.distributed.fsdp import fully_shard
@@ -32,9 +33,7 @@ def run_rank(rank: int, size: int, folder: str) -> None:
 
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=size
-    )
+    init_one_thread_gloo(dist.FileStore(f"{folder}/store", size), rank, size)
     result: dict[str, Any] = {}
     for name in NAMES:
         tracked, untracked = run(CASES[name], FSDPMemTracker), run(CASES[name], None)

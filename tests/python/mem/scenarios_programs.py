@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from one_thread_gloo import init_one_thread_gloo, settle
 from runs import Run, Scenarios
 from scenarios_models import mlp
 from torch import nn
@@ -286,7 +286,7 @@ def exit_between_forward_and_backward(run: Run) -> object:
 def distributed_data_parallel(run: Run) -> object:
     """One step, no synchronisation before it: otherwise a thread of gloo frees buffers when it
     likes to."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    init_one_thread_gloo(dist.HashStore(), rank=0, world_size=1)
     try:
         model, x = mlp(), torch.randn(8, 32)
         with run.tracking(model, x):
@@ -294,9 +294,9 @@ def distributed_data_parallel(run: Run) -> object:
             run.mark("wrapped")
             optimizer = torch.optim.SGD(parallel.parameters(), lr=0.1)
             run.step(parallel, x, optimizer=optimizer)
-        # Gloo's thread still drops what it kept of upstream's mode, for which it needs the GIL; the
-        # end of the group waits for that thread with the GIL held.
-        time.sleep(0.2)
         return parallel
     finally:
+        # The end of the group waits for gloo's thread with the GIL held, which that thread needs to
+        # drop what it kept of upstream's mode.
+        settle()
         dist.destroy_process_group()

@@ -18,6 +18,7 @@ import hf_models
 import pytest
 import torch
 from counting import CountingAllocator, counting
+from one_thread_gloo import init_one_thread_gloo, settle
 from runs import Record, Scenario, Split, run_scenario
 from scenarios_models import MODELS, mlp
 from scenarios_programs import PROGRAMS
@@ -187,7 +188,7 @@ def test_collective_is_counted() -> None:
 
     if not dist.is_gloo_available():
         pytest.skip("this torch has no gloo")
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    init_one_thread_gloo(dist.HashStore(), rank=0, world_size=1)
     try:
         with counting() as allocator:
             base = allocator.read().live_bytes
@@ -197,6 +198,7 @@ def test_collective_is_counted() -> None:
                 dist.all_reduce(x)
                 parts = [torch.empty(1024)]
                 dist.all_gather(parts, x.t())
+                settle()
                 assert now(tracker)["Total"] == allocator.read().live_bytes - base
             assert peak(tracker)["Total"] == allocator.read().peak_bytes - base
     finally:
