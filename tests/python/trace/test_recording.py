@@ -17,10 +17,11 @@ from tidegauge import _C, FormatError, IoError, MemTracker, Recorder
 
 TRAINING = """
 import sys, torch
-from tidegauge import MemTracker
+from tidegauge import MemTracker, Recorder
 model = torch.nn.Sequential(*(torch.nn.Linear(16, 16) for _ in range(8)))
 optimizer = torch.optim.Adam(model.parameters())
-tracker = MemTracker(record=sys.argv[1])
+recorder = Recorder(sys.argv[1])
+tracker = MemTracker(record=recorder)
 tracker.track_external(model, optimizer)
 torch.set_num_threads(1)
 with tracker:
@@ -28,7 +29,8 @@ with tracker:
         optimizer.zero_grad()
         model(torch.ones(4, 16)).sum().backward()
         optimizer.step()
-        if step == 3:
+        if step == 9:
+            recorder.flush()
             print("trains", flush=True)
 """
 
@@ -110,7 +112,7 @@ def test_killed_run_leaves_a_file_that_is_right(seed: int, tmp_path: Path) -> No
     process = run_training(path, 1_000_000)
     assert process.stdout is not None
     process.stdout.readline()
-    time.sleep(0.6 + random.Random(seed).random())
+    time.sleep(1.6 * random.Random(seed).random())  # it writes twice a second
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
