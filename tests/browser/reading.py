@@ -11,6 +11,7 @@ from typing import Any
 from tidegauge import _C
 
 Page = Any  # playwright.sync_api.Page
+Browser = Any  # playwright.sync_api.Browser
 OpenPage = Callable[..., Page]  # conftest.py
 
 
@@ -30,6 +31,18 @@ def chosen_event(page: Page) -> int:
 def wait_for_drawing(page: Page) -> None:
     frame = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
     page.evaluate(f"() => {frame}")
+
+
+def start_clock(browser: Browser) -> Callable[[], float]:
+    """Says how many seconds of the processor the pages of a browser have taken since this call."""
+
+    def read() -> dict[int, float]:
+        processes = session.send("SystemInfo.getProcessInfo")["processInfo"]
+        return {each["id"]: each["cpuTime"] for each in processes if each["type"] == "renderer"}
+
+    session = browser.new_browser_cdp_session()
+    before = read()
+    return lambda: sum(taken - before.get(number, 0) for number, taken in read().items())
 
 
 def view(page: Page) -> tuple[float, float]:

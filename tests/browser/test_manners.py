@@ -8,7 +8,15 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from reading import OpenPage, composition, ledger_peak, view
+from reading import (
+    Browser,
+    OpenPage,
+    composition,
+    ledger_peak,
+    start_clock,
+    view,
+    wait_for_drawing,
+)
 
 HOSTILE = [
     "</script><script>document.title = 'boo'</script>",
@@ -155,27 +163,20 @@ def test_a_run_without_tensors_says_so(open_page: OpenPage, tmp_path: Path) -> N
 
 
 def test_a_million_events_open_in_three_seconds_and_pan_without_freezing(
-    open_page: OpenPage, million: Path, tmp_path: Path
+    open_page: OpenPage, browser: Browser, million: Path, tmp_path: Path
 ) -> None:
+    """Seconds of the processor: what else runs on the machine is not the page's fault."""
+    open_seconds = start_clock(browser)
     page = open_page("report", str(million))
-    view(page)  # with its first drawing
-    assert page.evaluate("performance.now()") < 3000  # since the page was asked for
+    whole = view(page)  # with its first drawing
+    assert open_seconds() < 3
     assert (tmp_path / "page.html").stat().st_size < 25_000_000
     assert composition(page) == ledger_peak(million)["cuda:0"]
-    longest = page.evaluate(
-        """async () => {
-          const canvas = document.getElementById("chart");
-          const { left, top } = canvas.getBoundingClientRect();
-          let longest = 0;
-          for (let i = 0; i < 40; i += 1) {
-            const begin = performance.now();
-            const deltas = i < 15 ? { deltaY: -80 } : { deltaX: i % 2 ? 60 : -90 };
-            canvas.dispatchEvent(new WheelEvent("wheel", {
-              ...deltas, clientX: left + 500, clientY: top + 99, cancelable: true }));
-            await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
-            longest = Math.max(longest, performance.now() - begin);
-          }
-          return longest;
-        }"""
-    )
-    assert longest < 500
+    box = page.locator("#chart").bounding_box()
+    page.mouse.move(box["x"] + 500, box["y"] + 99)
+    for i in range(40):
+        pan_seconds = start_clock(browser)
+        page.mouse.wheel(*((0, -80) if i < 15 else (60 if i % 2 else -90, 0)))
+        wait_for_drawing(page)
+        assert pan_seconds() < 0.5
+    assert view(page) != whole
