@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Trains the small model for real, as a user would write it, under a tracker.
 
-As a program: one rank of a plan on gloo, `real_run.py TASK RANK`.
+As a program: one rank of some plans on gloo, `real_run.py TASK RANK`.
 """
 
 from __future__ import annotations
@@ -81,8 +81,10 @@ def main() -> None:
     folder = Path(task["folder"])
     init_one_thread_gloo(dist.FileStore(str(folder / "store"), 2), rank, world_size=2)
     contract = load_contract(Path(__file__).parent / "small_model.py")
-    plan = Plan(**task["plan"])
-    found = train(contract, plan, folder / f"rank{rank}.tide", task["settings"])
+    found = []
+    for number, run in enumerate(task["runs"]):
+        trace = folder / f"run{number}.rank{rank}.tide"
+        found.append(train(contract, Plan(**run["plan"]), trace, run["settings"]))
     (folder / f"rank{rank}.json").write_text(json.dumps(found))
     dist.destroy_process_group()
 

@@ -28,13 +28,15 @@ SETTINGS = {
     "loss": {"words": 121, "width": 63, "batch": 64},
     "backward": {"words": 31, "width": 63, "batch": 16},
 }
+RUNS = [(plan, peak_at) for plan in PLANS for peak_at in SETTINGS]
 
 
-def run_for_real(
-    plan: dict[str, Any], settings: dict[str, int], tmp_path: Path
-) -> list[dict[str, Any]]:
-    """What a tracker says on each rank: two processes and gloo."""
-    task = json.dumps({"plan": plan, "settings": settings, "folder": str(tmp_path)})
+@pytest.fixture(scope="module")
+def real_runs(tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, Any]]]:
+    """What a tracker says of each run on each rank: two processes and gloo."""
+    folder = tmp_path_factory.mktemp("real")
+    runs = [{"plan": plan, "settings": SETTINGS[peak_at]} for plan, peak_at in RUNS]
+    task = json.dumps({"runs": runs, "folder": str(folder)})
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
@@ -53,16 +55,17 @@ def run_for_real(
     for rank in ranks:
         _, errors = rank.communicate(timeout=300)
         assert rank.returncode == 0, errors
-    return [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2)]
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
 
 
-@pytest.mark.parametrize("peak_at", SETTINGS)
-@pytest.mark.parametrize("plan", PLANS, ids=str)
+@pytest.mark.parametrize("number", range(len(RUNS)), ids=lambda number: str(RUNS[number]))
 def test_equals_a_run_of_two_processes(
-    model_file: str, plan: dict[str, Any], peak_at: str, tmp_path: Path
+    model_file: str, number: int, real_runs: list[list[dict[str, Any]]]
 ) -> None:
+    plan, peak_at = RUNS[number]
     settings = SETTINGS[peak_at]
-    for rank, real in enumerate(run_for_real(plan, settings, tmp_path)):
+    for rank, runs in enumerate(real_runs):
+        real = runs[number]
         found = estimate(model_file, settings=settings, rank=rank, simulated_device="cpu", **plan)
         assert [kind for _, kind in found.peak.running[:1]] == ["backward"] * (peak_at != "loss")
         assert found.peak.categories == real["categories"]
