@@ -33,6 +33,7 @@ FLAGS = [
     "--disable-sync",
 ]
 REPO = Path(__file__).parents[2]
+PATIENCE_MS = 180_000
 
 
 def skip_or_fail(reason: str) -> None:
@@ -47,7 +48,9 @@ def browser() -> Iterator[playwright.Browser]:
     if chromium is None:
         skip_or_fail("found no Chromium; run: sudo apt-get install chromium")
     with playwright.sync_playwright() as runtime:
-        browser = runtime.chromium.launch(executable_path=chromium, args=FLAGS)  # a fresh profile
+        browser = runtime.chromium.launch(  # a fresh profile
+            executable_path=chromium, args=FLAGS, timeout=PATIENCE_MS
+        )
         yield browser
         browser.close()
 
@@ -85,6 +88,7 @@ def open_page(browser: playwright.Browser, recorded: Path, tmp_path: Path) -> It
         context = browser.new_context(
             viewport={"width": width, "height": height}, color_scheme=theme
         )
+        context.set_default_timeout(PATIENCE_MS)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: faults.append(f"console: {message.text}"))

@@ -68,7 +68,9 @@ def chart_box(page: Page) -> dict[str, float]:
 
 
 def drawn_colours(page: Page, canvas: str) -> set[str]:
-    """`rgb(1, 2, 3)` of all pixels that are opaque, after they were drawn."""
+    """`rgb(1, 2, 3)` of all pixels that are opaque, after they were drawn by events: by time it
+    depends on the machine what is wide enough to be seen."""
+    page.select_option("#axis", "sequence")
     wait_for_drawing(page)
     return set(
         page.eval_on_selector(
