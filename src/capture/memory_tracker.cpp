@@ -240,11 +240,11 @@ void MemoryTracker::set_module_size(ModuleId module, SizeOf size_of, int64_t siz
 
 void MemoryTracker::forget_module(ModuleId module) {
   const auto lock = StorageCapture::lock();
-  if (ledger().now().sequence == 0) return;  // it may still be told where to record
   // A graph that is still to be run after so many later modules died is not worth a longer memory.
   if (dead_.size() == kMaxDead) dead_.clear();
   dead_.insert(module);
-  apply(events::module_gone(origin(), module));
+  // Of garbage from before us, which goes at any time, a trace says nothing.
+  if (ledger().knows(module)) apply(events::module_gone(origin(), module));
 }
 
 void MemoryTracker::begin_root_call(ModuleId module, bool strict, const char* tracker_name) {

@@ -77,6 +77,8 @@ class Ledger {
   /// All that run in the thread, the innermost first.
   void append_open_modules(ThreadId thread, std::vector<ModuleId>& modules) const;
   bool has_statistics(ModuleId module) const { return module_log_.has_entries(module); }
+  /// Whether ModuleGone would end statistics or sizes of the module.
+  bool knows(ModuleId module) const { return module_log_.knows(module); }
   /// Also for modules that are not listed: then sizes and peaks of open calls, if any.
   ModuleStats module_stats(ModuleId module);
 

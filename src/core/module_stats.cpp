@@ -138,6 +138,12 @@ bool ModuleLog::has_entries(ModuleId module) const {
                      [&](const Record& record) { return record.module == module; });
 }
 
+bool ModuleLog::knows(ModuleId module) const {
+  return has_entries(module) || sizes_.contains(module) ||
+         std::any_of(told_sizes_.begin(), told_sizes_.end(),
+                     [&](const ToldSize& told) { return told.module == module; });
+}
+
 ModuleStats ModuleLog::read(ModuleId module, const std::vector<Device>& devices) {
   ModuleStats stats;
   sort_out_sizes();

@@ -86,6 +86,8 @@ class ModuleLog {
   /// Modules that have entries, in the order of the first one.
   const std::vector<ModuleId>& modules();
   bool has_entries(ModuleId module) const;
+  /// Whether there is anything to forget: entries or sizes.
+  bool knows(ModuleId module) const;
   /// All but the peaks of open calls. Late labels must have been settled before.
   ModuleStats read(ModuleId module, const std::vector<Device>& devices);
 

@@ -85,6 +85,20 @@ TEST(Ledger, PeakResetInsideAModuleLeavesTheModulesPeakAlone) {
   EXPECT_EQ(s.ledger.peak().total_bytes(kCpu), 30);
 }
 
+TEST(Ledger, KnowsModulesThatHaveSomethingToForget) {
+  Script s;
+  s.enter(1).exit(1).size(2, SizeOf::Inputs, 8);
+  EXPECT_TRUE(s.ledger.knows(ModuleId(1)));
+  EXPECT_TRUE(s.ledger.knows(ModuleId(2)));
+  EXPECT_FALSE(s.ledger.knows(ModuleId(3)));
+  s.size(1, SizeOf::Inputs, 8).happens(EventKind::IterationBegin);  // which keeps sizes
+  EXPECT_TRUE(s.ledger.knows(ModuleId(1)));
+  for (const uint32_t module : {1u, 2u}) {
+    s.apply(events::module_gone({}, ModuleId(module)));
+    EXPECT_FALSE(s.ledger.knows(ModuleId(module)));
+  }
+}
+
 TEST(Ledger, EachStepHasItsOwnPeak) {
   Script s;
   s.born(1, 1000).freed(1);  // before the first step

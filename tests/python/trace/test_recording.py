@@ -65,6 +65,23 @@ def test_module_that_dies_is_no_event_to_a_tracker_that_has_seen_none(tmp_path: 
         late._core.record_to(Recorder(tmp_path / "run.tide")._core)
 
 
+def test_module_that_dies_is_an_event_to_those_that_saw_it_run(tmp_path: Path) -> None:
+    early, late = Recorder(tmp_path / "early.tide"), Recorder(tmp_path / "late.tide")
+    model = torch.nn.Linear(2, 2, bias=False)
+    with MemTracker(record=early):
+        model(torch.ones(1, 2))
+        with MemTracker(record=late):
+            kept = torch.ones(8)
+            early.flush()
+            before = early.written_events
+            del model
+    early.close()
+    late.close()
+    assert early.written_events - before == len(["its weight", "it"])
+    assert late.written_events == len(["entry", "kept"])
+    del kept
+
+
 def test_recorder_serves_one_tracker(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "run.tide")
     MemTracker(record=recorder)
