@@ -30,7 +30,7 @@ test: build .venv/.test build/.gtest build/.browser ## run the tests of C++, Pyt
 	@tools/run_tests.sh build/release
 
 test-long: ## the same with the long variants, the wheel, a C++ user and the sanitizers
-	@TIDEGAUGE_LONG=1 $(MAKE) test
+	@TIDEGAUGE_LONG=1 PYTEST_TIMEOUT=3600 $(MAKE) test
 	@TIDEGAUGE_LONG=1 $(MAKE) asan tsan
 
 bench: build .venv/.test build/.benchmark ## measure, into benchmarks/results.json
