@@ -289,8 +289,11 @@ void OpWatch::tell_storage(c10::StorageImpl* storage, const at::Tensor& tensor, 
         facts_.returns_only_arguments ||
         std::find(arguments_.begin(), arguments_.end(),
                   StorageMemory{storage, memory_of(storage)}) != arguments_.end();
+    // Whether somebody else has seen it before does not matter: an op that found it has not made
+    // it.
+    const bool is_made = seen.is_new && !was_there_before;
     MemoryTracker::tell_seen(seen, was_there_before, moment::birth_facts(running_.task),
-                             seen.is_new ? op_id(facts_) : OpId{}, fake_mode_);
+                             is_made ? op_id(facts_) : OpId{}, fake_mode_);
     capture.mark_told(seen);
   }
   if (running_.gradient_trackers == 0) return;

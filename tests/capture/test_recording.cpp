@@ -4,6 +4,7 @@
 #include <torch/version.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -94,6 +95,34 @@ TEST(Recording, MemTrackerOfCppRecordsStepsModulesAndWhatTheAllocatorShows) {
     EXPECT_TRUE(has_gradient);
   }
   EXPECT_TRUE(Reader(path).is_complete());
+  std::filesystem::remove(path);
+}
+
+TEST(Recording, OpThatFindsAStorageIsNotItsMaker) {
+  const std::string path =
+      std::filesystem::temp_directory_path() / ("found" + std::to_string(::getpid()));
+  const at::Tensor known_to_nobody = torch::ones({3});
+  const at::Tensor known_to_another = [] {
+    const auto another = make_tracker();
+    another->start();
+    const at::Tensor made = torch::ones({5});
+    another->stop();
+    return made;
+  }();
+  const auto recorder = std::make_shared<Recorder>(path);
+  const auto tracker = make_tracker();
+  tracker->record_to(recorder);
+  tracker->start();
+  const auto views = std::array{known_to_nobody.view({3, 1}), known_to_another.view({5, 1})};
+  tracker->stop();
+  recorder->flush();
+
+  std::map<std::string, std::string> ops;
+  Reader reader(path);
+  for (const TraceStorage& storage : reader.storages_alive_at(reader.event_count(), 100)) {
+    ops[storage.shape] = storage.op;
+  }
+  EXPECT_EQ(ops, (std::map<std::string, std::string>{{"[3, 1]", ""}, {"[5, 1]", ""}}));
   std::filesystem::remove(path);
 }
 
