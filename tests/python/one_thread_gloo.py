@@ -7,6 +7,8 @@ scheduler decides. A group with one thread has dropped all earlier ones when ano
 
 from __future__ import annotations
 
+import sys
+import time
 from datetime import timedelta
 
 import torch
@@ -15,6 +17,7 @@ import torch.distributed as dist
 NAME = "one_thread_gloo"
 BACKEND = f"cpu:{NAME}"
 _TOKEN = torch.zeros(1)
+_OWN_REFERENCES = sys.getrefcount(_TOKEN)
 
 
 def _make_group(
@@ -47,3 +50,7 @@ def settle() -> None:
     # Not a barrier: that refers to the works before it, which keeps them. No tracker sees this one.
     for group in dist.distributed_c10d._world.pg_map:
         group._get_backend(torch.device("cpu")).allreduce([_TOKEN]).wait()
+        # To drop this one, the last, the thread needs the GIL; and the end of a group waits for the
+        # thread without giving it away.
+        while sys.getrefcount(_TOKEN) > _OWN_REFERENCES:
+            time.sleep(0.0001)
