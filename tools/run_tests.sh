@@ -29,6 +29,8 @@ fi
 echo
 echo "C++:    $(grep -h '^\[  \(PASSED\|FAILED\)  \] [0-9]* test' "$1"/Testing/Temporary/LastTest.log |
   tr -s ' ' | paste -sd' ')"
-echo "Python: $(tail -n 1 "$1/pytest.log"); $(tail -n 1 "$1/pytest_rest.log")"
+# What libraries say when the process ends may follow it.
+echo "Python: $(grep -hE '^[0-9]+ (passed|failed|skipped).* in ' "$1/pytest.log" "$1/pytest_rest.log" |
+  paste -sd';')"
 echo "Web:   $node_result"
 exit $((ctest_status || first_status || rest_status || node_status))
