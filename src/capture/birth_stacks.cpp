@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "capture/module_activity.h"
-#include "core/ledger.h"
+#include "core/open_calls.h"
 #include "core/spin_lock.h"
 #include "tidegauge/errors.h"
 
@@ -56,9 +56,9 @@ std::string stack_text(StackId stack) {
   return stack && stack.value <= all.texts.size() ? *all.texts[stack.value - 1] : std::string();
 }
 
-StackId ModuleStacks::find(const Ledger& ledger, ThreadId thread, const ModuleActivity& modules) {
+StackId ModuleStacks::find(const OpenCalls& calls, ThreadId thread, const ModuleActivity& modules) {
   open_.clear();
-  ledger.append_open_modules(thread, open_);
+  calls.append_to(open_, thread);
   if (open_ == last_open_) return last_;
   const auto [known, is_new] = known_.try_emplace(open_);
   if (is_new && !open_.empty()) {

@@ -11,8 +11,8 @@
 
 namespace tidegauge {
 
-class Ledger;
 class ModuleActivity;
+class OpenCalls;
 
 /// What is kept of where memory was allocated.
 enum class StackMode : uint8_t {
@@ -33,7 +33,7 @@ std::string stack_text(StackId stack);
 class ModuleStacks {
  public:
   /// None if no module runs in the thread. A module is called what it was called at first.
-  StackId find(const Ledger& ledger, ThreadId thread, const ModuleActivity& modules);
+  StackId find(const OpenCalls& calls, ThreadId thread, const ModuleActivity& modules);
 
  private:
   std::map<std::vector<ModuleId>, StackId> known_;

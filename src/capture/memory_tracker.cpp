@@ -138,7 +138,7 @@ void MemoryTracker::apply(const Event& event, const c10::TensorImpl* tensor, Sta
                           Condition condition) {
   if (LiveSet::wants(event)) {
     if (live_.is_full()) live_.drop_dead(ledger());
-    live_.add(event, backlog_.innermost_module(event.thread), tensor, stack);
+    live_.add(event, backlog_.open_calls().innermost(event.thread), tensor, stack);
   }
   backlog_.add(event, condition);
   if (sink_ || units_ || backlog_.is_full()) apply_backlog(tensor, stack);
@@ -154,7 +154,7 @@ void MemoryTracker::apply_backlog(const c10::TensorImpl* tensor, StackId stack) 
 StackId MemoryTracker::birth_stack(StackId python) {
   if (stack_mode_ == StackMode::None) return {};
   if (stack_mode_ == StackMode::Python && python) return python;
-  return module_stacks_.find(ledger(), thread_, *modules_);
+  return module_stacks_.find(backlog_.open_calls(), thread_, *modules_);
 }
 
 void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since, ModuleId owner) {
@@ -322,7 +322,7 @@ ModuleStats MemoryTracker::module_stats(ModuleId module) {
 uint64_t MemoryTracker::version() {
   const auto lock = StorageCapture::lock();
   // The peak of an open call changes with every event.
-  return backlog_.has_open_calls() ? (uint64_t{1} << 63) | ledger().now().sequence : version_;
+  return backlog_.open_calls().empty() ? version_ : (uint64_t{1} << 63) | ledger().now().sequence;
 }
 
 std::shared_ptr<const PostMortem> MemoryTracker::post_mortem() {

@@ -11,7 +11,6 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <typeinfo>
 #include <vector>
 
 #include "capture/allocation_failure.h"
@@ -127,10 +126,7 @@ void tell_outside(Told& last, uint64_t epoch) {
 void tell_node_of(Told& last, uint64_t epoch, int task, const Node& node) {
   uint64_t gradient_trackers = 0;
   if (node.sequence_nr() == UINT64_MAX) {
-    // Nearly always it is one and no class derived from it, which is told by a look.
-    const auto* accumulator = typeid(node) == typeid(AccumulateGrad)
-                                  ? static_cast<const AccumulateGrad*>(&node)
-                                  : dynamic_cast<const AccumulateGrad*>(&node);
+    const auto* accumulator = dynamic_cast<const AccumulateGrad*>(&node);
     if (accumulator != nullptr) gradient_trackers = find_parameter(accumulator->variable);
   }
   const auto lock = StorageCapture::lock();

@@ -48,9 +48,8 @@ class Backlog {
   /// It wants to be applied rather than grow.
   bool is_full() const { return events_.size() >= kMaxEvents; }
 
-  /// The innermost module that runs in the thread; 0 for none.
-  ModuleId innermost_module(ThreadId thread) const { return calls_.innermost(thread); }
-  bool has_open_calls() const { return !calls_.empty(); }
+  /// As of the last event that was added.
+  const OpenCalls& open_calls() const { return calls_; }
   /// Whether some storage may get another label than that of its birth or of a gradient.
   bool has_labels() const { return has_labels_; }
   /// As the ledger will say.

@@ -34,6 +34,12 @@ enum class EventKind : uint8_t {
   AllocationFailed,  ///< an allocator had no memory; changes nothing
 };
 
+/// Whether it is about one storage: born, changed, named or freed.
+constexpr bool is_of_storage(EventKind kind) {
+  return (kind >= EventKind::StorageBorn && kind <= EventKind::StorageFreed) ||
+         kind == EventKind::StorageClaimed;
+}
+
 enum class Phase : uint8_t { Forward, Backward, Recompute };
 inline constexpr uint8_t kPhaseCount = 3;
 

@@ -23,10 +23,6 @@ constexpr std::array<PhaseStates, kPhaseCount> kStatesOfPhase = {{
 
 const PhaseStates& states_of(Phase phase) { return kStatesOfPhase[static_cast<size_t>(phase)]; }
 
-bool is_of_storage(EventKind kind) {
-  return kind <= EventKind::StorageFreed || kind == EventKind::StorageClaimed;
-}
-
 }  // namespace
 
 Ledger::Ledger(LedgerOptions options) : options_(options) { open_frame({.kind = FrameKind::Run}); }

@@ -74,8 +74,6 @@ class Ledger {
   bool is_open(ModuleId module, Phase phase) const;
   /// The innermost module that runs in the thread; 0 for none.
   ModuleId innermost_module(ThreadId thread) const;
-  /// All that run in the thread, the innermost first.
-  void append_open_modules(ThreadId thread, std::vector<ModuleId>& modules) const;
   bool has_statistics(ModuleId module) const { return module_log_.has_entries(module); }
   /// Whether ModuleGone would end statistics or sizes of the module.
   bool knows(ModuleId module) const { return module_log_.knows(module); }

@@ -86,13 +86,6 @@ ModuleId Ledger::innermost_module(ThreadId thread) const {
   return {};
 }
 
-void Ledger::append_open_modules(ThreadId thread, std::vector<ModuleId>& modules) const {
-  for (size_t i = frames_.size(); i-- > 0;) {
-    const Frame& frame = frames_[i];
-    if (frame.kind == FrameKind::Call && frame.thread == thread) modules.push_back(frame.module);
-  }
-}
-
 uint64_t Ledger::newest_stored_sequence(uint16_t device_slot) const {
   return std::max(newest_snapshot_sequence_, stacks_[device_slot].newest_stored_sequence());
 }

@@ -46,6 +46,12 @@ class OpenCalls {
     }
     return {};
   }
+  /// All that run in the thread, the innermost first.
+  void append_to(std::vector<ModuleId>& modules, ThreadId thread) const {
+    for (size_t i = calls_.size(); i-- > 0;) {
+      if (calls_[i].thread == thread) modules.push_back(calls_[i].module);
+    }
+  }
 
  private:
   struct Call {

@@ -4,14 +4,6 @@
 #include "core/event_factory.h"
 
 namespace tidegauge::trace {
-namespace {
-
-bool is_of_storage(EventKind kind) {
-  return (kind >= EventKind::StorageBorn && kind <= EventKind::StorageFreed) ||
-         kind == EventKind::StorageClaimed;
-}
-
-}  // namespace
 
 std::optional<StorageEffect> StorageEffects::apply(const Event& event) {
   if (!is_of_storage(event.kind)) {

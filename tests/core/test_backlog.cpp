@@ -65,7 +65,7 @@ void check_stream(uint64_t seed) {
     const ModuleId module(1 + static_cast<uint32_t>(stream.below(kModules)));
     EXPECT_EQ(backlog.has_statistics(module, late), at_once.has_statistics(module));
     const ThreadId thread(static_cast<uint16_t>(1 + stream.below(3)));
-    EXPECT_EQ(backlog.innermost_module(thread), at_once.innermost_module(thread));
+    EXPECT_EQ(backlog.open_calls().innermost(thread), at_once.innermost_module(thread));
     if (!stream.one_in(mean_batch)) continue;
     backlog.apply_to(late, [&](const Event& applied) { told.push_back(applied); });
     EXPECT_TRUE(backlog.empty());
