@@ -60,7 +60,7 @@ class MemTracker::Impl : public ModTracker::Impl {
   void end_optimizer_step(const torch::optim::Optimizer& optimizer) noexcept override {
     guarded("an optimizer step", [&] {
       label_states(optimizer);
-      memory->count_optimizer_step(class_name(optimizer));
+      if (memory->is_recording()) memory->count_optimizer_step(class_name(optimizer));
       memory->optimizer_step(/*begins=*/false);
     });
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "capture/memory_tracker.h"
 
-#include <ATen/record_function.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "capture/moment_facts.h"
 #include "capture/op_hook.h"
 #include "capture/storage_capture.h"
+#include "capture/torch_thread.h"
 #include "core/labeller.h"
 #include "tidegauge/errors.h"
 
@@ -55,9 +55,7 @@ int64_t now_ns() {
   return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
 }
 
-ThreadId this_thread() {
-  return ThreadId(static_cast<uint16_t>(at::RecordFunction::currentThreadId()));
-}
+ThreadId this_thread() { return ThreadId(static_cast<uint16_t>(torch_thread::id())); }
 
 }  // namespace
 
@@ -127,10 +125,12 @@ void MemoryTracker::stop() {
   op_hook::stop_in(thread);
 }
 
-void MemoryTracker::look_at_clock() {
-  time_ns_ = now_ns();
+void MemoryTracker::look_around() {
   thread_ = this_thread();
+  if (sink_ || units_) look_at_clock();
 }
+
+void MemoryTracker::look_at_clock() { time_ns_ = now_ns(); }
 
 events::Origin MemoryTracker::origin(Device device) const { return {time_ns_, thread_, device}; }
 
@@ -210,26 +210,26 @@ void MemoryTracker::enter_module(ModuleId module, Phase phase, std::span<const a
   moment::begin_module();
   op_hook::assert_in_this_thread();
   const auto lock = StorageCapture::lock();
-  look_at_clock();
+  look_around();
   ++version_;
   StorageCapture::get().poll(64);
-  if (phase == Phase::Forward) {
-    run_outside();
-    apply(events::module_size(origin(), module, SizeOf::Inputs, sum_known(inputs)));
-  }
-  apply(events::module_enter(origin(), module, phase));
+  const bool is_forward = phase == Phase::Forward;
+  if (is_forward) run_outside();
+  Event enter = events::module_enter(origin(), module, phase);
+  if (is_forward) enter.size_bytes = sum_known(inputs);
+  append(enter, is_forward ? Condition::HasSize : Condition::None);
 }
 
 void MemoryTracker::exit_module(ModuleId module, Phase phase, std::span<const at::Tensor> outputs) {
   moment::end_module();
   const auto lock = StorageCapture::lock();
-  look_at_clock();
+  look_around();
   ++version_;
   StorageCapture::get().poll(64);
-  if (phase == Phase::Forward) {
-    apply(events::module_size(origin(), module, SizeOf::Outputs, sum_known(outputs)));
-  }
-  apply(events::module_exit(origin(), module, phase));
+  const bool is_forward = phase == Phase::Forward;
+  Event exit = events::module_exit(origin(), module, phase);
+  if (is_forward) exit.size_bytes = sum_known(outputs);
+  append(exit, is_forward ? Condition::HasSize : Condition::None);
 }
 
 void MemoryTracker::set_module_size(ModuleId module, SizeOf size_of, int64_t size_bytes) {
@@ -259,7 +259,7 @@ void MemoryTracker::begin_root_call(ModuleId module, bool strict, const char* tr
 }
 
 void MemoryTracker::begin_step() {
-  look_at_clock();
+  look_around();
   apply(events::step_marker(origin()));
 }
 
@@ -277,7 +277,7 @@ void MemoryTracker::reset_statistics() {
 
 void MemoryTracker::optimizer_step(bool begins) {
   const auto lock = StorageCapture::lock();
-  look_at_clock();
+  look_around();
   run_outside();
   if (!begins) {
     steps_.optimizer_ends();
@@ -346,10 +346,9 @@ size_t MemoryTracker::footprint_bytes() {
          StorageCapture::get().storage_count() * 128 + (units_ ? units_->footprint_bytes() : 0);
 }
 
-void MemoryTracker::storage_freed(StorageId id) {
-  apply_if(StorageCapture::is_between_ops_of_backward() ? Condition::IsLetGoByBackward
-                                                        : Condition::IsAlive,
-           events::storage_freed(origin(), id));
+void MemoryTracker::storage_freed(StorageId id, bool is_let_go) {
+  append(events::storage_freed(origin(), id),
+         is_let_go ? Condition::IsLetGoByBackward : Condition::IsAlive);
 }
 
 void MemoryTracker::memory_allocated(StorageId id, Device device, int64_t size_bytes) {
@@ -465,8 +464,8 @@ bool MemoryTracker::knows_parameter(const at::Tensor& tensor) {
 void MemoryTracker::mark_gradient(StorageId id) {
   // What was there before the backward (the indices of a sparse gradient) is no gradient; what the
   // backward has come across was made in it in secret, by compiled code.
-  apply_if(found_in_backward_.contains(id) ? Condition::IsAlive : Condition::IsTemp,
-           events::storage_relabelled(origin(), id, Role::IsGradient, Since::Birth));
+  append(events::storage_relabelled(origin(), id, Role::IsGradient, Since::Birth),
+         found_in_backward_.contains(id) ? Condition::IsAlive : Condition::IsTemp);
 }
 
 }  // namespace tidegauge

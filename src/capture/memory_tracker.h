@@ -140,7 +140,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   bool has_allocator_channel() const { return has_allocator_channel_; }
   bool wants_allocations() const { return has_allocator_channel_ && is_started(); }
   void memory_allocated(StorageId id, Device device, int64_t size_bytes);
-  void storage_freed(StorageId id);
+  /// `is_let_go`: a backward has let go of it.
+  void storage_freed(StorageId id, bool is_let_go);
   /// `allocated`: its new memory, if the allocator has shown it before.
   void storage_resized(StorageId id, int64_t size_bytes, StorageId allocated = {});
   /// `op` made the storage, or found it: `was_there_before` it. What is fake is told to those who
@@ -182,12 +183,18 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void move_to(BackwardScope& scope, const torch::autograd::Node* node);
   void close_scopes_of_thread();
   void close_task(int task);
+  /// Before events of a module, node or step: which thread it is, and when, if somebody asks that.
+  void look_around();
   void look_at_clock();
   void begin_step();
   events::Origin origin(Device device = {}) const;
   void apply(const Event& event, const c10::TensorImpl* tensor = nullptr, StackId stack = {},
              Condition condition = Condition::None);
-  void apply_if(Condition condition, const Event& event) { apply(event, nullptr, {}, condition); }
+  /// Likewise for an event that says nothing of who made a storage.
+  void append(const Event& event, Condition condition = Condition::None) {
+    backlog_.add(event, condition);
+    if (sink_ || units_ || backlog_.is_full()) apply_backlog();
+  }
   void apply_backlog(const c10::TensorImpl* tensor = nullptr, StackId stack = {});
   /// With all events applied.
   Ledger& ledger() {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // How a MemoryTracker follows backwards: which modules the running nodes belong to.
-#include <ATen/record_function.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/node.h>
@@ -10,6 +9,7 @@
 
 #include "capture/memory_tracker.h"
 #include "capture/storage_capture.h"
+#include "capture/torch_thread.h"
 
 namespace tidegauge {
 
@@ -21,14 +21,14 @@ void MemoryTracker::begin_recompute() {
 }
 
 bool MemoryTracker::has_backward_elsewhere() {
-  const uint64_t own = at::RecordFunction::currentThreadId();
+  const uint64_t own = torch_thread::id();
   const auto lock = StorageCapture::lock();
   return std::any_of(scopes_.begin(), scopes_.end(),
                      [&](const BackwardScope& scope) { return scope.thread != own; });
 }
 
 void MemoryTracker::run_node(int task, const torch::autograd::Node& node) {
-  const uint64_t thread = at::RecordFunction::currentThreadId();
+  const uint64_t thread = torch_thread::id();
   const uint64_t sequence = node.sequence_nr();
   for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
     if (scope->task != task || scope->thread != thread) continue;
@@ -52,22 +52,22 @@ void MemoryTracker::move_to(BackwardScope& scope, const torch::autograd::Node* n
   moves_.clear();
   modules_->move(scope.place, node, moves_);
   if (moves_.empty()) return;
-  look_at_clock();
+  look_around();
   ++version_;
   for (const auto& [module, enters] : moves_) {
     const bool is_dead = !dead_.empty() && dead_.contains(module);
     if (is_dead && (enters || !ledger().is_open(module, Phase::Backward))) continue;
     if (enters) {
-      apply(events::module_enter(origin(), module, Phase::Backward));
+      append(events::module_enter(origin(), module, Phase::Backward));
     } else {
-      apply(events::module_exit(origin(), module, Phase::Backward));
+      append(events::module_exit(origin(), module, Phase::Backward));
       if (is_dead) apply(events::module_gone(origin(), module));
     }
   }
 }
 
 void MemoryTracker::close_scopes_of_thread() {
-  const uint64_t thread = at::RecordFunction::currentThreadId();
+  const uint64_t thread = torch_thread::id();
   for (size_t i = scopes_.size(); i > 0; --i) {
     if (scopes_[i - 1].thread != thread) continue;
     move_to(scopes_[i - 1], nullptr);

@@ -63,6 +63,7 @@ void MemoryTracker::tell_sink(const Event& event, const c10::TensorImpl* tensor,
 std::shared_ptr<const PostMortem> MemoryTracker::allocation_failed(const FailedAllocation& failed,
                                                                    OpId op,
                                                                    const std::string& message) {
+  look_around();
   look_at_clock();
   const ModuleId module = ledger().innermost_module(thread_);
   const Event event =

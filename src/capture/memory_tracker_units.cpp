@@ -22,7 +22,7 @@ thread_local std::vector<UnitBirths> unit_births;
 void MemoryTracker::mark_module(ModuleId module, ModuleState state) {
   const auto lock = StorageCapture::lock();
   if (!ledger().has_statistics(module)) return;
-  look_at_clock();
+  look_around();
   ++version_;
   apply(events::module_mark(origin(), module, state));
 }
@@ -98,7 +98,7 @@ void MemoryTracker::settle_units() {
 void MemoryTracker::change_unit(UnitId unit, UnitEventKind kind, GatherReason reason) {
   const auto lock = StorageCapture::lock();
   if (!units_) return;
-  look_at_clock();
+  look_around();
   apply(UnitEvent{.time_ns = time_ns_, .unit = unit, .kind = kind, .reason = reason});
   settle_units();  // a program that only evaluates tells of nothing else
 }

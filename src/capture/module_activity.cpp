@@ -2,7 +2,6 @@
 #include "capture/module_activity.h"
 
 #include <ATen/SequenceNumber.h>
-#include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
@@ -14,6 +13,8 @@
 #include <utility>
 
 #include "capture/backward_watch.h"
+#include "capture/thread_local.h"
+#include "capture/torch_thread.h"
 
 namespace tidegauge {
 namespace {
@@ -39,7 +40,7 @@ bool needs_grad(const at::Tensor& tensor) { return tensor.defined() && tensor.re
 /// The call has made no node; `output` is what somebody gave it.
 void add_stop(CallLog& log, const CallLog::OpenCall& call, const at::Tensor& output) {
   const auto& node = output.grad_fn();
-  if (node && node->thread_id() == at::RecordFunction::currentThreadId()) {
+  if (node && node->thread_id() == torch_thread::id()) {
     log.add_stop(call, node->sequence_nr());
   }
 }
@@ -62,6 +63,12 @@ struct ModuleActivity::ThreadState {
 // Destroying a tensor or a node may need the GIL, whose holder may be waiting for our lock. What
 // may hold the last reference is moved into a variable declared before the lock is taken.
 
+/// The one that the calling thread has asked for last, found without a look at the others.
+struct ModuleActivity::LastState {
+  uint64_t serial = 0;
+  ThreadState* state = nullptr;
+};
+
 /// The states of the calling thread in all activities, so that the hot path needs no table, and so
 /// that they go when the thread does.
 struct ThreadStates {
@@ -74,9 +81,10 @@ struct ThreadStates {
   ~ThreadStates() {
     for (const Known& known : states) {
       if (const auto alive = known.activity.lock()) {
-        alive->end_thread(at::RecordFunction::currentThreadId());
+        alive->end_thread(torch_thread::id());
       }
     }
+    ThreadLocal<ModuleActivity::LastState>::get() = {};
   }
 
   std::vector<Known> states;
@@ -140,12 +148,18 @@ void ModuleActivity::set_backward_hooks(BackwardHooks hooks) {
 }
 
 ModuleActivity::ThreadState& ModuleActivity::this_thread() {
+  LastState& last = ThreadLocal<LastState>::get();
+  if (last.serial != serial_) last = {serial_, &find_this_thread()};
+  return *last.state;
+}
+
+ModuleActivity::ThreadState& ModuleActivity::find_this_thread() {
   thread_local ThreadStates local;
   for (const auto& known : local.states) {
     if (known.serial == serial_) return *known.state;
   }
   std::erase_if(local.states, [](const auto& known) { return known.activity.expired(); });
-  auto& state = threads_[at::RecordFunction::currentThreadId()];
+  auto& state = threads_[torch_thread::id()];
   if (!state) state = std::make_unique<ThreadState>();
   local.states.push_back({serial_, weak_from_this(), state.get()});
   return *state;

@@ -119,11 +119,13 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
 
  private:
   struct ThreadState;
+  struct LastState;
   class WithinCall;
   friend struct ThreadStates;
 
   explicit ModuleActivity(FindOwner find_owner);
   ThreadState& this_thread();
+  ThreadState& find_this_thread();
   CallRef find_node_call(const torch::autograd::Node& node);
   /// With the lock held; see CallLog::find.
   CallRef find_made(const torch::autograd::Node& node, SequenceRange* range);

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <vector>
 
+#include "capture/thread_local.h"
 #include "core/event.h"
 
 namespace tidegauge::moment {
@@ -25,16 +26,15 @@ struct Counts {
   int recomputes = 0;
   int optimizer_steps = 0;
   int open_modules = 0;
+  StreamId stream{};
 };
 
-thread_local constinit StreamId current_stream{};
-
 Counts& this_thread() {
-  static thread_local constinit Counts counts{};
+  Counts& counts = ThreadLocal<Counts>::get();
   // Who left within a step or a module was not told of its end.
   const uint64_t now = session.load(std::memory_order_relaxed);
   if (counts.session != now) {
-    counts = {.session = now};
+    counts = {.session = now, .stream = counts.stream};
     recomputes.clear();
   }
   return counts;
@@ -78,8 +78,8 @@ void end_module() {
   if (counts.open_modules > 0) --counts.open_modules;
 }
 
-void set_stream(StreamId stream) { current_stream = stream; }
-StreamId stream() { return current_stream; }
+void set_stream(StreamId stream) { ThreadLocal<Counts>::get().stream = stream; }
+StreamId stream() { return ThreadLocal<Counts>::get().stream; }
 
 uint8_t birth_facts(int task) {
   uint8_t facts = 0;

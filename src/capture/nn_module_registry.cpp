@@ -2,6 +2,7 @@
 #include "capture/nn_module_registry.h"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 namespace tidegauge {

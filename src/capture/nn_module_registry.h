@@ -5,11 +5,11 @@
 #include <torch/nn/module.h>
 
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "core/ids.h"
+#include "core/spin_lock.h"
 
 namespace tidegauge {
 
@@ -39,7 +39,7 @@ class NnModuleRegistry {
     bool is_dead() const { return is_shared && reference.expired(); }
   };
 
-  mutable std::mutex mutex_;
+  mutable SpinLock mutex_;
   uint32_t last_id_ = 0;
   std::unordered_map<const torch::nn::Module*, Entry> by_object_;
   std::unordered_map<ModuleId, const torch::nn::Module*> by_id_;

@@ -15,6 +15,7 @@
 #include "capture/boxed_tensors.h"
 #include "capture/moment_facts.h"
 #include "capture/op_watch.h"
+#include "capture/torch_thread.h"
 #include "capture/typed_ops.h"
 #include "tidegauge/errors.h"
 
@@ -29,7 +30,7 @@ using c10::DispatchKey;
 using c10::OperatorHandle;
 using torch::jit::Stack;
 
-bool is_included() { return c10::impl::tls_is_dispatch_key_included(DispatchKey::Fake); }
+bool is_included() { return torch_thread::keys().included().has(DispatchKey::Fake); }
 void include(bool is_on) { c10::impl::tls_set_dispatch_key_included(DispatchKey::Fake, is_on); }
 
 thread_local constinit int suspensions = 0;
@@ -74,7 +75,7 @@ void observe(const OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
     return observe_simulated(runner, op, keys, stack);
   }
   if (is_over()) return op.redispatchBoxed(keys & kBelowFake, stack);
-  const c10::impl::ExcludeDispatchKeyGuard guard(DispatchKey::Fake);
+  const torch_thread::WithoutKey guard(DispatchKey::Fake);
   const c10::FunctionSchema& schema = op.schema();
   const OpFacts facts = OpFacts::read(schema);
   OpWatch watch(facts);

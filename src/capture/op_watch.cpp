@@ -19,6 +19,7 @@
 #include "capture/memory_tracker.h"
 #include "capture/moment_facts.h"
 #include "capture/storage_capture.h"
+#include "capture/thread_local.h"
 
 namespace tidegauge {
 namespace {
@@ -33,7 +34,6 @@ struct Told {
   const Node* node = nullptr;
   uint64_t sequence = 0;
 };
-thread_local constinit Told told{};
 
 struct Failures {
   std::mutex mutex;
@@ -86,29 +86,16 @@ bool clones_lazily(const c10::FunctionSchema& schema) {
   return &schema == lazy_clone;
 }
 
-/// The trackers, by position, that know the leaf as a parameter. It may be one that none has seen:
-/// used functionally, or replaced.
-uint64_t find_parameter(const at::Tensor& leaf) {
-  StorageCapture& capture = StorageCapture::get();
-  std::vector<std::shared_ptr<MemoryTracker>> unaware;
+/// Those of the trackers, by position, to whom the leaf turns out to be a parameter that they have
+/// not seen: used functionally, or replaced.
+uint64_t teach_parameter(const at::Tensor& leaf,
+                         const std::vector<std::shared_ptr<MemoryTracker>>& unaware) {
   uint64_t aware = 0;
-  {
-    const auto lock = StorageCapture::lock();
-    for (size_t i = 0; i < std::min<size_t>(capture.trackers().size(), 64); ++i) {
-      MemoryTracker* tracker = capture.trackers()[i];
-      if (!tracker->is_started()) continue;
-      if (tracker->knows_parameter(leaf)) {
-        aware |= uint64_t{1} << i;
-      } else if (auto alive = tracker->weak_from_this().lock()) {
-        unaware.push_back(std::move(alive));
-      }
-    }
-  }
   for (const auto& tracker : unaware) {
     if (!tracker->is_parameter()(leaf)) continue;
     tracker->label(leaf, Role::IsParameter, Since::Birth);
     const auto lock = StorageCapture::lock();
-    const auto& all = capture.trackers();
+    const auto& all = StorageCapture::get().trackers();
     const auto position = std::find(all.begin(), all.end(), tracker.get()) - all.begin();
     if (position < 64) aware |= uint64_t{1} << position;
   }
@@ -124,21 +111,32 @@ void tell_outside(Told& last, uint64_t epoch) {
 }
 
 void tell_node_of(Told& last, uint64_t epoch, int task, const Node& node) {
-  uint64_t gradient_trackers = 0;
-  if (node.sequence_nr() == UINT64_MAX) {
-    const auto* accumulator = dynamic_cast<const AccumulateGrad*>(&node);
-    if (accumulator != nullptr) gradient_trackers = find_parameter(accumulator->variable);
+  const auto* accumulator =
+      node.sequence_nr() == UINT64_MAX ? dynamic_cast<const AccumulateGrad*>(&node) : nullptr;
+  uint64_t aware = 0;
+  std::vector<std::shared_ptr<MemoryTracker>> unaware;
+  {
+    const auto lock = StorageCapture::lock();
+    const auto& trackers = StorageCapture::get().trackers();
+    for (size_t i = 0; i < trackers.size(); ++i) {
+      MemoryTracker* tracker = trackers[i];
+      if (!tracker->is_started()) continue;
+      tracker->run_node(task, node);
+      if (accumulator == nullptr || i >= 64) continue;
+      if (tracker->knows_parameter(accumulator->variable)) {
+        aware |= uint64_t{1} << i;
+      } else if (auto alive = tracker->weak_from_this().lock()) {
+        unaware.push_back(std::move(alive));
+      }
+    }
   }
-  const auto lock = StorageCapture::lock();
-  for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
-    if (tracker->is_started()) tracker->run_node(task, node);
-  }
-  last = {epoch, {task, gradient_trackers}, &node, node.sequence_nr()};
+  if (!unaware.empty()) aware |= teach_parameter(accumulator->variable, unaware);
+  last = {epoch, {task, aware}, &node, node.sequence_nr()};
 }
 
 /// Tells the trackers what runs in this thread, if that is news.
 RunningNode tell_node() {
-  Told& last = told;  // looked up once: each look at a thread-local is a call
+  Told& last = ThreadLocal<Told>::get();
   const uint64_t now = StorageCapture::get().epoch();
   const int task = torch::autograd::get_current_graph_task_id();
   if (task == -1) {

@@ -12,6 +12,7 @@
 
 #include "capture/claimed_storage.h"
 #include "capture/memory_tracker.h"
+#include "capture/thread_local.h"
 #include "capture/torch_device.h"
 
 namespace tidegauge {
@@ -45,10 +46,7 @@ StorageCapture* const StorageCapture::instance_ = [] {
   return new StorageCapture;
 }();
 
-StorageCapture::Pending& StorageCapture::pending() {
-  static thread_local constinit Pending pending{};
-  return pending;
-}
+StorageCapture::Pending& StorageCapture::pending() { return ThreadLocal<Pending>::get(); }
 
 StorageCapture::Known StorageCapture::take_pending(Pending& open, size_t position) {
   const Known known = open.freed[position];
@@ -73,13 +71,18 @@ bool StorageCapture::is_fake_mode_tracked(const void* mode) const {
   });
 }
 
+StorageCapture::StorageCapture() : usual_deleter_(c10::GetDefaultCPUAllocator()->raw_deleter()) {}
+
 SeenStorage StorageCapture::see(c10::StorageImpl* storage, bool even_empty) {
   c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
-  if (data.get_deleter() == &free_tracked) {  // nearly always
-    const auto it = by_data_.find(data.get());
-    if (it != by_data_.end() && it->second.storage != nullptr) {
-      return see_again(data.get(), it->second);
-    }
+  // Nearly always it is just made, or known.
+  if (data.get_deleter() == usual_deleter_ && data.get() == data.get_context() &&
+      storage->nbytes() > 0 && parked_.empty()) {
+    return see_fresh(storage, data);
+  }
+  if (data.get_deleter() == &free_tracked) {
+    Known* known = by_data_.find(data.get());
+    if (known != nullptr && known->storage != nullptr) return see_again(*known);
   }
   if (storage->device_type() == c10::kMeta && parked_at_.count(storage) == 0) {
     const auto* claimed =
@@ -97,16 +100,15 @@ SeenStorage StorageCapture::see(c10::StorageImpl* storage, bool even_empty) {
       (parked_.empty() || parked_at_.find(storage) == parked_at_.end())) {
     return see_fresh(storage, data);
   }
-  if (const auto it = by_data_.find(data.get()); data.get() != nullptr && it != by_data_.end()) {
-    Known& known = it->second;
+  if (Known* known = by_data_.find(data.get())) {
     if (is_fresh(data)) {
-      tell_freed(forget(it).id);
-    } else if (known.storage == nullptr) {
-      return claim(storage, known);
+      tell_freed(forget(known).id);
+    } else if (known->storage == nullptr) {
+      return claim(storage, *known);
     } else {
       // Two storages may share memory (copy-on-write, from_blob of a tensor's own): it is there
       // once.
-      return see_again(data.get(), known);
+      return see_again(*known);
     }
   }
   if (const auto it = parked_at_.find(storage); it != parked_at_.end()) {
@@ -123,36 +125,40 @@ SeenStorage StorageCapture::see(c10::StorageImpl* storage, bool even_empty) {
           true,     false,      adopted != nullptr ? &adopted->told_epoch : nullptr};
 }
 
-SeenStorage StorageCapture::see_again(const void* data, Known& known) {
+SeenStorage StorageCapture::see_again(Known& known) {
   const bool is_told = known.told_epoch == epoch();
-  if (is_told) told_.add(data);
-  return {known.id, known.size_bytes, known.device, false, is_told, &known.told_epoch, data};
+  if (is_told) told_.add(known.data);
+  return {known.id, known.size_bytes, known.device, false, is_told, &known.told_epoch, known.data};
 }
 
 SeenStorage StorageCapture::see_fresh(const c10::StorageImpl* storage, c10::DataPtr& data) {
   const c10::DeleterFnPtr deleter = data.get_deleter();
   if (!data.compare_exchange_deleter(deleter, &free_tracked)) return {};
-  const Known known{StorageId(++last_id_), static_cast<int64_t>(storage->nbytes()),
-                    to_device(storage->device()), storage, deleter};
-  Known& place = enter(data.get(), known);
-  return {known.id, known.size_bytes, known.device, true, false, &place.told_epoch, data.get()};
+  const Known known{.id = StorageId(++last_id_),
+                    .size_bytes = static_cast<int64_t>(storage->nbytes()),
+                    .device = to_device(storage->device()),
+                    .storage = storage,
+                    .deleter = deleter,
+                    .data = data.get()};
+  Known& place = enter(known);
+  return {known.id, known.size_bytes, known.device, true, false, &place.told_epoch, known.data};
 }
 
-StorageCapture::Known& StorageCapture::enter(const void* data, const Known& known) {
-  const auto [it, is_new] = by_data_.emplace(data, known);
+StorageCapture::Known& StorageCapture::enter(const Known& known) {
+  const auto [place, is_new] = by_data_.insert(known.data);
   if (!is_new) {
-    tell_freed(it->second.id);
-    it->second = known;
-    told_.remove(data);
+    tell_freed(place->id);
+    told_.remove(known.data);
   }
-  return it->second;
+  *place = known;
+  return *place;
 }
 
-StorageCapture::Known StorageCapture::forget(Table::iterator it) {
-  const Known known = it->second;
-  told_.remove(it->first);
-  by_data_.erase(it);
-  return known;
+StorageCapture::Known StorageCapture::forget(Known* known) {
+  const Known copy = *known;
+  told_.remove(copy.data);
+  by_data_.erase(known);
+  return copy;
 }
 
 bool StorageCapture::is_claimed(const c10::DataPtr& data) {
@@ -213,9 +219,8 @@ void StorageCapture::free_meta(void* context) {
 
 /// The deleter of memory that a CPU allocator made, whose context is the memory itself.
 bool StorageCapture::is_cpu_deleter(c10::DeleterFnPtr deleter) const {
-  static const c10::DeleterFnPtr usual = c10::GetDefaultCPUAllocator()->raw_deleter();
   if (deleter == nullptr) return false;
-  return deleter == usual || deleter == wrapped_deleter_ ||
+  return deleter == usual_deleter_ || deleter == wrapped_deleter_ ||
          deleter == c10::GetAllocator(c10::kCPU)->raw_deleter();
 }
 
@@ -231,8 +236,12 @@ void StorageCapture::record_allocation(c10::DataPtr& data, int64_t size_bytes) {
       !data.compare_exchange_deleter(deleter, &free_tracked)) {
     return;
   }
-  const Known known{StorageId(++last_id_), size_bytes, to_device(data.device()), nullptr, deleter};
-  enter(data.get(), known);
+  const Known known{.id = StorageId(++last_id_),
+                    .size_bytes = size_bytes,
+                    .device = to_device(data.device()),
+                    .deleter = deleter,
+                    .data = data.get()};
+  enter(known);
   tell_allocated(known.id, known.device, size_bytes);
 }
 
@@ -244,10 +253,13 @@ void StorageCapture::record_device(const DeviceTraceEntry& entry) {
   const auto* data = reinterpret_cast<const void*>(entry.address);
   if (event->kind == EventKind::StorageBorn) {
     ++last_id_;
-    by_data_[data] = {event->storage, event->size_bytes, entry.device};
+    *by_data_.insert(data).first = {.id = event->storage,
+                                    .size_bytes = event->size_bytes,
+                                    .device = entry.device,
+                                    .data = data};
     tell_allocated(event->storage, entry.device, event->size_bytes);
-  } else if (const auto it = by_data_.find(data); it != by_data_.end()) {
-    end_memory(forget(it));
+  } else if (Known* known = by_data_.find(data)) {
+    end_memory(forget(known));
   }
 }
 
@@ -260,20 +272,21 @@ void StorageCapture::tell_allocated(StorageId id, Device device, int64_t size_by
 StorageCapture::Known* StorageCapture::adopt(c10::StorageImpl* storage, Known known) {
   c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   const c10::DeleterFnPtr deleter = data.get_deleter();
-  if (const auto it = by_data_.find(data.get()); it != by_data_.end()) {
-    if (it->second.storage != nullptr) return nullptr;
-    known.deleter = it->second.deleter;
-    it->second = known;
-    return &it->second;
+  known.data = data.get();
+  if (Known* allocated = by_data_.find(data.get())) {
+    if (allocated->storage != nullptr) return nullptr;
+    known.deleter = allocated->deleter;
+    *allocated = known;
+    return allocated;
   }
   if (data.get() == nullptr || !is_fresh(data) ||
       !data.compare_exchange_deleter(deleter, &free_tracked)) {
     return nullptr;
   }
   known.deleter = deleter;
-  Known& place = by_data_[data.get()];
-  place = known;
-  return &place;
+  Known* place = by_data_.insert(data.get()).first;
+  *place = known;
+  return place;
 }
 
 void StorageCapture::park(c10::StorageImpl* storage, Known known) {
@@ -312,8 +325,8 @@ void StorageCapture::free_tracked(void* data) {
   c10::DeleterFnPtr deleter = nullptr;
   {
     const std::lock_guard lock(self.mutex_);
-    if (const auto it = self.by_data_.find(data); it != self.by_data_.end()) {
-      const Known known = self.forget(it);
+    if (Known* found = self.by_data_.find(data)) {
+      const Known known = self.forget(found);
       deleter = known.deleter;
       self.end_memory(known);
     } else {
@@ -377,10 +390,10 @@ void StorageCapture::finish_resize(c10::StorageImpl* storage, Known known) {
   known.storage = storage;
   known.size_bytes = static_cast<int64_t>(storage->nbytes());
   StorageId allocated;
-  if (const auto it = by_data_.find(storage->_mutable_data_ptr_no_checks().get());
-      it != by_data_.end() && it->second.storage == nullptr) {
-    allocated = it->second.id;
-    known.size_bytes = it->second.size_bytes;  // rounded, on a device
+  if (const Known* memory = by_data_.find(storage->_mutable_data_ptr_no_checks().get());
+      memory != nullptr && memory->storage == nullptr) {
+    allocated = memory->id;
+    known.size_bytes = memory->size_bytes;  // rounded, on a device
   }
   if (adopt(storage, known) == nullptr) park(storage, known);
   tell_resized(known.id, known.size_bytes, allocated);
@@ -391,11 +404,9 @@ void StorageCapture::tell_resized(StorageId id, int64_t size_bytes, StorageId al
 }
 
 void StorageCapture::tell_freed(StorageId id) {
-  for (MemoryTracker* tracker : trackers_) tracker->storage_freed(id);
-}
-
-bool StorageCapture::is_between_ops_of_backward() {
-  return pending().depth == 0 && torch::autograd::get_current_graph_task_id() != -1;
+  // Between the ops of a backward what dies is what its nodes had saved.
+  const bool is_let_go = pending().depth == 0 && torch::autograd::get_current_graph_task_id() != -1;
+  for (MemoryTracker* tracker : trackers_) tracker->storage_freed(id, is_let_go);
 }
 
 }  // namespace tidegauge

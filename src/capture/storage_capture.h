@@ -15,6 +15,7 @@
 #include "capture/tensor_storages.h"
 #include "capture/told_memory.h"
 #include "core/device_events.h"
+#include "core/flat_table.h"
 #include "core/ids.h"
 #include "core/spin_lock.h"
 
@@ -116,8 +117,6 @@ class StorageCapture {
   void note_written(Pending& open, c10::StorageImpl* storage);
   /// With the lock held: the op is over and its births are told.
   void end_op(Pending& open);
-  /// Whether what dies now in this thread is what nodes of a backward had saved.
-  static bool is_between_ops_of_backward();
 
  private:
   struct Known {
@@ -128,13 +127,14 @@ class StorageCapture {
     c10::DeleterFnPtr deleter = nullptr;        // the one that ours replaced; null: never replaced
     uint64_t told_epoch = 0;                    // when all started trackers were told of it
     bool is_unseen = false;                     // claimed, but no op has shown it yet
+    const void* data = nullptr;                 // its place in the table; null: in no table
   };
-  using Table = ska::flat_hash_map<const void*, Known>;
   struct Parked {
     c10::weak_intrusive_ptr<c10::StorageImpl> reference;
     Known known;
     bool is_foreign;
   };
+  StorageCapture();
   static Pending& pending();
   static Known take_pending(Pending& open, size_t position);
 
@@ -142,13 +142,13 @@ class StorageCapture {
   bool is_cpu_deleter(c10::DeleterFnPtr deleter) const;
   /// Whether the memory is as the CPU allocator has made it, and its context is itself.
   bool is_fresh(const c10::DataPtr& data) const;
-  SeenStorage see_again(const void* data, Known& known);
+  SeenStorage see_again(Known& known);
   SeenStorage claim(c10::StorageImpl* storage, Known& allocated);
   SeenStorage see_fresh(const c10::StorageImpl* storage, c10::DataPtr& data);
   /// What was there before went past our deleter, as raw_allocate lets it (oneDNN keeps such
   /// memory, and gives it to whichever allocator is current when it is done).
-  Known& enter(const void* data, const Known& known);
-  Known forget(Table::iterator it);
+  Known& enter(const Known& known);
+  Known forget(Known* known);
   /// Its place in the table; null if its memory is not of the CPU allocator.
   Known* adopt(c10::StorageImpl* storage, Known known);
   SeenStorage see_meta(c10::StorageImpl* storage);
@@ -174,8 +174,9 @@ class StorageCapture {
   uint64_t last_id_ = 0;
   std::atomic<uint64_t> epoch_{1};
   ToldMemory told_;
+  const c10::DeleterFnPtr usual_deleter_;        // of torch's own CPU allocator
   c10::DeleterFnPtr wrapped_deleter_ = nullptr;  // of the allocator below the channel
-  Table by_data_;
+  FlatTable<Known, &Known::data> by_data_;
   std::vector<Parked> parked_;
   ska::flat_hash_map<const c10::StorageImpl*, size_t> parked_at_;
   size_t next_poll_ = 0;

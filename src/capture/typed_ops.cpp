@@ -3,7 +3,6 @@
 
 #include <ATen/Operators.h>
 #include <ATen/core/boxing/KernelFunction.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <cstddef>
 #include <optional>
@@ -13,6 +12,7 @@
 
 #include "capture/op_hook.h"
 #include "capture/op_watch.h"
+#include "capture/torch_thread.h"
 
 namespace tidegauge::op_hook {
 namespace {
@@ -68,7 +68,7 @@ struct Handler<Op, Result(Arguments...)> {
     if (has_runner()) [[unlikely]]
       return call_boxed(keys, arguments...);
     if (is_over()) return Op::redispatch(keys & kBelowFake, std::forward<Arguments>(arguments)...);
-    const c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::Fake);
+    const torch_thread::WithoutKey guard(c10::DispatchKey::Fake);
     if (returns_first_argument && knows_first(arguments...)) {
       return Op::redispatch(keys & kBelowFake, std::forward<Arguments>(arguments)...);
     }

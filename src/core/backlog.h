@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/event.h"
@@ -23,6 +24,9 @@ enum class Condition : uint8_t {
   IsLetGoByBackward,
   /// StorageBorn: not alive. If the allocator has shown it, it is a StorageClaimed.
   IsNew,
+  /// Nothing. ModuleEnter and ModuleExit: a ModuleSize of its bytes, of inputs or outputs, is
+  /// before it.
+  HasSize,
 };
 
 /// Events on their way to a Ledger, which gets them when somebody asks it something. Capture works
@@ -88,16 +92,26 @@ void Backlog::apply_to(Ledger& ledger, Visit&& visit) {
     visit(event);
   };
   for (size_t i = 0; i < events_.size(); ++i) {
-    const Captured& event = events_[i];
-    const std::optional<Category> category =
-        event.condition != Condition::None ? ledger.find_category(event.storage) : std::nullopt;
+    Captured& event = events_[i];
+    if (event.condition == Condition::HasSize) {
+      apply(events::module_size(
+          {event.time_ns, event.thread, {}}, event.module,
+          event.kind == EventKind::ModuleEnter ? SizeOf::Inputs : SizeOf::Outputs,
+          std::exchange(event.size_bytes, 0)));
+      event.condition = Condition::None;
+    }
+    if (event.condition == Condition::None) {
+      if (event.entry == Entry::WholeCall && i < restarted_) {
+        ledger.pass(event);
+      } else {
+        apply(event);
+      }
+      continue;
+    }
+    const std::optional<Category> category = ledger.find_category(event.storage);
     switch (event.condition) {
       case Condition::None:
-        if (event.entry == Entry::WholeCall && i < restarted_) {
-          ledger.pass(event);
-        } else {
-          apply(event);
-        }
+      case Condition::HasSize:
         break;
       case Condition::IsAlive:
         if (category) apply(event);

@@ -32,6 +32,14 @@ void apply_at_once(Ledger& ledger, const Event& event, Condition condition) {
     ledger.apply(events::storage_claimed(origin, event.storage, event.birth_facts, event.op));
     return;
   }
+  if (condition == Condition::HasSize) {
+    const bool enters = event.kind == EventKind::ModuleEnter;
+    ledger.apply(events::module_size(origin, event.module,
+                                     enters ? SizeOf::Inputs : SizeOf::Outputs, event.size_bytes));
+    Event call = event;
+    call.size_bytes = 0;
+    return ledger.apply(call);
+  }
   ledger.apply(event);
 }
 
@@ -44,6 +52,9 @@ Condition draw_condition(Stream& stream, const Event& event) {
       return stream.one_in(2) ? Condition::IsAlive : Condition::IsTemp;
     case EventKind::StorageFreed:
       return stream.one_in(2) ? Condition::IsAlive : Condition::IsLetGoByBackward;
+    case EventKind::ModuleEnter:
+    case EventKind::ModuleExit:
+      return Condition::HasSize;
     default:
       return Condition::None;
   }
@@ -58,8 +69,9 @@ void check_stream(uint64_t seed) {
   std::vector<Event> told;
   const int length = 20 + stream.below(180);
   for (int i = 0; i < length; ++i) {
-    const Event event = stream.next();
+    Event event = stream.next();
     const Condition condition = draw_condition(stream, event);
+    if (condition == Condition::HasSize) event.size_bytes = 64 * stream.below(5);
     apply_at_once(at_once, event, condition);
     backlog.add(event, condition);
     const ModuleId module(1 + static_cast<uint32_t>(stream.below(kModules)));
