@@ -389,7 +389,11 @@ void MemoryTracker::tell_seen(const SeenStorage& seen, bool was_there_before, ui
   for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
     if (!tracker->is_started()) continue;
     if (fake_mode != nullptr && fake_mode != tracker->fake_mode()) continue;
-    tracker->see(seen, was_there_before || !seen.is_new, birth_facts, op);
+    if (was_there_before || !seen.is_new) {
+      tracker->see_found(seen, birth_facts, op);
+    } else {
+      tracker->see_made(seen, birth_facts, op);
+    }
   }
 }
 
@@ -409,24 +413,25 @@ bool MemoryTracker::knows(const SeenStorage& seen) {
   return is_told_to_all || ledger().find_storage(seen.id);
 }
 
-void MemoryTracker::see(const SeenStorage& seen, bool was_there_before, uint8_t birth_facts,
-                        OpId op) {
-  if (was_there_before) {
-    const auto known = ledger().find_category(seen.id);
-    if (known && *known != Category::Untracked) return;
-  }
+void MemoryTracker::see_made(const SeenStorage& seen, uint8_t birth_facts, OpId op) {
   thread_ = this_thread();
   apply(events::storage_born(origin(seen.device), seen.id, seen.size_bytes, birth_facts, op,
                              moment::stream()),
-        seen.tensor, was_there_before ? StackId() : birth_stack(seen.stack),
-        was_there_before || has_allocator_channel_ ? Condition::IsNew : Condition::None);
+        seen.tensor, birth_stack(seen.stack),
+        has_allocator_channel_ ? Condition::IsNew : Condition::None);
+  if (units_) apply_unit_births(seen.id);
+}
+
+void MemoryTracker::see_found(const SeenStorage& seen, uint8_t birth_facts, OpId op) {
+  const auto known = ledger().find_category(seen.id);
+  if (known && *known != Category::Untracked) return;
+  thread_ = this_thread();
+  apply(events::storage_born(origin(seen.device), seen.id, seen.size_bytes, birth_facts, op,
+                             moment::stream()),
+        seen.tensor, {}, Condition::IsNew);
   // It is older than the tracker: whatever it is, this op did not make it.
-  if (was_there_before) {
-    if (!scopes_.empty()) found_in_backward_.insert(seen.id);
-    apply(events::storage_relabelled(origin(), seen.id, Role::IsExternal, Since::Birth));
-  } else if (units_) {
-    apply_unit_births(seen.id);
-  }
+  if (!scopes_.empty()) found_in_backward_.insert(seen.id);
+  apply(events::storage_relabelled(origin(), seen.id, Role::IsExternal, Since::Birth));
 }
 
 void tell_made(const at::Tensor& tensor) {

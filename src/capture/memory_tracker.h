@@ -178,7 +178,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
                 bool has_allocator_channel, StackMode stack_mode);
   void rename_since_birth(StorageId id, Category category);
   int64_t sum_known(std::span<const at::Tensor> tensors);
-  void see(const SeenStorage& seen, bool was_there_before, uint8_t birth_facts, OpId op);
+  void see_made(const SeenStorage& seen, uint8_t birth_facts, OpId op);
+  void see_found(const SeenStorage& seen, uint8_t birth_facts, OpId op);
   bool knows(const SeenStorage& seen);
   void move_to(BackwardScope& scope, const torch::autograd::Node* node);
   void close_scopes_of_thread();

@@ -75,7 +75,7 @@ void observe(const OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
     return observe_simulated(runner, op, keys, stack);
   }
   if (is_over()) return op.redispatchBoxed(keys & kBelowFake, stack);
-  const torch_thread::WithoutKey guard(DispatchKey::Fake);
+  const torch_thread::WithoutFake guard;
   const c10::FunctionSchema& schema = op.schema();
   const OpFacts facts = OpFacts::read(schema);
   OpWatch watch(facts);

@@ -102,7 +102,10 @@ uint64_t teach_parameter(const at::Tensor& leaf,
   return aware;
 }
 
-void tell_outside(Told& last, uint64_t epoch) {
+// What is news is told apart from where it is found out that there is none, which is nearly always:
+// so that stays short.
+
+[[gnu::noinline]] void tell_outside(Told& last, uint64_t epoch) {
   const auto lock = StorageCapture::lock();
   for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
     if (tracker->is_started()) tracker->run_outside();
@@ -110,7 +113,7 @@ void tell_outside(Told& last, uint64_t epoch) {
   last = {epoch, {}, nullptr, 0};
 }
 
-void tell_node_of(Told& last, uint64_t epoch, int task, const Node& node) {
+[[gnu::noinline]] void tell_node_of(Told& last, uint64_t epoch, int task, const Node& node) {
   const auto* accumulator =
       node.sequence_nr() == UINT64_MAX ? dynamic_cast<const AccumulateGrad*>(&node) : nullptr;
   uint64_t aware = 0;
@@ -150,6 +153,14 @@ RunningNode tell_node() {
     tell_node_of(last, now, task, *node);
   }
   return last.running;
+}
+
+/// An AccumulateGrad has handled the storage. With the lock held.
+void mark_gradient(const RunningNode& running, StorageId storage) {
+  const auto& trackers = StorageCapture::get().trackers();
+  for (size_t i = 0; i < std::min<size_t>(trackers.size(), 64); ++i) {
+    if (((running.gradient_trackers >> i) & 1) != 0) trackers[i]->mark_gradient(storage);
+  }
 }
 
 /// A view of it is no reason to begin with it: modes that make fake tensors (DTensor's, as it works
@@ -208,9 +219,15 @@ OpWatch::~OpWatch() {
 
 bool OpWatch::knows(const at::Tensor& argument) noexcept {
   try {
-    if (tell_node().gradient_trackers != 0) return false;
+    StorageCapture& capture = StorageCapture::get();
+    const RunningNode running = tell_node();
     c10::StorageImpl* storage = storage_of(argument);
-    return storage != nullptr && StorageCapture::get().is_told(storage);
+    if (storage == nullptr || !capture.is_told(storage)) return false;
+    if (running.gradient_trackers != 0) {
+      const auto lock = StorageCapture::lock();
+      mark_gradient(running, capture.see(storage).id);
+    }
+    return true;
   } catch (const std::exception& error) {
     fail(error.what());
     return false;
@@ -290,11 +307,7 @@ void OpWatch::tell_storage(c10::StorageImpl* storage, const at::Tensor& tensor, 
                              is_made ? op_id(facts_) : OpId{}, fake_mode_);
     capture.mark_told(seen);
   }
-  if (running_.gradient_trackers == 0) return;
-  const auto& trackers = capture.trackers();
-  for (size_t i = 0; i < std::min<size_t>(trackers.size(), 64); ++i) {
-    if (((running_.gradient_trackers >> i) & 1) != 0) trackers[i]->mark_gradient(seen.id);
-  }
+  if (running_.gradient_trackers != 0) mark_gradient(running_, seen.id);
 }
 
 int64_t OpWatch::failure_count() {

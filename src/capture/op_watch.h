@@ -54,8 +54,8 @@ class OpWatch {
   OpWatch(const OpWatch&) = delete;
   OpWatch& operator=(const OpWatch&) = delete;
 
-  /// Given an op that only returns this argument, or a view of it: whether the trackers know all
-  /// that they would be told of it.
+  /// Given an op that only returns this argument, or a view of it: whether the trackers know its
+  /// memory. Then they are told here what there is to tell.
   static bool knows(const at::Tensor& argument) noexcept;
 
   bool wants_arguments() const {

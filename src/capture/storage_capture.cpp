@@ -84,6 +84,11 @@ SeenStorage StorageCapture::see(c10::StorageImpl* storage, bool even_empty) {
     Known* known = by_data_.find(data.get());
     if (known != nullptr && known->storage != nullptr) return see_again(*known);
   }
+  return see_uncommon(storage, even_empty);
+}
+
+SeenStorage StorageCapture::see_uncommon(c10::StorageImpl* storage, bool even_empty) {
+  c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   if (storage->device_type() == c10::kMeta && parked_at_.count(storage) == 0) {
     const auto* claimed =
         data.get_context() == nullptr ? dynamic_cast<const ClaimedStorage*>(storage) : nullptr;
@@ -146,12 +151,14 @@ SeenStorage StorageCapture::see_fresh(const c10::StorageImpl* storage, c10::Data
 
 StorageCapture::Known& StorageCapture::enter(const Known& known) {
   const auto [place, is_new] = by_data_.insert(known.data);
-  if (!is_new) {
-    tell_freed(place->id);
-    told_.remove(known.data);
-  }
+  if (!is_new) tell_lost(*place);
   *place = known;
   return *place;
+}
+
+void StorageCapture::tell_lost(const Known& known) {
+  tell_freed(known.id);
+  told_.remove(known.data);
 }
 
 StorageCapture::Known StorageCapture::forget(Known* known) {

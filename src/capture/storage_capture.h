@@ -145,9 +145,11 @@ class StorageCapture {
   SeenStorage see_again(Known& known);
   SeenStorage claim(c10::StorageImpl* storage, Known& allocated);
   SeenStorage see_fresh(const c10::StorageImpl* storage, c10::DataPtr& data);
+  [[gnu::noinline]] SeenStorage see_uncommon(c10::StorageImpl* storage, bool even_empty);
+  Known& enter(const Known& known);
   /// What was there before went past our deleter, as raw_allocate lets it (oneDNN keeps such
   /// memory, and gives it to whichever allocator is current when it is done).
-  Known& enter(const Known& known);
+  [[gnu::noinline, gnu::cold]] void tell_lost(const Known& known);
   Known forget(Known* known);
   /// Its place in the table; null if its memory is not of the CPU allocator.
   Known* adopt(c10::StorageImpl* storage, Known known);

@@ -25,26 +25,32 @@ inline uint64_t id() {
 struct Keys {
   c10::impl::PODLocalDispatchKeySet* place = nullptr;
 };
+[[gnu::noinline, gnu::cold]] inline c10::impl::PODLocalDispatchKeySet& find(Keys& known) {
+  return *(known.place = &c10::impl::raw_local_dispatch_key_set);
+}
 inline c10::impl::PODLocalDispatchKeySet& keys() {
   Keys& known = ThreadLocal<Keys>::get();
-  if (known.place == nullptr) known.place = &c10::impl::raw_local_dispatch_key_set;
-  return *known.place;
+  return known.place != nullptr ? *known.place : find(known);
 }
 
-/// Like c10::impl::ExcludeDispatchKeyGuard.
-class WithoutKey {
+/// Like c10::impl::ExcludeDispatchKeyGuard(Fake).
+class WithoutFake {
  public:
-  explicit WithoutKey(c10::DispatchKey key)
-      : keys_(keys()), added_(c10::DispatchKeySet(key) - keys_.excluded()) {
-    keys_.set_excluded(keys_.excluded() | added_);
+  [[gnu::always_inline]] WithoutFake()
+      : keys_(keys()), was_without_(keys_.excluded().has(c10::DispatchKey::Fake)) {
+    keys_.set_excluded(keys_.excluded() | kFake);
   }
-  ~WithoutKey() { keys_.set_excluded(keys_.excluded() - added_); }
-  WithoutKey(const WithoutKey&) = delete;
-  WithoutKey& operator=(const WithoutKey&) = delete;
+  [[gnu::always_inline]] ~WithoutFake() {
+    if (!was_without_) keys_.set_excluded(keys_.excluded() - kFake);
+  }
+  WithoutFake(const WithoutFake&) = delete;
+  WithoutFake& operator=(const WithoutFake&) = delete;
 
  private:
+  static constexpr c10::DispatchKeySet kFake{c10::DispatchKey::Fake};
+
   c10::impl::PODLocalDispatchKeySet& keys_;
-  const c10::DispatchKeySet added_;
+  const bool was_without_;
 };
 
 }  // namespace tidegauge::torch_thread

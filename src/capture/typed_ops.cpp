@@ -68,7 +68,7 @@ struct Handler<Op, Result(Arguments...)> {
     if (has_runner()) [[unlikely]]
       return call_boxed(keys, arguments...);
     if (is_over()) return Op::redispatch(keys & kBelowFake, std::forward<Arguments>(arguments)...);
-    const torch_thread::WithoutKey guard(c10::DispatchKey::Fake);
+    const torch_thread::WithoutFake guard;
     if (returns_first_argument && knows_first(arguments...)) {
       return Op::redispatch(keys & kBelowFake, std::forward<Arguments>(arguments)...);
     }

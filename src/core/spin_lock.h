@@ -12,14 +12,18 @@ namespace tidegauge {
 class SpinLock {
  public:
   void lock() noexcept {
-    while (is_taken_.exchange(true, std::memory_order_acquire)) {
-      // Reading costs the owner less than trying; yielding helps it if it was interrupted.
-      while (is_taken_.load(std::memory_order_relaxed)) std::this_thread::yield();
-    }
+    if (is_taken_.exchange(true, std::memory_order_acquire)) wait();
   }
   void unlock() noexcept { is_taken_.store(false, std::memory_order_release); }
 
  private:
+  [[gnu::noinline, gnu::cold]] void wait() noexcept {
+    do {
+      // Reading costs the owner less than trying; yielding helps it if it was interrupted.
+      while (is_taken_.load(std::memory_order_relaxed)) std::this_thread::yield();
+    } while (is_taken_.exchange(true, std::memory_order_acquire));
+  }
+
   std::atomic<bool> is_taken_{false};
 };
 
