@@ -19,7 +19,7 @@ endif()
 set(old_gcc $<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>)
 add_library(tidegauge_options INTERFACE)
 # Nobody replaces our functions by others of the same name, so calls within a library may be direct.
-target_compile_options(tidegauge_options INTERFACE -fno-semantic-interposition)
+target_compile_options(tidegauge_options INTERFACE -fno-semantic-interposition -fno-plt)
 target_link_options(tidegauge_options INTERFACE LINKER:-Bsymbolic-functions)
 target_compile_options(tidegauge_options INTERFACE -Wall -Wextra $<${old_gcc}:-Wno-restrict>
   $<$<BOOL:${TIDEGAUGE_WERROR}>:-Werror>

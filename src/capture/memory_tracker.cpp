@@ -69,10 +69,10 @@ std::shared_ptr<MemoryTracker> MemoryTracker::create(std::shared_ptr<ModuleActiv
 
 MemoryTracker::MemoryTracker(std::shared_ptr<ModuleActivity> modules, IsParameter is_parameter,
                              bool has_allocator_channel, StackMode stack_mode)
-    : modules_(std::move(modules)),
-      is_parameter_(std::move(is_parameter)),
-      has_allocator_channel_(has_allocator_channel),
-      stack_mode_(stack_mode) {
+    : has_allocator_channel_(has_allocator_channel),
+      stack_mode_(stack_mode),
+      modules_(std::move(modules)),
+      is_parameter_(std::move(is_parameter)) {
   const auto lock = StorageCapture::lock();
   StorageCapture::get().add(this);
   StorageCapture::get().tell_again();

@@ -215,33 +215,35 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void share_unit(StorageId owner, StorageId storage);
   void apply_fact(UnitId unit, UnitFact fact, StorageId storage);
 
-  const std::shared_ptr<ModuleActivity> modules_;
-  const IsParameter is_parameter_;
+  // What each op looks at, side by side.
+  std::vector<op_hook::Thread> starts_;
+  const void* fake_mode_ = nullptr;  // compared, never followed
+  // Of the last module, node or step: reading them for each storage would cost more than the rest.
+  int64_t time_ns_ = 0;
+  ThreadId thread_;
   const bool has_allocator_channel_;
   const StackMode stack_mode_;
-  ModuleStacks module_stacks_;
-  Ledger ledger_;    // behind by the backlog: see `ledger()`
+  std::shared_ptr<EventSink> sink_;      // may be null
+  std::unique_ptr<ShardedUnits> units_;  // null: nothing is sharded
   Backlog backlog_;  // holds more than one event only if nobody wants to be told of each
   LiveSet live_;
+  std::vector<BackwardScope> scopes_;
+
+  const std::shared_ptr<ModuleActivity> modules_;
+  const IsParameter is_parameter_;
+  Ledger ledger_;  // behind by the backlog: see `ledger()`
+  ModuleStacks module_stacks_;
   std::shared_ptr<const PostMortem> post_mortem_;
-  std::shared_ptr<EventSink> sink_;             // may be null
   std::unordered_set<ModuleId> named_modules_;  // that the sink has names of
   uint32_t named_ops_ = 0;
   std::unordered_set<StackId> named_stacks_;
   StepRule steps_;
-  std::unique_ptr<ShardedUnits> units_;  // null: nothing is sharded
-  std::vector<BackwardScope> scopes_;
   std::unordered_set<ModuleId> dead_;  // whose backward may be to come
   std::vector<ModuleMove> moves_;      // scratch of move_to
   std::unordered_set<StorageId> found_in_backward_;
   std::vector<StorageId> counted_;  // scratch of sum_known
   uint64_t version_ = 0;
   bool was_started_ = false;
-  // Of the last module, node or step: reading them for each storage would cost more than the rest.
-  int64_t time_ns_ = 0;
-  ThreadId thread_;
-  std::vector<op_hook::Thread> starts_;
-  const void* fake_mode_ = nullptr;  // compared, never followed
 };
 
 /// Each time another one, never 0.

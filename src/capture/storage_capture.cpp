@@ -49,9 +49,9 @@ StorageCapture* const StorageCapture::instance_ = [] {
 StorageCapture::Pending& StorageCapture::pending() { return ThreadLocal<Pending>::get(); }
 
 StorageCapture::Known StorageCapture::take_pending(Pending& open, size_t position) {
-  const Known known = open.freed[position];
-  std::copy(open.freed.begin() + position + 1, open.freed.begin() + open.count,
-            open.freed.begin() + position);
+  auto& freed = *open.freed;
+  const Known known = freed[position];
+  std::copy(freed.begin() + position + 1, freed.begin() + open.count, freed.begin() + position);
   --open.count;
   return known;
 }
@@ -347,10 +347,10 @@ void StorageCapture::free_tracked(void* data) {
 
 void StorageCapture::end_memory(const Known& known) {
   Pending& open = pending();
-  if (known.storage == nullptr || open.depth == 0 || open.count == open.freed.size()) {
-    return tell_freed(known.id);
-  }
-  open.freed[open.count++] = known;
+  if (known.storage == nullptr || open.depth == 0) return tell_freed(known.id);
+  if (open.freed == nullptr) open.freed = new std::array<Known, 4>;
+  if (open.count == open.freed->size()) return tell_freed(known.id);
+  (*open.freed)[open.count++] = known;
   // Whether it is freed or resized is told later; the bytes are gone for those who count them now.
   for (MemoryTracker* tracker : trackers_) {
     if (tracker->has_allocator_channel()) tracker->storage_resized(known.id, 0);
@@ -379,7 +379,7 @@ StorageCapture::Pending& StorageCapture::begin_op() {
 
 void StorageCapture::note_written(Pending& open, c10::StorageImpl* storage) {
   for (size_t i = 0; i < open.count; ++i) {
-    if (open.freed[i].storage == storage) {
+    if ((*open.freed)[i].storage == storage) {
       finish_resize(storage, take_pending(open, i));
       return;
     }
@@ -387,8 +387,9 @@ void StorageCapture::note_written(Pending& open, c10::StorageImpl* storage) {
 }
 
 void StorageCapture::end_op(Pending& open) {
-  if (--open.depth > 0) return;
-  for (size_t i = 0; i < open.count; ++i) tell_freed(open.freed[i].id);
+  if (--open.depth > 0 || open.freed == nullptr) return;
+  for (size_t i = 0; i < open.count; ++i) tell_freed((*open.freed)[i].id);
+  delete std::exchange(open.freed, nullptr);
   open.count = 0;
 }
 

@@ -119,7 +119,7 @@ class StorageCapture {
   void end_op(Pending& open);
 
  private:
-  struct Known {
+  struct alignas(64) Known {
     StorageId id;
     int64_t size_bytes = 0;
     Device device;
@@ -185,13 +185,12 @@ class StorageCapture {
   DeviceEvents device_events_;
 };
 
-/// What this thread's running op or resize has freed so far. Needs neither construction nor
-/// destruction: it is looked at in each op, and frees still come when a thread ends. More than
-/// fit (none does in practice) are told at once, at worst as a free and a birth for a resize.
+/// What this thread's running op or resize has freed so far, which is nothing for nearly all. More
+/// than fit (none does in practice) are told at once, at worst as a free and a birth for a resize.
 struct StorageCapture::Pending {
   int depth = 0;
-  size_t count = 0;
-  std::array<Known, 4> freed{};
+  uint32_t count = 0;
+  std::array<Known, 4>* freed = nullptr;  // null: there are none
 };
 
 }  // namespace tidegauge

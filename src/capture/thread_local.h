@@ -1,30 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <type_traits>
+
 namespace tidegauge {
 
-/// The one T of the calling thread, for what is looked at in every op. It needs neither
-/// construction nor destruction: frees still come when a thread ends.
+/// The one T of the calling thread, for what is looked at in every op: found without a call, which
+/// a plain thread_local of a library costs each time. It needs neither construction nor
+/// destruction, for frees still come when a thread ends.
 ///
-/// A plain thread_local of a library is found by a call, each time. Here only the first time: then
-/// its address is kept where the thread finds it without one. The room for such, which all
-/// libraries share, is small; a pointer always fits.
+/// The price: all thread_locals of libtidegauge, these and the plain ones, lie in the 1.6 KB that
+/// the loader keeps for all libraries that come late. So they are small; a test has the limit.
 template <typename T>
 class ThreadLocal {
  public:
-  static T& get() {
-    T* known = place_;
-    return known != nullptr ? *known : find();
-  }
+  static T& get() { return value_; }
 
  private:
-  [[gnu::noinline, gnu::cold]] static T& find() {
-    place_ = &value_;
-    return value_;
-  }
-
-  inline static thread_local constinit T value_{};
-  [[gnu::tls_model("initial-exec")]] inline static thread_local constinit T* place_ = nullptr;
+  static_assert(std::is_trivially_destructible_v<T> && sizeof(T) <= 64);
+  [[gnu::tls_model("initial-exec")]] inline static thread_local constinit T value_{};
 };
 
 }  // namespace tidegauge

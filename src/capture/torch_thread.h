@@ -12,26 +12,21 @@
 /// What torch keeps for the calling thread and is asked for in every op: found once.
 namespace tidegauge::torch_thread {
 
-struct Id {
-  uint64_t value = 0;
+struct Known {
+  uint64_t id = 0;
+  c10::impl::PODLocalDispatchKeySet* keys = nullptr;
 };
-/// Its number, as autograd's nodes have it; never 0.
-inline uint64_t id() {
-  Id& known = ThreadLocal<Id>::get();
-  if (known.value == 0) known.value = at::RecordFunction::currentThreadId();
-  return known.value;
+[[gnu::noinline, gnu::cold]] inline Known& find(Known& known) {
+  return known = {at::RecordFunction::currentThreadId(), &c10::impl::raw_local_dispatch_key_set};
+}
+inline Known& known() {
+  Known& known = ThreadLocal<Known>::get();
+  return known.keys != nullptr ? known : find(known);
 }
 
-struct Keys {
-  c10::impl::PODLocalDispatchKeySet* place = nullptr;
-};
-[[gnu::noinline, gnu::cold]] inline c10::impl::PODLocalDispatchKeySet& find(Keys& known) {
-  return *(known.place = &c10::impl::raw_local_dispatch_key_set);
-}
-inline c10::impl::PODLocalDispatchKeySet& keys() {
-  Keys& known = ThreadLocal<Keys>::get();
-  return known.place != nullptr ? *known.place : find(known);
-}
+/// Its number, as autograd's nodes have it; never 0.
+inline uint64_t id() { return known().id; }
+inline c10::impl::PODLocalDispatchKeySet& keys() { return *known().keys; }
 
 /// Like c10::impl::ExcludeDispatchKeyGuard(Fake).
 class WithoutFake {
