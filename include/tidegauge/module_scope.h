@@ -69,12 +69,17 @@ inline void append_tensors(Tensors& all, torch::nn::AnyValue& value) {
   if (const at::Tensor* tensor = value.try_get<at::Tensor>()) all.push_back(*tensor);
 }
 
-/// The tensors in `args`; none if nobody looks at them.
+/// `tensors` become those in `args`; none if nobody looks at them.
+template <typename... Args>
+void set_tensors(Tensors& tensors, Args&&... args) {
+  tensors.clear();
+  if (ModuleScope::is_anybody_watching()) (append_tensors(tensors, args), ...);
+}
+
 template <typename... Args>
 Tensors tensors_of(Args&&... args) {
   Tensors tensors;
-  if (!ModuleScope::is_anybody_watching()) return tensors;
-  (append_tensors(tensors, args), ...);
+  set_tensors(tensors, args...);
   return tensors;
 }
 
@@ -108,7 +113,7 @@ Output call_sequential(torch::nn::Sequential& modules, Args&&... args) {
     tensors.clear();  // or they would live longer than without us
     value = is_first ? module.any_forward(args...) : module.any_forward(std::move(value));
     is_first = false;
-    tensors = detail::tensors_of(value);
+    detail::set_tensors(tensors, value);
     inner.finish(tensors);
   }
   scope.finish(tensors);

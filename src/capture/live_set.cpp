@@ -7,28 +7,14 @@
 #include <tuple>
 #include <utility>
 
-#include "capture/tensor_facts.h"
 #include "core/event_sink.h"
 #include "core/ledger.h"
 
 namespace tidegauge {
 
-void LiveSet::add(const Event& event, ModuleId module, const c10::TensorImpl* tensor,
-                  StackId stack) {
-  Birth& birth = births_.emplace_back();
-  birth.storage = event.storage;
-  birth.module = event.kind == EventKind::StorageBorn ? module : event.module;
-  birth.op = event.op;
-  birth.stack = stack;
-  if (!has_plain_sizes(tensor)) return;
-  const c10::IntArrayRef sizes = tensor->sizes();
-  birth.dtype = tensor->dtype();
-  birth.dimensions = sizes.size() <= kInlineSizes ? static_cast<uint8_t>(sizes.size()) : kLongShape;
-  for (size_t i = 0; i < sizes.size() && birth.dimensions != kLongShape; ++i) {
-    birth.sizes[i] = static_cast<uint32_t>(sizes[i]);
-    if (birth.sizes[i] != sizes[i]) birth.dimensions = kLongShape;
-  }
-  if (birth.dimensions == kLongShape) long_shapes_[event.storage] = sizes.vec();
+void LiveSet::set_long_shape(Birth& birth, c10::IntArrayRef sizes) {
+  birth.dimensions = kLongShape;
+  long_shapes_[birth.storage] = sizes.vec();
 }
 
 void LiveSet::drop_dead(const Ledger& ledger) {

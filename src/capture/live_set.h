@@ -11,12 +11,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "capture/tensor_facts.h"
 #include "core/event.h"
 #include "core/post_mortem.h"
-
-namespace c10 {
-struct TensorImpl;
-}
 
 namespace tidegauge {
 
@@ -34,7 +31,14 @@ class LiveSet {
            (event.kind == EventKind::StorageRelabelled && event.module);
   }
   /// `module`: the one that runs. `tensor`: the first one seen, may be null.
-  void add(const Event& event, ModuleId module, const c10::TensorImpl* tensor, StackId stack);
+  void add(const Event& event, ModuleId module, const c10::TensorImpl* tensor, StackId stack) {
+    Birth& birth = births_.emplace_back();
+    birth.storage = event.storage;
+    birth.module = event.kind == EventKind::StorageBorn ? module : event.module;
+    birth.op = event.op;
+    birth.stack = stack;
+    if (has_plain_sizes(tensor)) set_shape(birth, *tensor);
+  }
   /// Then `drop_dead` is due.
   bool is_full() const { return births_.size() >= capacity_; }
   /// The Ledger knows of all births.
@@ -63,6 +67,18 @@ class LiveSet {
     uint8_t dimensions = kNoTensor;  // kLongShape: its sizes are apart
     std::array<uint32_t, kInlineSizes> sizes{};
   };
+  void set_shape(Birth& birth, const c10::TensorImpl& tensor) {
+    const c10::IntArrayRef sizes = tensor.sizes();
+    birth.dtype = tensor.dtype();
+    birth.dimensions = static_cast<uint8_t>(sizes.size());
+    int64_t all_bits = 0;
+    for (size_t i = 0; i < sizes.size() && i < kInlineSizes; ++i) {
+      birth.sizes[i] = static_cast<uint32_t>(sizes[i]);
+      all_bits |= sizes[i];
+    }
+    if (sizes.size() > kInlineSizes || all_bits > UINT32_MAX) set_long_shape(birth, sizes);
+  }
+  [[gnu::noinline, gnu::cold]] void set_long_shape(Birth& birth, c10::IntArrayRef sizes);
   std::vector<int64_t> shape_of(const Birth& birth) const;
 
   static constexpr size_t kMinCapacity = 1024;

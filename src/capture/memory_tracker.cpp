@@ -98,8 +98,8 @@ void MemoryTracker::start() {
   if (fake_mode != nullptr) fake_hook::install();
   if (has_allocator_channel_) AllocatorChannel::get().open();
   const auto lock = StorageCapture::lock();
-  StorageCapture::get().tell_again();
   starts_.push_back(std::move(thread));
+  StorageCapture::get().tell_again();
   if (starts_.size() == 1) {
     fake_mode_ = fake_mode;
     if (stack_mode_ == StackMode::Python) python_stacks::start();
@@ -131,8 +131,6 @@ void MemoryTracker::look_around() {
 }
 
 void MemoryTracker::look_at_clock() { time_ns_ = now_ns(); }
-
-events::Origin MemoryTracker::origin(Device device) const { return {time_ns_, thread_, device}; }
 
 void MemoryTracker::apply(const Event& event, const c10::TensorImpl* tensor, StackId stack,
                           Condition condition) {
@@ -344,11 +342,6 @@ size_t MemoryTracker::footprint_bytes() {
   const auto lock = StorageCapture::lock();
   return ledger_.footprint_bytes() + backlog_.footprint_bytes() + live_.footprint_bytes() +
          StorageCapture::get().storage_count() * 128 + (units_ ? units_->footprint_bytes() : 0);
-}
-
-void MemoryTracker::storage_freed(StorageId id, bool is_let_go) {
-  append(events::storage_freed(origin(), id),
-         is_let_go ? Condition::IsLetGoByBackward : Condition::IsAlive);
 }
 
 void MemoryTracker::memory_allocated(StorageId id, Device device, int64_t size_bytes) {

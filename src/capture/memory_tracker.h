@@ -17,7 +17,10 @@
 #include "capture/birth_stacks.h"
 #include "capture/live_set.h"
 #include "capture/module_activity.h"
+#include "capture/moment_facts.h"
 #include "capture/op_hook.h"
+#include "capture/seen_storage.h"
+#include "capture/torch_thread.h"
 #include "core/backlog.h"
 #include "core/event_factory.h"
 #include "core/event_sink.h"
@@ -37,7 +40,6 @@ struct Node;
 namespace tidegauge {
 
 struct DeviceTraceEntry;
-struct SeenStorage;
 
 /// One tracker of memory: a Ledger fed with what StorageCapture and the modules tell.
 ///
@@ -140,8 +142,26 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   bool has_allocator_channel() const { return has_allocator_channel_; }
   bool wants_allocations() const { return has_allocator_channel_ && is_started(); }
   void memory_allocated(StorageId id, Device device, int64_t size_bytes);
+  /// Whether all that is born or freed is to it, is an event.
+  bool wants_events_alone() const {
+    return !sink_ && !units_ && !has_allocator_channel_ && stack_mode_ == StackMode::None;
+  }
+  /// An op has made it; for a tracker that wants events alone.
+  void storage_born(const SeenStorage& seen, const c10::TensorImpl* tensor, uint8_t birth_facts,
+                    OpId op) {
+    thread_ = ThreadId(static_cast<uint16_t>(torch_thread::id()));
+    const Event event = events::storage_born(origin(seen.device), seen.id, seen.size_bytes,
+                                             birth_facts, op, moment::stream());
+    if (live_.is_full()) live_.drop_dead(ledger());
+    live_.add(event, backlog_.open_calls().innermost(thread_), tensor, {});
+    backlog_.add(event);
+    if (backlog_.is_full()) apply_backlog();
+  }
   /// `is_let_go`: a backward has let go of it.
-  void storage_freed(StorageId id, bool is_let_go);
+  void storage_freed(StorageId id, bool is_let_go) {
+    append(events::storage_freed(origin(), id),
+           is_let_go ? Condition::IsLetGoByBackward : Condition::IsAlive);
+  }
   /// `allocated`: its new memory, if the allocator has shown it before.
   void storage_resized(StorageId id, int64_t size_bytes, StorageId allocated = {});
   /// `op` made the storage, or found it: `was_there_before` it. What is fake is told to those who
@@ -188,7 +208,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void look_around();
   void look_at_clock();
   void begin_step();
-  events::Origin origin(Device device = {}) const;
+  events::Origin origin(Device device = {}) const { return {time_ns_, thread_, device}; }
   void apply(const Event& event, const c10::TensorImpl* tensor = nullptr, StackId stack = {},
              Condition condition = Condition::None);
   /// Likewise for an event that says nothing of who made a storage.

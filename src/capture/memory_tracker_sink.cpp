@@ -18,6 +18,7 @@ void MemoryTracker::record_to(std::shared_ptr<EventSink> sink) {
         " is tracked");
   }
   sink_ = std::move(sink);
+  StorageCapture::get().find_sole();
 }
 
 void MemoryTracker::name_class(ModuleId module, std::string_view class_name) {

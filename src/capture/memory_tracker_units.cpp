@@ -32,6 +32,7 @@ void MemoryTracker::add_unit(UnitId unit, const std::string& name) {
   if (!units_) {
     ledger();  // what was before is not told to the units
     units_ = std::make_unique<ShardedUnits>();
+    StorageCapture::get().find_sole();
   }
   if (units_->add(unit, name) && sink_) sink_->name_unit(unit, name);
 }

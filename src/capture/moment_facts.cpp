@@ -3,11 +3,7 @@
 
 #include <torch/csrc/autograd/graph_task.h>
 
-#include <atomic>
 #include <vector>
-
-#include "capture/thread_local.h"
-#include "core/event.h"
 
 namespace tidegauge::moment {
 namespace {
@@ -17,30 +13,16 @@ struct Recompute {
   bool keeps_graph;
 };
 
-std::atomic<uint64_t> session{0};
-
 thread_local std::vector<Recompute> recomputes;
-/// Apart from the above, because they need no construction: looked at in every birth.
-struct Counts {
-  uint64_t session = 0;
-  int recomputes = 0;
-  int optimizer_steps = 0;
-  int open_modules = 0;
-  StreamId stream{};
-};
-
-Counts& this_thread() {
-  Counts& counts = ThreadLocal<Counts>::get();
-  // Who left within a step or a module was not told of its end.
-  const uint64_t now = session.load(std::memory_order_relaxed);
-  if (counts.session != now) {
-    counts = {.session = now, .stream = counts.stream};
-    recomputes.clear();
-  }
-  return counts;
-}
 
 }  // namespace
+
+constinit std::atomic<uint64_t> session{0};
+
+void begin_anew(Counts& counts) {
+  counts = {.session = session.load(std::memory_order_relaxed), .stream = counts.stream};
+  recomputes.clear();
+}
 
 void begin_session() { ++session; }
 
@@ -79,18 +61,5 @@ void end_module() {
 }
 
 void set_stream(StreamId stream) { ThreadLocal<Counts>::get().stream = stream; }
-StreamId stream() { return ThreadLocal<Counts>::get().stream; }
-
-uint8_t birth_facts(int task) {
-  uint8_t facts = 0;
-  const Counts& counts = this_thread();
-  if (task != -1) {
-    facts |= kInBackward;
-    if (counts.recomputes > 0 && in_recompute()) facts |= kInRecompute;
-  } else if (counts.optimizer_steps > 0 && counts.open_modules == 0) {
-    facts |= kInOptimizerStep;
-  }
-  return facts;
-}
 
 }  // namespace tidegauge::moment

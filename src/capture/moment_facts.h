@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
+#include "capture/thread_local.h"
+#include "core/event.h"
 #include "core/ids.h"
 #include "tidegauge/export.h"
 
@@ -28,11 +31,34 @@ TIDEGAUGE_API bool in_optimizer_step();
 TIDEGAUGE_API void begin_module();
 TIDEGAUGE_API void end_module();
 
+/// What the thread is in, looked at in every birth: so it needs no construction.
+struct Counts {
+  uint64_t session = 0;
+  int recomputes = 0;
+  int optimizer_steps = 0;
+  int open_modules = 0;
+  StreamId stream{};
+};
+extern std::atomic<uint64_t> session;
+/// Who left within a step or a module was not told of its end.
+void begin_anew(Counts& counts);
+inline Counts& this_thread() {
+  Counts& counts = ThreadLocal<Counts>::get();
+  if (counts.session != session.load(std::memory_order_relaxed)) [[unlikely]] begin_anew(counts);
+  return counts;
+}
+
 /// The stream of a device that the thread's ops go to; 0: the default one, or none.
 TIDEGAUGE_API void set_stream(StreamId stream);
-StreamId stream();
+inline StreamId stream() { return this_thread().stream; }
 
 /// BirthFact bits (core/event.h). `task`: the one of autograd that runs in this thread, or -1.
-uint8_t birth_facts(int task);
+inline uint8_t birth_facts(int task) {
+  const Counts& counts = this_thread();
+  if (task == -1) {
+    return counts.optimizer_steps > 0 && counts.open_modules == 0 ? kInOptimizerStep : 0;
+  }
+  return counts.recomputes > 0 && in_recompute() ? kInBackward | kInRecompute : kInBackward;
+}
 
 }  // namespace tidegauge::moment

@@ -276,6 +276,23 @@ OpWatch::Results::~Results() {
   StorageCapture::get().mutex().unlock();
 }
 
+void OpWatch::finish(const at::Tensor& result) noexcept {
+  Results results(*this);
+  try {
+    if (tell_birth(result)) return;
+  } catch (const std::exception& error) {
+    fail(error.what());
+  }
+  results.tell(result, 0);
+}
+
+bool OpWatch::tell_birth(const at::Tensor& result) {
+  StorageCapture& capture = StorageCapture::get();
+  return capture.has_sole() && facts_.makes_storages && !wants_arguments() &&
+         running_.gradient_trackers == 0 &&
+         capture.tell_birth(result, moment::birth_facts(running_.task), op_id(facts_));
+}
+
 void OpWatch::Results::tell(const at::Tensor& tensor, size_t position) noexcept {
   try {
     visit_storages(

@@ -74,6 +74,8 @@ class OpWatch {
     }
   }
 
+  /// The op is over, and this is its one result.
+  void finish(const at::Tensor& result) noexcept;
   /// The op is over. Holds the lock of StorageCapture as long as it lives.
   class Results {
    public:
@@ -96,6 +98,7 @@ class OpWatch {
   using StorageMemory = std::pair<const c10::StorageImpl*, const void*>;
 
   void note_failure(const std::exception& error) noexcept;
+  bool tell_birth(const at::Tensor& result);
   void tell_storage(c10::StorageImpl* storage, const at::Tensor& tensor, size_t position);
 
   const OpFacts& facts_;

@@ -23,6 +23,8 @@ int64_t meta_size_bytes(const c10::StorageImpl& storage) {
   return storage.sym_nbytes().maybe_as_int().value_or(0);
 }
 
+bool is_in_backward() { return torch::autograd::get_current_graph_task_id() != -1; }
+
 }  // namespace
 
 void StorageCapture::claim_meta(const at::Tensor& tensor, const at::Tensor& whole) {
@@ -73,13 +75,33 @@ bool StorageCapture::is_fake_mode_tracked(const void* mode) const {
 
 StorageCapture::StorageCapture() : usual_deleter_(c10::GetDefaultCPUAllocator()->raw_deleter()) {}
 
+void StorageCapture::find_sole() {
+  sole_ = nullptr;
+  for (MemoryTracker* tracker : trackers_) {
+    if (!tracker->is_started()) continue;
+    if (sole_ != nullptr || !tracker->wants_events_alone()) {
+      sole_ = nullptr;
+      return;
+    }
+    sole_ = tracker;
+  }
+}
+
+bool StorageCapture::tell_birth(const at::Tensor& tensor, uint8_t birth_facts, OpId op) {
+  c10::StorageImpl* storage = storage_of(tensor);
+  if (storage == nullptr) return false;
+  c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  if (!is_usual(*storage, data)) return false;
+  const SeenStorage seen = see_fresh(storage, data);
+  sole_->storage_born(seen, tensor.unsafeGetTensorImpl(), birth_facts, op);
+  mark_told(seen);
+  return true;
+}
+
 SeenStorage StorageCapture::see(c10::StorageImpl* storage, bool even_empty) {
   c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   // Nearly always it is just made, or known.
-  if (data.get_deleter() == usual_deleter_ && data.get() == data.get_context() &&
-      storage->nbytes() > 0 && parked_.empty()) {
-    return see_fresh(storage, data);
-  }
+  if (is_usual(*storage, data)) return see_fresh(storage, data);
   if (data.get_deleter() == &free_tracked) {
     Known* known = by_data_.find(data.get());
     if (known != nullptr && known->storage != nullptr) return see_again(*known);
@@ -333,9 +355,15 @@ void StorageCapture::free_tracked(void* data) {
   {
     const std::lock_guard lock(self.mutex_);
     if (Known* found = self.by_data_.find(data)) {
-      const Known known = self.forget(found);
-      deleter = known.deleter;
-      self.end_memory(known);
+      deleter = found->deleter;
+      if (self.sole_ != nullptr && pending().depth == 0) {
+        const StorageId id = found->id;
+        self.told_.remove(data);
+        self.by_data_.erase(found);
+        self.sole_->storage_freed(id, is_in_backward());
+      } else {
+        self.end_memory(self.forget(found));
+      }
     } else {
       // Every DataPtr that carries our deleter is in the table. This is raw_deallocate of what was
       // allocated before the channel was opened.
@@ -413,7 +441,7 @@ void StorageCapture::tell_resized(StorageId id, int64_t size_bytes, StorageId al
 
 void StorageCapture::tell_freed(StorageId id) {
   // Between the ops of a backward what dies is what its nodes had saved.
-  const bool is_let_go = pending().depth == 0 && torch::autograd::get_current_graph_task_id() != -1;
+  const bool is_let_go = pending().depth == 0 && is_in_backward();
   for (MemoryTracker* tracker : trackers_) tracker->storage_freed(id, is_let_go);
 }
 

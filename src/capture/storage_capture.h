@@ -60,6 +60,11 @@ class StorageCapture {
   static bool is_claimed(const c10::DataPtr& data);
   /// `even_empty`: also a storage of no bytes gets an id, for it has a label to keep.
   SeenStorage see(c10::StorageImpl* storage, bool even_empty = false);
+  /// Whether one tracker alone is started, and wants nothing but events.
+  bool has_sole() const { return sole_ != nullptr; }
+  /// For that one, the straight way of what most ops do: they make one storage of the usual memory.
+  /// False, and nothing done, if this one is another.
+  bool tell_birth(const at::Tensor& tensor, uint8_t birth_facts, OpId op);
   /// All started trackers know the storage now.
   void mark_told(const SeenStorage& seen) {
     if (seen.told_epoch != nullptr) *seen.told_epoch = epoch();
@@ -69,7 +74,10 @@ class StorageCapture {
   void tell_again() {
     ++epoch_;
     told_.clear();
+    find_sole();
   }
+  /// Some tracker has other wants than before.
+  void find_sole();
   /// Looks at up to `count` weak references.
   void poll(size_t count) {
     if (!parked_.empty()) poll_parked(count);
@@ -151,6 +159,10 @@ class StorageCapture {
   /// memory, and gives it to whichever allocator is current when it is done).
   [[gnu::noinline, gnu::cold]] void tell_lost(const Known& known);
   Known forget(Known* known);
+  bool is_usual(const c10::StorageImpl& storage, const c10::DataPtr& data) const {
+    return data.get_deleter() == usual_deleter_ && data.get() == data.get_context() &&
+           storage.nbytes() > 0 && parked_.empty();
+  }
   /// Its place in the table; null if its memory is not of the CPU allocator.
   Known* adopt(c10::StorageImpl* storage, Known known);
   SeenStorage see_meta(c10::StorageImpl* storage);
@@ -171,6 +183,7 @@ class StorageCapture {
   static StorageCapture* const instance_;
 
   SpinLock mutex_;
+  MemoryTracker* sole_ = nullptr;  // that is started, if it wants no more than events; or null
   std::vector<MemoryTracker*> trackers_;
   std::atomic<size_t> tracker_count_{0};
   uint64_t last_id_ = 0;

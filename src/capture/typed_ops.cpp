@@ -44,15 +44,17 @@ bool is_of_first_argument(const c10::FunctionSchema& schema) {
          schema.returns()[0].type()->kind() == c10::TypeKind::TensorType;
 }
 
-void tell(OpWatch::Results& results, const at::Tensor& result) { results.tell(result, 0); }
+void finish(OpWatch& watch, const at::Tensor& result) { watch.finish(result); }
 
 template <typename... Tensors>
-void tell(OpWatch::Results& results, const std::tuple<Tensors...>& result) {
+void finish(OpWatch& watch, const std::tuple<Tensors...>& result) {
+  OpWatch::Results results(watch);
   size_t position = 0;
   std::apply([&](const auto&... tensors) { (results.tell(tensors, position++), ...); }, result);
 }
 
-void tell(OpWatch::Results& results, const std::vector<at::Tensor>& result) {
+void finish(OpWatch& watch, const std::vector<at::Tensor>& result) {
+  OpWatch::Results results(watch);
   for (const at::Tensor& tensor : result) results.tell(tensor, 0);
 }
 
@@ -77,8 +79,7 @@ struct Handler<Op, Result(Arguments...)> {
     Result result = watch.run([&]() -> Result {
       return Op::redispatch(keys & kBelowFake, std::forward<Arguments>(arguments)...);
     });
-    OpWatch::Results results(watch);
-    tell(results, result);
+    finish(watch, result);
     return result;
   }
 
