@@ -32,10 +32,17 @@ class LiveSet {
   }
   /// `module`: the one that runs. `tensor`: the first one seen, may be null.
   void add(const Event& event, ModuleId module, const c10::TensorImpl* tensor, StackId stack) {
+    const bool is_birth = event.kind == EventKind::StorageBorn;
+    add(event.storage, is_birth ? module : event.module, event.op, tensor, stack);
+  }
+  void add(StorageId storage, ModuleId module, OpId op, const c10::TensorImpl* tensor,
+           StackId stack) {
+    if (births_.size() == births_.capacity()) grow();
+    if (births_.size() == births_.capacity()) __builtin_unreachable();
     Birth& birth = births_.emplace_back();
-    birth.storage = event.storage;
-    birth.module = event.kind == EventKind::StorageBorn ? module : event.module;
-    birth.op = event.op;
+    birth.storage = storage;
+    birth.module = module;
+    birth.op = op;
     birth.stack = stack;
     if (has_plain_sizes(tensor)) set_shape(birth, *tensor);
   }
@@ -78,6 +85,7 @@ class LiveSet {
     }
     if (sizes.size() > kInlineSizes || all_bits > UINT32_MAX) set_long_shape(birth, sizes);
   }
+  [[gnu::noinline, gnu::cold]] void grow() { births_.reserve(births_.capacity() * 2 + 64); }
   [[gnu::noinline, gnu::cold]] void set_long_shape(Birth& birth, c10::IntArrayRef sizes);
   std::vector<int64_t> shape_of(const Birth& birth) const;
 

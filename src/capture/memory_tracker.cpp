@@ -135,7 +135,7 @@ void MemoryTracker::look_at_clock() { time_ns_ = now_ns(); }
 void MemoryTracker::apply(const Event& event, const c10::TensorImpl* tensor, StackId stack,
                           Condition condition) {
   if (LiveSet::wants(event)) {
-    if (live_.is_full()) live_.drop_dead(ledger());
+    if (live_.is_full()) drop_dead();
     live_.add(event, backlog_.open_calls().innermost(event.thread), tensor, stack);
   }
   backlog_.add(event, condition);
@@ -213,9 +213,13 @@ void MemoryTracker::enter_module(ModuleId module, Phase phase, std::span<const a
   StorageCapture::get().poll(64);
   const bool is_forward = phase == Phase::Forward;
   if (is_forward) run_outside();
-  Event enter = events::module_enter(origin(), module, phase);
-  if (is_forward) enter.size_bytes = sum_known(inputs);
-  append(enter, is_forward ? Condition::HasSize : Condition::None);
+  const int64_t input_bytes = is_forward ? sum_known(inputs) : 0;
+  append(EventKind::ModuleEnter, is_forward ? Condition::HasSize : Condition::None,
+         [&](Event& event) {
+           event.module = module;
+           event.phase = phase;
+           event.size_bytes = input_bytes;
+         });
 }
 
 void MemoryTracker::exit_module(ModuleId module, Phase phase, std::span<const at::Tensor> outputs) {
@@ -225,9 +229,13 @@ void MemoryTracker::exit_module(ModuleId module, Phase phase, std::span<const at
   ++version_;
   StorageCapture::get().poll(64);
   const bool is_forward = phase == Phase::Forward;
-  Event exit = events::module_exit(origin(), module, phase);
-  if (is_forward) exit.size_bytes = sum_known(outputs);
-  append(exit, is_forward ? Condition::HasSize : Condition::None);
+  const int64_t output_bytes = is_forward ? sum_known(outputs) : 0;
+  append(EventKind::ModuleExit, is_forward ? Condition::HasSize : Condition::None,
+         [&](Event& event) {
+           event.module = module;
+           event.phase = phase;
+           event.size_bytes = output_bytes;
+         });
 }
 
 void MemoryTracker::set_module_size(ModuleId module, SizeOf size_of, int64_t size_bytes) {
@@ -462,8 +470,13 @@ bool MemoryTracker::knows_parameter(const at::Tensor& tensor) {
 void MemoryTracker::mark_gradient(StorageId id) {
   // What was there before the backward (the indices of a sparse gradient) is no gradient; what the
   // backward has come across was made in it in secret, by compiled code.
-  append(events::storage_relabelled(origin(), id, Role::IsGradient, Since::Birth),
-         found_in_backward_.contains(id) ? Condition::IsAlive : Condition::IsTemp);
+  const bool is_found = !found_in_backward_.empty() && found_in_backward_.contains(id);
+  append(EventKind::StorageRelabelled, is_found ? Condition::IsAlive : Condition::IsTemp,
+         [&](Event& event) {
+           event.storage = id;
+           event.role = Role::IsGradient;
+           event.since = Since::Birth;
+         });
 }
 
 }  // namespace tidegauge

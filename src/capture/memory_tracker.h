@@ -150,17 +150,22 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void storage_born(const SeenStorage& seen, const c10::TensorImpl* tensor, uint8_t birth_facts,
                     OpId op) {
     thread_ = ThreadId(static_cast<uint16_t>(torch_thread::id()));
-    const Event event = events::storage_born(origin(seen.device), seen.id, seen.size_bytes,
-                                             birth_facts, op, moment::stream());
-    if (live_.is_full()) live_.drop_dead(ledger());
-    live_.add(event, backlog_.open_calls().innermost(thread_), tensor, {});
-    backlog_.add(event);
-    if (backlog_.is_full()) apply_backlog();
+    if (live_.is_full()) drop_dead();
+    live_.add(seen.id, backlog_.open_calls().innermost(thread_), op, tensor, {});
+    append(EventKind::StorageBorn, Condition::None, [&](Event& event) {
+      event.storage = seen.id;
+      event.size_bytes = seen.size_bytes;
+      event.device = seen.device;
+      event.birth_facts = birth_facts;
+      event.op = op;
+      event.stream = moment::stream();
+    });
   }
   /// `is_let_go`: a backward has let go of it.
   void storage_freed(StorageId id, bool is_let_go) {
-    append(events::storage_freed(origin(), id),
-           is_let_go ? Condition::IsLetGoByBackward : Condition::IsAlive);
+    append(EventKind::StorageFreed,
+           is_let_go ? Condition::IsLetGoByBackward : Condition::IsAlive,
+           [&](Event& event) { event.storage = id; });
   }
   /// `allocated`: its new memory, if the allocator has shown it before.
   void storage_resized(StorageId id, int64_t size_bytes, StorageId allocated = {});
@@ -211,11 +216,17 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   events::Origin origin(Device device = {}) const { return {time_ns_, thread_, device}; }
   void apply(const Event& event, const c10::TensorImpl* tensor = nullptr, StackId stack = {},
              Condition condition = Condition::None);
-  /// Likewise for an event that says nothing of who made a storage.
-  void append(const Event& event, Condition condition = Condition::None) {
-    backlog_.add(event, condition);
+  /// Likewise for an event that says nothing of who made a storage, and that `fill` writes.
+  template <typename Fill>
+  void append(EventKind kind, Condition condition, Fill&& fill) {
+    backlog_.add(kind, condition, [&](Event& event) {
+      event.time_ns = time_ns_;
+      event.thread = thread_;
+      fill(event);
+    });
     if (sink_ || units_ || backlog_.is_full()) apply_backlog();
   }
+  [[gnu::noinline, gnu::cold]] void drop_dead() { live_.drop_dead(ledger()); }
   void apply_backlog(const c10::TensorImpl* tensor = nullptr, StackId stack = {});
   /// With all events applied.
   Ledger& ledger() {

@@ -161,21 +161,23 @@ SeenStorage StorageCapture::see_again(Known& known) {
 SeenStorage StorageCapture::see_fresh(const c10::StorageImpl* storage, c10::DataPtr& data) {
   const c10::DeleterFnPtr deleter = data.get_deleter();
   if (!data.compare_exchange_deleter(deleter, &free_tracked)) return {};
-  const Known known{.id = StorageId(++last_id_),
-                    .size_bytes = static_cast<int64_t>(storage->nbytes()),
-                    .device = to_device(storage->device()),
-                    .storage = storage,
-                    .deleter = deleter,
-                    .data = data.get()};
-  Known& place = enter(known);
-  return {known.id, known.size_bytes, known.device, true, false, &place.told_epoch, known.data};
+  Known& known = enter(data.get());
+  known.size_bytes = static_cast<int64_t>(storage->nbytes());
+  known.device = to_device(storage->device());
+  known.storage = storage;
+  known.deleter = deleter;
+  return {known.id, known.size_bytes, known.device, true, false, &known.told_epoch, known.data};
 }
 
-StorageCapture::Known& StorageCapture::enter(const Known& known) {
-  const auto [place, is_new] = by_data_.insert(known.data);
-  if (!is_new) tell_lost(*place);
-  *place = known;
-  return *place;
+StorageCapture::Known& StorageCapture::enter(const void* data) {
+  const auto [known, is_new] = by_data_.insert(data);
+  if (!is_new) {
+    tell_lost(*known);
+    *known = Known();
+    known->data = data;
+  }
+  known->id = StorageId(++last_id_);
+  return *known;
 }
 
 void StorageCapture::tell_lost(const Known& known) {
@@ -265,12 +267,10 @@ void StorageCapture::record_allocation(c10::DataPtr& data, int64_t size_bytes) {
       !data.compare_exchange_deleter(deleter, &free_tracked)) {
     return;
   }
-  const Known known{.id = StorageId(++last_id_),
-                    .size_bytes = size_bytes,
-                    .device = to_device(data.device()),
-                    .deleter = deleter,
-                    .data = data.get()};
-  enter(known);
+  Known& known = enter(data.get());
+  known.size_bytes = size_bytes;
+  known.device = to_device(data.device());
+  known.deleter = deleter;
   tell_allocated(known.id, known.device, size_bytes);
 }
 

@@ -154,7 +154,8 @@ class StorageCapture {
   SeenStorage claim(c10::StorageImpl* storage, Known& allocated);
   SeenStorage see_fresh(const c10::StorageImpl* storage, c10::DataPtr& data);
   [[gnu::noinline]] SeenStorage see_uncommon(c10::StorageImpl* storage, bool even_empty);
-  Known& enter(const Known& known);
+  /// The memory gets a new id.
+  Known& enter(const void* data);
   /// What was there before went past our deleter, as raw_allocate lets it (oneDNN keeps such
   /// memory, and gives it to whichever allocator is current when it is done).
   [[gnu::noinline, gnu::cold]] void tell_lost(const Known& known);

@@ -10,7 +10,7 @@ namespace tidegauge {
 
 /// Symbolic and nested sizes have no plain numbers; those of a sparse tensor are not its parts'.
 inline bool has_plain_sizes(const c10::TensorImpl* tensor) {
-  return tensor != nullptr && tensor->has_storage() && !tensor->has_symbolic_sizes_strides() &&
+  return tensor != nullptr && tensor->unsafe_storage() && !tensor->has_symbolic_sizes_strides() &&
          !tensor->is_nested();
 }
 

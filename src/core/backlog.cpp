@@ -10,8 +10,9 @@ bool restarts_lists(EventKind kind) {
 
 }  // namespace
 
-void Backlog::follow(const Event& event) {
+void Backlog::follow() {
   const size_t position = events_.size() - 1;
+  const Event& event = events_.back();
   Entry& entry = events_.back().entry;
   if (event.kind == EventKind::ModuleEnter) {
     if (!event.module || !is_phase(event.phase)) return;

@@ -41,11 +41,22 @@ enum class Condition : uint8_t {
 class Backlog {
  public:
   void add(const Event& event, Condition condition = Condition::None) {
-    events_.emplace_back(event, condition);
-    if (event.kind == EventKind::StorageRelabelled) {
+    add(event.kind, condition, [&](Event& place) { place = event; });
+  }
+  /// Likewise for an event of this kind that `fill(event)` writes where it stays: copies of what
+  /// was just written, piece by piece, have the processor wait.
+  template <typename Fill>
+  void add(EventKind kind, Condition condition, Fill&& fill) {
+    if (events_.size() == events_.capacity()) grow();
+    if (events_.size() == events_.capacity()) __builtin_unreachable();
+    Captured& event = events_.emplace_back();
+    fill(event);
+    event.kind = kind;
+    event.condition = condition;
+    if (kind == EventKind::StorageRelabelled) {
       has_labels_ |= condition == Condition::None;
-    } else if (event.kind >= EventKind::ModuleEnter) {
-      follow(event);
+    } else if (kind >= EventKind::ModuleEnter) {
+      follow();
     }
   }
   bool empty() const { return events_.empty(); }
@@ -69,15 +80,16 @@ class Backlog {
   /// What the event adds to the statistics of its module.
   enum class Entry : uint8_t { None, Some, WholeCall /* and the other end of the call is here */ };
   struct Captured : Event {
-    Captured(const Event& event, Condition if_so) : Event(event), condition(if_so) {}
-    Condition condition;
+    Condition condition{};
     Entry entry{};
   };
   static_assert(sizeof(Captured) == sizeof(Event));
   static constexpr size_t kMaxEvents = 4096;
   static constexpr size_t kInLedger = SIZE_MAX;
 
-  void follow(const Event& event);
+  [[gnu::noinline, gnu::cold]] void grow() { events_.reserve(events_.capacity() * 2 + 64); }
+  /// Which calls are open after the last event.
+  void follow();
 
   std::vector<Captured> events_;
   OpenCalls calls_;       // with the positions of their beginnings
