@@ -28,7 +28,6 @@ Table& table() {
 }
 
 std::atomic<python_stacks::Collect> collector{nullptr};
-std::atomic<int> python_starts{0};
 
 }  // namespace
 
@@ -76,11 +75,11 @@ StackId ModuleStacks::find(const OpenCalls& calls, ThreadId thread, const Module
 namespace python_stacks {
 
 void set_collector(Collect collect) { collector = collect; }
-void start() { ++python_starts; }
-void stop() { --python_starts; }
+constinit std::atomic<int> starts{0};
+void start() { ++starts; }
+void stop() { --starts; }
 
-StackId collect() {
-  if (python_starts.load(std::memory_order_relaxed) == 0) return {};
+StackId collect_now() {
   const Collect known = collector.load(std::memory_order_relaxed);
   return known != nullptr ? known() : StackId();
 }

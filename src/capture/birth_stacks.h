@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <string>
 #include <string_view>
@@ -52,7 +53,11 @@ TIDEGAUGE_API void set_collector(Collect collect);
 /// As long as there are more starts than stops, `collect` tells stacks; otherwise none.
 void start();
 void stop();
-StackId collect();
+extern std::atomic<int> starts;  // less the stops
+StackId collect_now();
+inline StackId collect() {
+  return starts.load(std::memory_order_relaxed) > 0 ? collect_now() : StackId();
+}
 
 }  // namespace python_stacks
 }  // namespace tidegauge

@@ -61,8 +61,7 @@ Ops& ops() {
   return *all;
 }
 
-OpId op_id(const OpFacts& facts) {
-  if (facts.op) return facts.op;
+[[gnu::noinline, gnu::cold]] OpId number_op(const OpFacts& facts) {
   Ops& all = ops();
   const auto [entry, is_new] = all.ids.emplace(facts.schema, all.names.size() + 1);
   if (is_new) {
@@ -72,6 +71,8 @@ OpId op_id(const OpFacts& facts) {
   }
   return facts.op = OpId(entry->second);
 }
+
+OpId op_id(const OpFacts& facts) { return facts.op ? facts.op : number_op(facts); }
 
 /// `torch.tensor` builds its tensor out of our sight and then lifts it: that is its birth.
 bool makes_fresh(const c10::FunctionSchema& schema) {
@@ -211,8 +212,7 @@ OpWatch::OpWatch(const OpFacts& facts, const void* fake_mode) noexcept
   }
 }
 
-OpWatch::~OpWatch() {
-  if (is_over_) return;
+void OpWatch::abandon() noexcept {
   const auto lock = StorageCapture::lock();
   StorageCapture::get().end_op(pending_);
 }

@@ -50,7 +50,9 @@ class OpWatch {
  public:
   /// `fake_mode`: the one that the op runs under, none for an op on real memory.
   explicit OpWatch(const OpFacts& facts, const void* fake_mode = nullptr) noexcept;
-  ~OpWatch();
+  ~OpWatch() {
+    if (!is_over_) abandon();
+  }
   OpWatch(const OpWatch&) = delete;
   OpWatch& operator=(const OpWatch&) = delete;
 
@@ -97,6 +99,7 @@ class OpWatch {
   /// A storage and its memory, before the op: it may give the storage other memory (copy-on-write).
   using StorageMemory = std::pair<const c10::StorageImpl*, const void*>;
 
+  void abandon() noexcept;
   void note_failure(const std::exception& error) noexcept;
   bool tell_birth(const at::Tensor& result);
   void tell_storage(c10::StorageImpl* storage, const at::Tensor& tensor, size_t position);

@@ -12,7 +12,6 @@
 
 #include "capture/claimed_storage.h"
 #include "capture/memory_tracker.h"
-#include "capture/thread_local.h"
 #include "capture/torch_device.h"
 
 namespace tidegauge {
@@ -47,8 +46,6 @@ StorageCapture* const StorageCapture::instance_ = [] {
                  [] { get().mutex_.unlock(); });
   return new StorageCapture;
 }();
-
-StorageCapture::Pending& StorageCapture::pending() { return ThreadLocal<Pending>::get(); }
 
 StorageCapture::Known StorageCapture::take_pending(Pending& open, size_t position) {
   auto& freed = *open.freed;
@@ -399,12 +396,6 @@ void StorageCapture::end_resize(c10::StorageImpl* storage) {
   end_op(open);
 }
 
-StorageCapture::Pending& StorageCapture::begin_op() {
-  Pending& open = pending();
-  ++open.depth;
-  return open;
-}
-
 void StorageCapture::note_written(Pending& open, c10::StorageImpl* storage) {
   for (size_t i = 0; i < open.count; ++i) {
     if ((*open.freed)[i].storage == storage) {
@@ -414,8 +405,7 @@ void StorageCapture::note_written(Pending& open, c10::StorageImpl* storage) {
   }
 }
 
-void StorageCapture::end_op(Pending& open) {
-  if (--open.depth > 0 || open.freed == nullptr) return;
+void StorageCapture::tell_pending(Pending& open) {
   for (size_t i = 0; i < open.count; ++i) tell_freed((*open.freed)[i].id);
   delete std::exchange(open.freed, nullptr);
   open.count = 0;

@@ -13,6 +13,7 @@
 
 #include "capture/seen_storage.h"
 #include "capture/tensor_storages.h"
+#include "capture/thread_local.h"
 #include "capture/told_memory.h"
 #include "core/device_events.h"
 #include "core/flat_table.h"
@@ -39,7 +40,27 @@ class MemoryTracker;
 /// One per process, never destroyed: deleters outlive trackers and the interpreter. All of it and
 /// all ledgers are guarded by one lock, under which no tensor dies and the GIL is never awaited.
 class StorageCapture {
+  struct alignas(64) Known {
+    StorageId id;
+    int64_t size_bytes = 0;
+    Device device;
+    const c10::StorageImpl* storage = nullptr;  // to compare, never followed; null: only allocated
+    c10::DeleterFnPtr deleter = nullptr;        // the one that ours replaced; null: never replaced
+    uint64_t told_epoch = 0;                    // when all started trackers were told of it
+    bool is_unseen = false;                     // claimed, but no op has shown it yet
+    const void* data = nullptr;                 // its place in the table; null: in no table
+  };
+
  public:
+  /// What this thread's running op or resize has freed so far, which is nothing for nearly all.
+  /// More than fit (none does in practice) are told at once, at worst as a free and a birth for a
+  /// resize.
+  struct Pending {
+    int depth = 0;
+    uint32_t count = 0;
+    std::array<Known, 4>* freed = nullptr;  // null: there are none
+  };
+
   static StorageCapture& get() { return *instance_; }
   SpinLock& mutex() { return mutex_; }
   [[nodiscard]] static std::lock_guard<SpinLock> lock() {
@@ -117,34 +138,29 @@ class StorageCapture {
   void begin_resize();
   void end_resize(c10::StorageImpl* storage);
 
-  struct Pending;
   /// Around an op of this thread. What it frees is told at its end, for only then is it known which
   /// of it were resizes. The answer, which the others want, lives as long as the thread.
-  static Pending& begin_op();
+  static Pending& begin_op() {
+    ++pending().depth;
+    return pending();
+  }
   /// With the lock held: `storage` is one that the op has written to.
   void note_written(Pending& open, c10::StorageImpl* storage);
   /// With the lock held: the op is over and its births are told.
-  void end_op(Pending& open);
+  void end_op(Pending& open) {
+    if (--open.depth == 0 && open.freed != nullptr) tell_pending(open);
+  }
 
  private:
-  struct alignas(64) Known {
-    StorageId id;
-    int64_t size_bytes = 0;
-    Device device;
-    const c10::StorageImpl* storage = nullptr;  // to compare, never followed; null: only allocated
-    c10::DeleterFnPtr deleter = nullptr;        // the one that ours replaced; null: never replaced
-    uint64_t told_epoch = 0;                    // when all started trackers were told of it
-    bool is_unseen = false;                     // claimed, but no op has shown it yet
-    const void* data = nullptr;                 // its place in the table; null: in no table
-  };
   struct Parked {
     c10::weak_intrusive_ptr<c10::StorageImpl> reference;
     Known known;
     bool is_foreign;
   };
   StorageCapture();
-  static Pending& pending();
+  static Pending& pending() { return ThreadLocal<Pending>::get(); }
   static Known take_pending(Pending& open, size_t position);
+  [[gnu::noinline, gnu::cold]] void tell_pending(Pending& open);
 
   static void free_tracked(void* data);
   bool is_cpu_deleter(c10::DeleterFnPtr deleter) const;
@@ -197,14 +213,6 @@ class StorageCapture {
   ska::flat_hash_map<const c10::StorageImpl*, size_t> parked_at_;
   size_t next_poll_ = 0;
   DeviceEvents device_events_;
-};
-
-/// What this thread's running op or resize has freed so far, which is nothing for nearly all. More
-/// than fit (none does in practice) are told at once, at worst as a free and a birth for a resize.
-struct StorageCapture::Pending {
-  int depth = 0;
-  uint32_t count = 0;
-  std::array<Known, 4>* freed = nullptr;  // null: there are none
 };
 
 }  // namespace tidegauge
