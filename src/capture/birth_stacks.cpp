@@ -75,9 +75,8 @@ StackId ModuleStacks::find(const OpenCalls& calls, ThreadId thread, const Module
 namespace python_stacks {
 
 void set_collector(Collect collect) { collector = collect; }
-constinit std::atomic<int> starts{0};
-void start() { ++starts; }
-void stop() { --starts; }
+void start() { ++at_every_op.stack_starts; }
+void stop() { --at_every_op.stack_starts; }
 
 StackId collect_now() {
   const Collect known = collector.load(std::memory_order_relaxed);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <atomic>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "capture/at_every_op.h"
 #include "core/ids.h"
 #include "tidegauge/export.h"
 
@@ -53,10 +53,10 @@ TIDEGAUGE_API void set_collector(Collect collect);
 /// As long as there are more starts than stops, `collect` tells stacks; otherwise none.
 void start();
 void stop();
-extern std::atomic<int> starts;  // less the stops
 StackId collect_now();
 inline StackId collect() {
-  return starts.load(std::memory_order_relaxed) > 0 ? collect_now() : StackId();
+  const bool is_on = at_every_op.stack_starts.load(std::memory_order_relaxed) > 0;
+  return is_on ? collect_now() : StackId();
 }
 
 }  // namespace python_stacks

@@ -17,14 +17,12 @@ thread_local std::vector<Recompute> recomputes;
 
 }  // namespace
 
-constinit std::atomic<uint64_t> session{0};
-
-void begin_anew(Counts& counts) {
-  counts = {.session = session.load(std::memory_order_relaxed), .stream = counts.stream};
+void begin_anew(Counts& counts, uint64_t session) {
+  counts = {.session = session, .stream = counts.stream};
   recomputes.clear();
 }
 
-void begin_session() { ++session; }
+void begin_session() { ++at_every_op.session; }
 
 void begin_recompute(bool keeps_graph) {
   ++this_thread().recomputes;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
+#include "capture/at_every_op.h"
 #include "capture/thread_local.h"
 #include "core/event.h"
 #include "core/ids.h"
@@ -32,19 +32,19 @@ TIDEGAUGE_API void begin_module();
 TIDEGAUGE_API void end_module();
 
 /// What the thread is in, looked at in every birth: so it needs no construction.
-struct Counts {
+struct alignas(32) Counts {
   uint64_t session = 0;
   int recomputes = 0;
   int optimizer_steps = 0;
   int open_modules = 0;
   StreamId stream{};
 };
-extern std::atomic<uint64_t> session;
 /// Who left within a step or a module was not told of its end.
-void begin_anew(Counts& counts);
+void begin_anew(Counts& counts, uint64_t session);
 inline Counts& this_thread() {
   Counts& counts = ThreadLocal<Counts>::get();
-  if (counts.session != session.load(std::memory_order_relaxed)) [[unlikely]] begin_anew(counts);
+  const uint64_t session = at_every_op.session.load(std::memory_order_relaxed);
+  if (counts.session != session) [[unlikely]] begin_anew(counts, session);
   return counts;
 }
 

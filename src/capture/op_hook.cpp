@@ -19,11 +19,11 @@
 #include "capture/typed_ops.h"
 #include "tidegauge/errors.h"
 
-namespace tidegauge::op_hook {
+namespace tidegauge {
 
-constinit std::atomic<int> all_starts{0};
-constinit std::atomic<int64_t> runner_holders{0};
+constinit AtEveryOp at_every_op;
 
+namespace op_hook {
 namespace {
 
 using c10::DispatchKey;
@@ -133,13 +133,13 @@ Thread start_in_this_thread() {
   register_handlers();
   const Thread& own = this_thread();
   ++own->starts;
-  if (all_starts++ == 0) moment::begin_session();
+  if (at_every_op.op_starts++ == 0) moment::begin_session();
   assert_in_this_thread();
   return own;
 }
 
 void stop_in(const Thread& thread) {
-  --all_starts;
+  --at_every_op.op_starts;
   if (--thread->starts == 0 && thread->thread == std::this_thread::get_id()) include(false);
 }
 
@@ -148,8 +148,8 @@ void assert_in_this_thread() {
 }
 
 void set_runner(Runner runner) { current_runner = runner; }
-void hold_runner() { runner_holders.fetch_add(1, std::memory_order_relaxed); }
-void release_runner() { runner_holders.fetch_sub(1, std::memory_order_relaxed); }
+void hold_runner() { at_every_op.runner_holders.fetch_add(1, std::memory_order_relaxed); }
+void release_runner() { at_every_op.runner_holders.fetch_sub(1, std::memory_order_relaxed); }
 
 void suspend_in_this_thread() { ++suspensions; }
 void resume_in_this_thread() { --suspensions; }
@@ -159,4 +159,5 @@ void switch_off_in_this_thread() { include(false); }
 int64_t failure_count() { return OpWatch::failure_count(); }
 std::string first_failure() { return OpWatch::first_failure(); }
 
-}  // namespace tidegauge::op_hook
+}  // namespace op_hook
+}  // namespace tidegauge

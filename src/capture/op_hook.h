@@ -4,11 +4,10 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 
-#include <atomic>
-#include <cstdint>
 #include <memory>
 #include <string>
 
+#include "capture/at_every_op.h"
 #include "tidegauge/export.h"
 
 /// Sees every op of the threads it is switched on in: a boxed fallback on the dispatch key Fake,
@@ -42,18 +41,19 @@ using Runner = void (*)(const c10::OperatorHandle&, c10::DispatchKeySet, torch::
 void set_runner(Runner runner);
 void hold_runner();
 void release_runner();
-extern TIDEGAUGE_API std::atomic<int64_t> runner_holders;
-inline bool has_runner() { return runner_holders.load(std::memory_order_relaxed) > 0; }
+inline bool has_runner() {
+  return at_every_op.runner_holders.load(std::memory_order_relaxed) > 0;
+}
 /// What serves every op that has no handler of its own signature.
 void observe(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
-/// Starts of all threads together, less the stops.
-extern std::atomic<int> all_starts;
 void switch_off_in_this_thread();
 
-/// At an op: whether to hand it on unseen, because nobody tracks at all.
+/// At an op: whether nobody tracks at all.
+inline bool is_idle() { return at_every_op.op_starts.load(std::memory_order_relaxed) <= 0; }
+/// Likewise. Then it is to be handed on unseen.
 inline bool is_over() {
-  if (all_starts.load(std::memory_order_relaxed) > 0) return false;
+  if (!is_idle()) return false;
   switch_off_in_this_thread();
   return true;
 }

@@ -11,6 +11,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <typeinfo>
 #include <vector>
 
 #include "capture/allocation_failure.h"
@@ -87,10 +88,16 @@ bool clones_lazily(const c10::FunctionSchema& schema) {
   return &schema == lazy_clone;
 }
 
+using Trackers = std::vector<std::shared_ptr<MemoryTracker>>;
+
+[[gnu::noinline, gnu::cold]] void keep_alive(MemoryTracker* tracker, Trackers& trackers) {
+  if (auto alive = tracker->weak_from_this().lock()) trackers.push_back(std::move(alive));
+}
+
 /// Those of the trackers, by position, to whom the leaf turns out to be a parameter that they have
 /// not seen: used functionally, or replaced.
-uint64_t teach_parameter(const at::Tensor& leaf,
-                         const std::vector<std::shared_ptr<MemoryTracker>>& unaware) {
+[[gnu::noinline, gnu::cold]] uint64_t teach_parameter(const at::Tensor& leaf,
+                                                      const Trackers& unaware) {
   uint64_t aware = 0;
   for (const auto& tracker : unaware) {
     if (!tracker->is_parameter()(leaf)) continue;
@@ -115,10 +122,11 @@ uint64_t teach_parameter(const at::Tensor& leaf,
 }
 
 [[gnu::noinline]] void tell_node_of(Told& last, uint64_t epoch, int task, const Node& node) {
-  const auto* accumulator =
-      node.sequence_nr() == UINT64_MAX ? dynamic_cast<const AccumulateGrad*>(&node) : nullptr;
+  const bool is_accumulator =
+      node.sequence_nr() == UINT64_MAX && typeid(node) == typeid(AccumulateGrad);
+  const auto* accumulator = is_accumulator ? static_cast<const AccumulateGrad*>(&node) : nullptr;
   uint64_t aware = 0;
-  std::vector<std::shared_ptr<MemoryTracker>> unaware;
+  Trackers unaware;
   {
     const auto lock = StorageCapture::lock();
     const auto& trackers = StorageCapture::get().trackers();
@@ -129,8 +137,8 @@ uint64_t teach_parameter(const at::Tensor& leaf,
       if (accumulator == nullptr || i >= 64) continue;
       if (tracker->knows_parameter(accumulator->variable)) {
         aware |= uint64_t{1} << i;
-      } else if (auto alive = tracker->weak_from_this().lock()) {
-        unaware.push_back(std::move(alive));
+      } else {
+        keep_alive(tracker, unaware);
       }
     }
   }
@@ -225,7 +233,7 @@ bool OpWatch::knows(const at::Tensor& argument) noexcept {
     if (storage == nullptr || !capture.is_told(storage)) return false;
     if (running.gradient_trackers != 0) {
       const auto lock = StorageCapture::lock();
-      mark_gradient(running, capture.see(storage).id);
+      mark_gradient(running, capture.id_of_told(storage));
     }
     return true;
   } catch (const std::exception& error) {

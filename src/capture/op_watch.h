@@ -60,9 +60,10 @@ class OpWatch {
   /// memory. Then they are told here what there is to tell.
   static bool knows(const at::Tensor& argument) noexcept;
 
-  bool wants_arguments() const {
-    return (facts_.returns_arguments && !facts_.returns_only_arguments) || facts_.is_lazy_clone;
+  static bool wants_arguments(const OpFacts& facts) {
+    return (facts.returns_arguments && !facts.returns_only_arguments) || facts.is_lazy_clone;
   }
+  bool wants_arguments() const { return wants_arguments(facts_); }
   void add_argument(const at::Tensor& tensor) noexcept;
   /// Runs the op. If it has no memory, trackers are told (allocation_failure.h); what it throws
   /// goes on as it is.

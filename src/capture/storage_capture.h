@@ -39,7 +39,7 @@ class MemoryTracker;
 ///
 /// One per process, never destroyed: deleters outlive trackers and the interpreter. All of it and
 /// all ledgers are guarded by one lock, under which no tensor dies and the GIL is never awaited.
-class StorageCapture {
+class alignas(64) StorageCapture {
   struct alignas(64) Known {
     StorageId id;
     int64_t size_bytes = 0;
@@ -55,7 +55,7 @@ class StorageCapture {
   /// What this thread's running op or resize has freed so far, which is nothing for nearly all.
   /// More than fit (none does in practice) are told at once, at worst as a free and a birth for a
   /// resize.
-  struct Pending {
+  struct alignas(16) Pending {
     int depth = 0;
     uint32_t count = 0;
     std::array<Known, 4>* freed = nullptr;  // null: there are none
@@ -81,6 +81,11 @@ class StorageCapture {
   static bool is_claimed(const c10::DataPtr& data);
   /// `even_empty`: also a storage of no bytes gets an id, for it has a label to keep.
   SeenStorage see(c10::StorageImpl* storage, bool even_empty = false);
+  /// Given `is_told`.
+  StorageId id_of_told(c10::StorageImpl* storage) const {
+    const Known* known = by_data_.find(storage->_mutable_data_ptr_no_checks().get());
+    return known != nullptr ? known->id : StorageId();
+  }
   /// Whether one tracker alone is started, and wants nothing but events.
   bool has_sole() const { return sole_ != nullptr; }
   /// For that one, the straight way of what most ops do: they make one storage of the usual memory.
@@ -199,17 +204,18 @@ class StorageCapture {
 
   static StorageCapture* const instance_;
 
+  // What each op looks at, side by side.
   SpinLock mutex_;
   MemoryTracker* sole_ = nullptr;  // that is started, if it wants no more than events; or null
-  std::vector<MemoryTracker*> trackers_;
-  std::atomic<size_t> tracker_count_{0};
-  uint64_t last_id_ = 0;
   std::atomic<uint64_t> epoch_{1};
-  ToldMemory told_;
-  const c10::DeleterFnPtr usual_deleter_;        // of torch's own CPU allocator
-  c10::DeleterFnPtr wrapped_deleter_ = nullptr;  // of the allocator below the channel
+  uint64_t last_id_ = 0;
+  const c10::DeleterFnPtr usual_deleter_;  // of torch's own CPU allocator
   FlatTable<Known, &Known::data> by_data_;
   std::vector<Parked> parked_;
+  std::vector<MemoryTracker*> trackers_;
+  std::atomic<size_t> tracker_count_{0};
+  ToldMemory told_;
+  c10::DeleterFnPtr wrapped_deleter_ = nullptr;  // of the allocator below the channel
   ska::flat_hash_map<const c10::StorageImpl*, size_t> parked_at_;
   size_t next_poll_ = 0;
   DeviceEvents device_events_;

@@ -61,29 +61,60 @@ void finish(OpWatch& watch, const std::vector<at::Tensor>& result) {
 template <typename Op, typename Schema>
 struct Handler;
 
+/// Three ways of one op, of which it gets the shortest that does all for it: between the kernels of
+/// torch all code is fetched anew, so that what is not there counts as much as what is not run.
 template <typename Op, typename Result, typename... Arguments>
 struct Handler<Op, Result(Arguments...)> {
   static OpFacts facts;
-  static bool returns_first_argument;
 
-  static Result call(c10::DispatchKeySet keys, Arguments... arguments) {
-    if (has_runner()) [[unlikely]]
-      return call_boxed(keys, arguments...);
-    if (is_over()) return Op::redispatch(keys & kBelowFake, std::forward<Arguments>(arguments)...);
+  static Result hand_on(c10::DispatchKeySet keys, Arguments... arguments) {
+    return Op::redispatch(keys & kBelowFake, std::forward<Arguments>(arguments)...);
+  }
+
+  /// For an op that returns its first argument, or a view of it.
+  static Result call_with_known(c10::DispatchKeySet keys, Arguments... arguments) {
+    if (has_runner() || is_idle()) [[unlikely]]
+      return call_unwatched(keys, std::forward<Arguments>(arguments)...);
     const torch_thread::WithoutFake guard;
-    if (returns_first_argument && knows_first(arguments...)) {
-      return Op::redispatch(keys & kBelowFake, std::forward<Arguments>(arguments)...);
-    }
+    if (!knows_first(arguments...)) [[unlikely]]
+      return watch_all(keys, std::forward<Arguments>(arguments)...);
+    return hand_on(keys, std::forward<Arguments>(arguments)...);
+  }
+
+  /// For an op whose arguments do not matter.
+  static Result call_maker(c10::DispatchKeySet keys, Arguments... arguments) {
+    if (has_runner() || is_idle()) [[unlikely]]
+      return call_unwatched(keys, std::forward<Arguments>(arguments)...);
+    const torch_thread::WithoutFake guard;
     OpWatch watch(facts);
-    if (watch.wants_arguments()) (add_argument(watch, arguments), ...);
-    Result result = watch.run([&]() -> Result {
-      return Op::redispatch(keys & kBelowFake, std::forward<Arguments>(arguments)...);
-    });
+    Result result =
+        watch.run([&]() -> Result { return hand_on(keys, std::forward<Arguments>(arguments)...); });
     finish(watch, result);
     return result;
   }
 
-  static Result call_boxed(c10::DispatchKeySet keys, Arguments... arguments) {
+  static Result call(c10::DispatchKeySet keys, Arguments... arguments) {
+    if (has_runner() || is_idle()) [[unlikely]]
+      return call_unwatched(keys, std::forward<Arguments>(arguments)...);
+    const torch_thread::WithoutFake guard;
+    return watch_all(keys, std::forward<Arguments>(arguments)...);
+  }
+
+  [[gnu::noinline]] static Result watch_all(c10::DispatchKeySet keys, Arguments... arguments) {
+    OpWatch watch(facts);
+    if (watch.wants_arguments()) (add_argument(watch, arguments), ...);
+    Result result =
+        watch.run([&]() -> Result { return hand_on(keys, std::forward<Arguments>(arguments)...); });
+    finish(watch, result);
+    return result;
+  }
+
+  [[gnu::noinline, gnu::cold]] static Result call_unwatched(c10::DispatchKeySet keys,
+                                                            Arguments... arguments) {
+    if (!has_runner()) {
+      switch_off_in_this_thread();
+      return hand_on(keys, std::forward<Arguments>(arguments)...);
+    }
     static const auto op =
         c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name);
     static const auto kernel = c10::KernelFunction::makeFromBoxedFunction<&observe>();
@@ -94,9 +125,6 @@ struct Handler<Op, Result(Arguments...)> {
 template <typename Op, typename Result, typename... Arguments>
 OpFacts Handler<Op, Result(Arguments...)>::facts;
 
-template <typename Op, typename Result, typename... Arguments>
-bool Handler<Op, Result(Arguments...)>::returns_first_argument = false;
-
 template <typename Op>
 c10::RegistrationHandleRAII register_op() {
   using H = Handler<Op, typename Op::schema>;
@@ -104,10 +132,14 @@ c10::RegistrationHandleRAII register_op() {
   const c10::OperatorName name(Op::name, Op::overload_name);
   const auto& schema = dispatcher.findSchemaOrThrow(Op::name, Op::overload_name).schema();
   H::facts = OpFacts::read(schema);
-  H::returns_first_argument = is_of_first_argument(schema);
-  return dispatcher.registerImpl(
-      name, c10::DispatchKey::Fake, c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(H::call)),
-      c10::impl::CppSignature::make<decltype(&H::call)>(), nullptr, "tidegauge");
+  const auto add = [&](auto call) {
+    return dispatcher.registerImpl(
+        name, c10::DispatchKey::Fake, c10::KernelFunction::makeFromUnboxedFunction(call),
+        c10::impl::CppSignature::make<decltype(&H::call)>(), nullptr, "tidegauge");
+  };
+  if (is_of_first_argument(schema)) return add(TORCH_FN(H::call_with_known));
+  if (!OpWatch::wants_arguments(H::facts)) return add(TORCH_FN(H::call_maker));
+  return add(TORCH_FN(H::call));
 }
 
 template <typename... Ops>
