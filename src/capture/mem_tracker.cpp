@@ -23,10 +23,7 @@ namespace tidegauge {
 namespace {
 
 /// A module called within a backward: the program computes something again.
-Phase current_phase() {
-  const bool is_bw = torch::autograd::get_current_graph_task_id() != -1;
-  return is_bw ? Phase::Recompute : Phase::Forward;
-}
+Phase phase_of_call(bool is_bw) { return is_bw ? Phase::Recompute : Phase::Forward; }
 
 std::shared_ptr<Recorder> make_recorder(const MemTrackerOptions& options) {
   if (options.record.empty()) return nullptr;
@@ -86,11 +83,11 @@ class MemTracker::Impl : public ModTracker::Impl {
   std::mutex entry_mutex;                    // guards the count
 
  protected:
-  void on_enter(const torch::nn::Module& module, ModuleId id, bool is_root_call,
-                at::TensorList inputs) override {
-    const Phase phase = current_phase();
+  void on_enter(const torch::nn::Module& module, ModuleId id,
+                const ModuleActivity::Entered& entered, at::TensorList inputs) override {
+    const Phase phase = phase_of_call(entered.is_bw);
     const bool is_forward = phase == Phase::Forward;
-    if (is_forward && is_root_call) memory->begin_root_call(id, strict_);
+    if (is_forward && entered.is_root_call) memory->begin_root_call(id, strict_);
     guarded("entering a module", [&] {
       if (is_forward) labels->look_at_call(*memory, module, id);
       memory->enter_module(id, phase, is_forward ? inputs : at::TensorList());
@@ -98,7 +95,7 @@ class MemTracker::Impl : public ModTracker::Impl {
   }
 
   void on_leave(ModuleId id, at::TensorList outputs) noexcept override {
-    const Phase phase = current_phase();
+    const Phase phase = phase_of_call(torch::autograd::get_current_graph_task_id() != -1);
     guarded("leaving a module", [&] {
       memory->exit_module(id, phase, phase == Phase::Forward ? outputs : at::TensorList());
     });

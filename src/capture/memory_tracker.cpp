@@ -125,11 +125,6 @@ void MemoryTracker::stop() {
   op_hook::stop_in(thread);
 }
 
-void MemoryTracker::look_around() {
-  thread_ = this_thread();
-  if (sink_ || units_) look_at_clock();
-}
-
 void MemoryTracker::look_at_clock() { time_ns_ = now_ns(); }
 
 void MemoryTracker::apply(const Event& event, const c10::TensorImpl* tensor, StackId stack,

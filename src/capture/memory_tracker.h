@@ -210,7 +210,10 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void close_scopes_of_thread();
   void close_task(int task);
   /// Before events of a module, node or step: which thread it is, and when, if somebody asks that.
-  void look_around();
+  void look_around() {
+    thread_ = ThreadId(static_cast<uint16_t>(torch_thread::id()));
+    if (sink_ || units_) look_at_clock();
+  }
   void look_at_clock();
   void begin_step();
   events::Origin origin(Device device = {}) const { return {time_ns_, thread_, device}; }

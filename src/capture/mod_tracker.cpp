@@ -105,7 +105,7 @@ void ModTracker::Impl::enter(const torch::nn::Module& module, ModuleId id, at::T
     entered = activity->enter(id, inputs);
   }
   try {
-    on_enter(module, id, entered.is_root_call, inputs);
+    on_enter(module, id, entered, inputs);
   } catch (...) {
     activity->leave(id, {});
     throw;

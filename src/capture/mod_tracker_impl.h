@@ -48,8 +48,8 @@ class ModTracker::Impl {
 
  protected:
   /// A module has its name and is entered. What this throws goes on into the training.
-  virtual void on_enter(const torch::nn::Module&, ModuleId, bool /*is_root_call*/, at::TensorList) {
-  }
+  virtual void on_enter(const torch::nn::Module&, ModuleId, const ModuleActivity::Entered&,
+                        at::TensorList) {}
   /// Follows each on_enter that did not throw, also if the tracker was exited meanwhile.
   virtual void on_leave(ModuleId, at::TensorList) noexcept {}
   /// Modules that were not known are about to be: a moment to forget the dead.

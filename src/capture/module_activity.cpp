@@ -53,9 +53,10 @@ struct ModuleActivity::ThreadState {
   std::vector<CallRef> within;                          // calls whose hook is running
   int thrown_away_graphs = 0;                           // recomputes whose nodes will never be run
 
-  bool wants_outputs(const CallLog::OpenCall& call) const {
+  /// `sequence`: the number that the next node will get.
+  bool wants_outputs(const CallLog::OpenCall& call, uint64_t sequence) const {
     return !watches.empty() || call.is_outermost ||
-           (log.is_silent(call, at::sequence_number::peek()) && c10::GradMode::is_enabled());
+           (log.is_silent(call, sequence) && c10::GradMode::is_enabled());
   }
 };
 
@@ -192,7 +193,7 @@ ModuleActivity::Entered ModuleActivity::enter(ModuleId module, at::TensorList in
   if (hooks_ && c10::GradMode::is_enabled() && thread.thrown_away_graphs == 0) {
     thread.watches.push_back(watch_inputs(thread.log.ref(call), inputs));
   }
-  return {true, was_open, call.is_outermost && names_.is_root(module)};
+  return {true, was_open, call.is_outermost && names_.is_root(module), task != -1};
 }
 
 std::shared_ptr<BackwardWatch> ModuleActivity::watch_inputs(const CallRef& call,
@@ -215,10 +216,26 @@ ModuleActivity::Open ModuleActivity::before_leave(ModuleId module) {
   const std::lock_guard lock(mutex_);
   const ThreadState& thread = this_thread();
   const auto call = thread.log.find_open(module);
-  return call ? Open{true, thread.wants_outputs(*call)} : Open{};
+  return call ? Open{true, thread.wants_outputs(*call, at::sequence_number::peek())} : Open{};
 }
 
 bool ModuleActivity::leave(ModuleId module, at::TensorList outputs) {
+  {
+    const std::lock_guard lock(mutex_);
+    ThreadState& thread = this_thread();
+    const auto open = thread.log.find_open(module);
+    if (!open) return false;
+    const uint64_t sequence = at::sequence_number::peek();
+    if (thread.watches.empty() &&
+        (outputs.empty() || !thread.wants_outputs(*open, sequence))) [[likely]] {
+      thread.log.leave(*open, sequence);
+      return true;
+    }
+  }
+  return leave_watched(module, outputs);
+}
+
+bool ModuleActivity::leave_watched(ModuleId module, at::TensorList outputs) {
   // See Note [Nothing dies under the lock].
   std::shared_ptr<BackwardWatch> watch;
   std::vector<std::shared_ptr<BackwardWatch>> abandoned;
@@ -227,10 +244,7 @@ bool ModuleActivity::leave(ModuleId module, at::TensorList outputs) {
   ThreadState& thread = this_thread();
   const auto open = thread.log.find_open(module);
   if (!open) return false;
-  if (thread.watches.empty() && (outputs.empty() || !thread.wants_outputs(*open))) {
-    thread.log.leave(*open, at::sequence_number::peek());
-    return true;
-  }
+  const uint64_t sequence = at::sequence_number::peek();
   const CallRef call = thread.log.ref(*open);
   auto& watches = thread.watches;
   while (!watches.empty() && watches.back()->call.block == call.block &&
@@ -244,7 +258,7 @@ bool ModuleActivity::leave(ModuleId module, at::TensorList outputs) {
   }
   try {
     const bool holds = open->is_outermost && thread.thrown_away_graphs == 0;
-    const bool is_silent = thread.log.is_silent(*open, at::sequence_number::peek());
+    const bool is_silent = thread.log.is_silent(*open, sequence);
     for (const at::Tensor& output : outputs) {
       if (!needs_grad(output) || output.is_leaf()) continue;
       if (is_silent) add_stop(thread.log, *open, output);
@@ -258,7 +272,7 @@ bool ModuleActivity::leave(ModuleId module, at::TensorList outputs) {
     note_failure("hooking the outputs of a module", error.what());
   }
   if (watch) held.swap(watch->held_until_left);
-  thread.log.leave(*open, at::sequence_number::peek());
+  thread.log.leave(*open, sequence);
   return true;
 }
 

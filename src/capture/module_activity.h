@@ -72,6 +72,7 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
     bool is_named = false;      ///< if not, nothing was entered: give it a name first
     bool was_open = false;      ///< in this thread already: it calls itself
     bool is_root_call = false;  ///< the outermost call of this thread, of a module below no other
+    bool is_bw = false;         ///< within a backward: something is computed again
   };
   /// `inputs` are looked at only when `has_backward_hooks` says so.
   Entered enter(ModuleId module, at::TensorList inputs);
@@ -130,6 +131,7 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
   /// With the lock held; see CallLog::find.
   CallRef find_made(const torch::autograd::Node& node, SequenceRange* range);
   std::vector<ModuleId> current_node_chain();
+  bool leave_watched(ModuleId module, at::TensorList outputs);
   std::shared_ptr<BackwardWatch> watch_inputs(const CallRef& call, at::TensorList inputs);
   void begin_backward(const std::shared_ptr<BackwardWatch>& watch, int task,
                       const at::Tensor& grad);

@@ -51,13 +51,6 @@ void end_optimizer_step() {
 
 bool in_optimizer_step() { return this_thread().optimizer_steps > 0; }
 
-void begin_module() { ++this_thread().open_modules; }
-
-void end_module() {
-  Counts& counts = this_thread();
-  if (counts.open_modules > 0) --counts.open_modules;
-}
-
 void set_stream(StreamId stream) { ThreadLocal<Counts>::get().stream = stream; }
 
 }  // namespace tidegauge::moment

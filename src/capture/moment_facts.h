@@ -26,11 +26,6 @@ TIDEGAUGE_API void begin_optimizer_step();
 TIDEGAUGE_API void end_optimizer_step();
 TIDEGAUGE_API bool in_optimizer_step();
 
-/// The forward of a module. A closure that runs the model inside an optimizer step makes
-/// activations, not temporaries of the step.
-TIDEGAUGE_API void begin_module();
-TIDEGAUGE_API void end_module();
-
 /// What the thread is in, looked at in every birth: so it needs no construction.
 struct alignas(32) Counts {
   uint64_t session = 0;
@@ -46,6 +41,14 @@ inline Counts& this_thread() {
   const uint64_t session = at_every_op.session.load(std::memory_order_relaxed);
   if (counts.session != session) [[unlikely]] begin_anew(counts, session);
   return counts;
+}
+
+/// The forward of a module. A closure that runs the model inside an optimizer step makes
+/// activations, not temporaries of the step.
+inline void begin_module() { ++this_thread().open_modules; }
+inline void end_module() {
+  Counts& counts = this_thread();
+  if (counts.open_modules > 0) --counts.open_modules;
 }
 
 /// The stream of a device that the thread's ops go to; 0: the default one, or none.

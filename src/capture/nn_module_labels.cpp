@@ -3,15 +3,18 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "capture/nn_module_registry.h"
+#include "capture/torch_thread.h"
 
 namespace tidegauge {
 namespace {
 
+/// Null if it has none.
 const c10::StorageImpl* storage_of(const c10::TensorImpl& tensor) {
-  return tensor.has_storage() ? tensor.unsafe_storage().unsafeGetStorageImpl() : nullptr;
+  return tensor.unsafe_storage().unsafeGetStorageImpl();
 }
 
 }  // namespace
@@ -44,8 +47,8 @@ void NnModuleLabels::label_gradients(MemoryTracker& memory, const torch::nn::Mod
 
 void NnModuleLabels::label_all_below(MemoryTracker& memory, const torch::nn::Module& module) {
   module.apply([&](const torch::nn::Module& each) {
-    Known& known = known_[NnModuleRegistry::get().intern(each)];
-    known.user = std::this_thread::get_id();
+    Known& known = *known_.insert(NnModuleRegistry::get().intern(each)).first;
+    known.user = torch_thread::id();
     label_own(memory, each, known);
     label_gradients(memory, each);
   });
@@ -59,66 +62,70 @@ void NnModuleLabels::track(MemoryTracker& memory, const torch::nn::Module& modul
 void NnModuleLabels::look_at_call(MemoryTracker& memory, const torch::nn::Module& module,
                                   ModuleId id) {
   const std::lock_guard lock(mutex_);
-  Known& known = known_[id];
-  known.user = std::this_thread::get_id();
-  if (!known.has_sizes) {
-    known.has_sizes = true;
-    if (memory.is_recording()) memory.name_class(id, module.name());
-    label_all_below(memory, module);
-    const auto tell = [&](SizeOf size_of, const std::vector<at::Tensor>& tensors) {
-      memory.set_module_size(id, size_of, memory.known_bytes(tensors));
-    };
-    tell(SizeOf::Parameters, module.parameters());
-    tell(SizeOf::Buffers, module.buffers());
-  } else if (std::any_of(known.owned.begin(), known.owned.end(), &is_exchanged)) {
-    label_own(memory, module, known);
+  Known* known = known_.find(id);
+  if (known == nullptr || !known->has_sizes) return tell_sizes(memory, module, id);
+  known->user = torch_thread::id();
+  if (std::any_of(known->owned.begin(), known->owned.end(), &is_exchanged)) {
+    label_own(memory, module, *known);
   }
+}
+
+void NnModuleLabels::tell_sizes(MemoryTracker& memory, const torch::nn::Module& module,
+                                ModuleId id) {
+  if (memory.is_recording()) memory.name_class(id, module.name());
+  label_all_below(memory, module);
+  const auto tell = [&](SizeOf size_of, const std::vector<at::Tensor>& tensors) {
+    memory.set_module_size(id, size_of, memory.known_bytes(tensors));
+  };
+  tell(SizeOf::Parameters, module.parameters());
+  tell(SizeOf::Buffers, module.buffers());
+  known_.find(id)->has_sizes = true;
 }
 
 void NnModuleLabels::refresh(MemoryTracker& memory) {
   // Outlives the lock: the last reference to a module may be ours by then.
   std::vector<std::shared_ptr<const torch::nn::Module>> alive;
   const std::lock_guard lock(mutex_);
-  for (auto& [id, known] : known_) {
-    auto module = NnModuleRegistry::get().resolve(id);
-    if (!module) continue;
+  known_.visit([&](Known& known) {
+    auto module = NnModuleRegistry::get().resolve(known.module);
+    if (!module) return;
     // Another thread may be about to drop the gradients of what it trains.
-    if (known.user == std::this_thread::get_id()) {
+    if (known.user == torch_thread::id()) {
       label_own(memory, *module, known);
       label_gradients(memory, *module);
     }
     alive.push_back(std::move(module));
-  }
+  });
 }
 
 void NnModuleLabels::forget_sizes() {
   const std::lock_guard lock(mutex_);
-  for (auto& [id, known] : known_) known.has_sizes = false;
+  known_.visit([](Known& known) { known.has_sizes = false; });
 }
 
 std::vector<ModuleId> NnModuleLabels::forget_dead() {
   std::vector<ModuleId> dead;
   const std::lock_guard lock(mutex_);
-  std::erase_if(known_, [&](const auto& item) {
-    if (NnModuleRegistry::get().is_alive(item.first)) return false;
-    dead.push_back(item.first);
-    return true;
+  known_.visit([&](const Known& known) {
+    if (!NnModuleRegistry::get().is_alive(known.module)) dead.push_back(known.module);
   });
+  for (const ModuleId module : dead) known_.erase(module);
   return dead;
 }
 
 bool NnModuleLabels::is_parameter(const at::Tensor& leaf) const {
   std::vector<std::shared_ptr<const torch::nn::Module>> alive;
+  bool is_found = false;
   const std::lock_guard lock(mutex_);
-  for (const auto& [id, known] : known_) {
-    auto module = NnModuleRegistry::get().resolve(id);
-    if (!module) continue;
-    alive.push_back(module);
+  known_.visit([&](const Known& known) {
+    auto module = is_found ? nullptr : NnModuleRegistry::get().resolve(known.module);
+    if (!module) return;
     for (const at::Tensor& own : module->parameters(/*recurse=*/false)) {
-      if (own.is_same(leaf)) return true;
+      is_found |= own.is_same(leaf);
     }
-  }
-  return false;
+    alive.push_back(std::move(module));
+  });
+  return is_found;
 }
 
 }  // namespace tidegauge

@@ -5,13 +5,13 @@
 #include <c10/core/TensorImpl.h>
 #include <torch/nn/module.h>
 
-#include <mutex>
-#include <thread>
-#include <unordered_map>
+#include <cstdint>
 #include <vector>
 
 #include "capture/memory_tracker.h"
+#include "core/flat_table.h"
 #include "core/ids.h"
+#include "core/spin_lock.h"
 
 namespace tidegauge {
 
@@ -44,17 +44,20 @@ class NnModuleLabels {
     const c10::StorageImpl* storage;
   };
   struct Known {
+    ModuleId module;
     std::vector<Owned> owned;
     bool has_sizes = false;
-    std::thread::id user;  // the thread that told of it last
+    uint64_t user = 0;  // the thread that told of it last, as torch numbers it
   };
+  [[gnu::noinline, gnu::cold]] void tell_sizes(MemoryTracker& memory,
+                                               const torch::nn::Module& module, ModuleId id);
   void label_all_below(MemoryTracker& memory, const torch::nn::Module& module);
   static void label_own(MemoryTracker& memory, const torch::nn::Module& module, Known& known);
   static void label_gradients(MemoryTracker& memory, const torch::nn::Module& module);
   static bool is_exchanged(const Owned& owned);
 
-  mutable std::mutex mutex_;
-  std::unordered_map<ModuleId, Known> known_;
+  mutable SpinLock mutex_;
+  FlatTable<Known, &Known::module> known_;
 };
 
 }  // namespace tidegauge

@@ -14,31 +14,34 @@ NnModuleRegistry& NnModuleRegistry::get() {
 
 ModuleId NnModuleRegistry::find(const torch::nn::Module& module) const {
   const std::lock_guard lock(mutex_);
-  const auto it = by_object_.find(&module);
-  return it == by_object_.end() || it->second.is_dead() ? ModuleId{} : it->second.id;
+  const Entry* entry = by_object_.find(&module);
+  return entry == nullptr || entry->is_dead() ? ModuleId{} : entry->id;
 }
 
 ModuleId NnModuleRegistry::intern(const torch::nn::Module& module) {
   const std::lock_guard lock(mutex_);
-  const auto it = by_object_.find(&module);
-  if (it != by_object_.end()) {
-    if (!it->second.is_dead()) return it->second.id;
-    dead_.push_back(it->second.id);
-    by_id_.erase(it->second.id);
-    by_object_.erase(it);
+  const Entry* entry = by_object_.find(&module);
+  return entry != nullptr && !entry->is_dead() ? entry->id : add(module);
+}
+
+ModuleId NnModuleRegistry::add(const torch::nn::Module& module) {
+  Entry& entry = *by_object_.insert(&module).first;
+  if (entry.id) {
+    dead_.push_back(entry.id);
+    by_id_.erase(entry.id);
   }
-  const std::weak_ptr<const torch::nn::Module> reference = module.weak_from_this();
-  const ModuleId id{++last_id_};
-  by_object_.emplace(&module, Entry{id, reference, !reference.expired()});
-  by_id_.emplace(id, &module);
-  return id;
+  entry.id = ModuleId(++last_id_);
+  entry.reference = module.weak_from_this();
+  entry.is_shared = !entry.reference.expired();
+  by_id_.emplace(entry.id, &module);
+  return entry.id;
 }
 
 std::shared_ptr<const torch::nn::Module> NnModuleRegistry::resolve(ModuleId module) const {
   const std::lock_guard lock(mutex_);
   const auto it = by_id_.find(module);
   if (it == by_id_.end()) return nullptr;
-  const Entry& entry = by_object_.at(it->second);
+  const Entry& entry = *by_object_.find(it->second);
   if (entry.is_shared) return entry.reference.lock();
   return {std::shared_ptr<void>(), it->second};
 }
@@ -46,7 +49,7 @@ std::shared_ptr<const torch::nn::Module> NnModuleRegistry::resolve(ModuleId modu
 bool NnModuleRegistry::is_alive(ModuleId module) const {
   const std::lock_guard lock(mutex_);
   const auto it = by_id_.find(module);
-  return it != by_id_.end() && !by_object_.at(it->second).is_dead();
+  return it != by_id_.end() && !by_object_.find(it->second)->is_dead();
 }
 
 ModuleId NnModuleRegistry::find_owner(const at::Tensor& parameter) const {
@@ -69,12 +72,16 @@ ModuleId NnModuleRegistry::find_owner(const at::Tensor& parameter) const {
 std::vector<ModuleId> NnModuleRegistry::collect_dead() {
   const std::lock_guard lock(mutex_);
   std::vector<ModuleId> dead = std::exchange(dead_, {});
-  std::erase_if(by_object_, [&](const auto& item) {
-    if (!item.second.is_dead()) return false;
-    dead.push_back(item.second.id);
-    by_id_.erase(item.second.id);
-    return true;
+  std::vector<const torch::nn::Module*> gone;
+  by_object_.visit([&](const Entry& entry) {
+    if (entry.is_dead()) gone.push_back(entry.object);
   });
+  for (const torch::nn::Module* object : gone) {
+    Entry* entry = by_object_.find(object);
+    dead.push_back(entry->id);
+    by_id_.erase(entry->id);
+    by_object_.erase(entry);
+  }
   return dead;
 }
 

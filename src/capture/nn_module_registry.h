@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/flat_table.h"
 #include "core/ids.h"
 #include "core/spin_lock.h"
 
@@ -32,16 +33,19 @@ class NnModuleRegistry {
 
  private:
   struct Entry {
+    const torch::nn::Module* object = nullptr;
     ModuleId id;
     std::weak_ptr<const torch::nn::Module> reference;
-    bool is_shared;
+    bool is_shared = false;
 
     bool is_dead() const { return is_shared && reference.expired(); }
   };
 
+  [[gnu::noinline, gnu::cold]] ModuleId add(const torch::nn::Module& module);
+
   mutable SpinLock mutex_;
   uint32_t last_id_ = 0;
-  std::unordered_map<const torch::nn::Module*, Entry> by_object_;
+  FlatTable<Entry, &Entry::object> by_object_;
   std::unordered_map<ModuleId, const torch::nn::Module*> by_id_;
   std::vector<ModuleId> dead_;  // whose address another module has taken
 };

@@ -30,7 +30,6 @@ using c10::DispatchKey;
 using c10::OperatorHandle;
 using torch::jit::Stack;
 
-bool is_included() { return torch_thread::keys().included().has(DispatchKey::Fake); }
 void include(bool is_on) { c10::impl::tls_set_dispatch_key_included(DispatchKey::Fake, is_on); }
 
 thread_local constinit int suspensions = 0;
@@ -143,8 +142,8 @@ void stop_in(const Thread& thread) {
   if (--thread->starts == 0 && thread->thread == std::this_thread::get_id()) include(false);
 }
 
-void assert_in_this_thread() {
-  if (!is_included() && suspensions == 0 && this_thread()->starts > 0) include(true);
+void switch_on_again() {
+  if (suspensions == 0 && this_thread()->starts > 0) include(true);
 }
 
 void set_runner(Runner runner) { current_runner = runner; }

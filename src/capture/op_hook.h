@@ -8,6 +8,7 @@
 #include <string>
 
 #include "capture/at_every_op.h"
+#include "capture/torch_thread.h"
 #include "tidegauge/export.h"
 
 /// Sees every op of the threads it is switched on in: a boxed fallback on the dispatch key Fake,
@@ -28,7 +29,10 @@ Thread start_in_this_thread();
 /// From any thread.
 void stop_in(const Thread& thread);
 /// On again, if a scope that began before the start has put back the keys of the thread.
-void assert_in_this_thread();
+void switch_on_again();
+inline void assert_in_this_thread() {
+  if (!torch_thread::keys().included().has(c10::DispatchKey::Fake)) [[unlikely]] switch_on_again();
+}
 
 /// Around code that must not see the key. Nests.
 TIDEGAUGE_API void suspend_in_this_thread();

@@ -59,11 +59,15 @@ class FlatTable {
       const size_t to_home = (i - home(slots_[i].*kKey)) & mask;
       const size_t to_hole = (i - hole) & mask;
       if (to_home >= to_hole) {
-        slots_[hole] = slots_[i];
+        slots_[hole] = std::move(slots_[i]);
         hole = i;
       }
     }
-    slots_[hole].*kKey = Key();
+    if constexpr (std::is_trivially_destructible_v<Record>) {
+      slots_[hole].*kKey = Key();
+    } else {
+      slots_[hole] = Record{};
+    }
     --size_;
   }
 
@@ -74,6 +78,16 @@ class FlatTable {
       if (record.*kKey != Key()) visit(record);
     }
   }
+  /// Likewise. The key stays as it is.
+  template <typename Visit>
+  void visit(Visit&& visit) {
+    for (Record& record : slots_) {
+      if (record.*kKey != Key()) visit(record);
+    }
+  }
+  void erase(Key key) {
+    if (Record* record = find(key)) erase(record);
+  }
 
   size_t size() const { return size_; }
   size_t footprint_bytes() const { return slots_.capacity() * sizeof(Record); }
@@ -82,7 +96,10 @@ class FlatTable {
   static constexpr size_t kFirstCapacity = 64;
   static constexpr int kFirstShift = 64 - 6;
 
-  static uint64_t bits(StorageId id) { return id.value; }
+  template <typename Tag, typename Value>
+  static uint64_t bits(Id<Tag, Value> id) {
+    return id.value;
+  }
   static uint64_t bits(const void* address) { return reinterpret_cast<uintptr_t>(address); }
   // Fibonacci hashing: keys often come in sequence, or are aligned.
   size_t home(Key key) const {
@@ -94,11 +111,11 @@ class FlatTable {
     old.swap(slots_);
     shift_ = old.empty() ? kFirstShift : shift_ - 1;
     const size_t mask = slots_.size() - 1;
-    for (const Record& record : old) {
+    for (Record& record : old) {
       if (record.*kKey == Key()) continue;
       size_t i = home(record.*kKey);
       while (slots_[i].*kKey != Key()) i = (i + 1) & mask;
-      slots_[i] = record;
+      slots_[i] = std::move(record);
     }
   }
 
