@@ -453,11 +453,17 @@ void end_resize(c10::StorageImpl* storage) { StorageCapture::get().end_resize(st
 bool MemoryTracker::knows_parameter(const at::Tensor& tensor) {
   // Asked at each gradient: so not of all events, if none among them says what is a parameter.
   const Ledger& labelled = backlog_.has_labels() ? ledger() : ledger_;
+  const auto is_parameter = [&](StorageId id) {
+    const auto category = labelled.find_category(id);
+    return category == Category::Parameter || category == Category::UnshardedParam ||
+           category == Category::ShardedParam;
+  };
+  StorageCapture& capture = StorageCapture::get();
+  c10::StorageImpl* own = storage_of(tensor);
+  if (own != nullptr && capture.is_told(own)) return is_parameter(capture.id_of_told(own));
   bool is_known = false;
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
-    const auto category = labelled.find_category(StorageCapture::get().see(storage).id);
-    is_known |= category == Category::Parameter || category == Category::UnshardedParam ||
-                category == Category::ShardedParam;
+    is_known |= is_parameter(capture.see(storage).id);
   });
   return is_known;
 }

@@ -176,8 +176,19 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   /// The storage got its memory past the dispatcher, just now. `tensor`: its first, if known.
   static void tell_made(c10::StorageImpl* storage, const c10::TensorImpl* tensor = nullptr,
                         StackId stack = {});
-  /// A node of this thread is about to run an op.
-  void run_node(int task, const torch::autograd::Node& node);
+  /// A node of this thread is about to run an op. `sequence`, `maker`: its number, and the thread
+  /// that made it.
+  void run_node(int task, const torch::autograd::Node& node, uint64_t sequence, uint64_t maker) {
+    const uint64_t thread = torch_thread::id();
+    for (size_t i = scopes_.size(); i > 0; --i) {
+      BackwardScope& scope = scopes_[i - 1];
+      if (scope.task != task || scope.thread != thread) continue;
+      if (sequence == UINT64_MAX) return;
+      if (scope.place.maker == maker && scope.place.range.contains(sequence)) return;
+      return move_to(scope, &node);
+    }
+    open_scope(task, node);
+  }
   /// An op of this thread is about to run outside of all backwards.
   void run_outside() {
     if (!scopes_.empty()) close_scopes_of_thread();
@@ -206,6 +217,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void see_made(const SeenStorage& seen, uint8_t birth_facts, OpId op);
   void see_found(const SeenStorage& seen, uint8_t birth_facts, OpId op);
   bool knows(const SeenStorage& seen);
+  void open_scope(int task, const torch::autograd::Node& node);
   void move_to(BackwardScope& scope, const torch::autograd::Node* node);
   void close_scopes_of_thread();
   void close_task(int task);
@@ -227,7 +239,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
       event.thread = thread_;
       fill(event);
     });
-    if (sink_ || units_ || backlog_.is_full()) apply_backlog();
+    if (sink_ || units_ || backlog_.is_full()) [[unlikely]] apply_backlog();
   }
   [[gnu::noinline, gnu::cold]] void drop_dead() { live_.drop_dead(ledger()); }
   void apply_backlog(const c10::TensorImpl* tensor = nullptr, StackId stack = {});

@@ -17,7 +17,8 @@ void MemoryTracker::begin_recompute() {
   const auto node = torch::autograd::get_current_node();
   if (!node) return;
   const auto lock = StorageCapture::lock();
-  run_node(torch::autograd::get_current_graph_task_id(), *node);
+  run_node(torch::autograd::get_current_graph_task_id(), *node, node->sequence_nr(),
+           node->thread_id());
 }
 
 bool MemoryTracker::has_backward_elsewhere() {
@@ -27,25 +28,15 @@ bool MemoryTracker::has_backward_elsewhere() {
                      [&](const BackwardScope& scope) { return scope.thread != own; });
 }
 
-void MemoryTracker::run_node(int task, const torch::autograd::Node& node) {
-  const uint64_t thread = torch_thread::id();
-  const uint64_t sequence = node.sequence_nr();
-  for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
-    if (scope->task != task || scope->thread != thread) continue;
-    if (sequence == UINT64_MAX) return;
-    const ModuleActivity::BackwardPlace& place = scope->place;
-    if (place.maker == node.thread_id() && place.range.contains(sequence)) return;
-    move_to(*scope, &node);
-    return;
-  }
+void MemoryTracker::open_scope(int task, const torch::autograd::Node& node) {
   torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this(), task] {
     if (const auto alive = weak.lock()) {
       const auto lock = StorageCapture::lock();
       alive->close_task(task);
     }
   });
-  scopes_.push_back({task, thread, {}});
-  if (sequence != UINT64_MAX) move_to(scopes_.back(), &node);
+  scopes_.push_back({task, torch_thread::id(), {}});
+  if (node.sequence_nr() != UINT64_MAX) move_to(scopes_.back(), &node);
 }
 
 void MemoryTracker::move_to(BackwardScope& scope, const torch::autograd::Node* node) {

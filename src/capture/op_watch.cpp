@@ -133,7 +133,7 @@ using Trackers = std::vector<std::shared_ptr<MemoryTracker>>;
     for (size_t i = 0; i < trackers.size(); ++i) {
       MemoryTracker* tracker = trackers[i];
       if (!tracker->is_started()) continue;
-      tracker->run_node(task, node);
+      tracker->run_node(task, node, node.sequence_nr(), node.thread_id());
       if (accumulator == nullptr || i >= 64) continue;
       if (tracker->knows_parameter(accumulator->variable)) {
         aware |= uint64_t{1} << i;
@@ -152,7 +152,7 @@ RunningNode tell_node() {
   const uint64_t now = StorageCapture::get().epoch();
   const int task = torch::autograd::get_current_graph_task_id();
   if (task == -1) {
-    if (last.running.task != -1 || last.epoch != now) tell_outside(last, now);
+    if (last.running.task != -1 || last.epoch != now) [[unlikely]] tell_outside(last, now);
     return {};
   }
   const auto node = torch::autograd::get_current_node();
@@ -230,7 +230,7 @@ bool OpWatch::knows(const at::Tensor& argument) noexcept {
     StorageCapture& capture = StorageCapture::get();
     const RunningNode running = tell_node();
     c10::StorageImpl* storage = storage_of(argument);
-    if (storage == nullptr || !capture.is_told(storage)) return false;
+    if (storage == nullptr || !capture.is_told(storage)) [[unlikely]] return false;
     if (running.gradient_trackers != 0) {
       const auto lock = StorageCapture::lock();
       mark_gradient(running, capture.id_of_told(storage));
