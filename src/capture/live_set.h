@@ -44,7 +44,8 @@ class LiveSet {
     birth.module = module;
     birth.op = op;
     birth.stack = stack;
-    if (has_plain_sizes(tensor)) [[likely]] set_shape(birth, *tensor);
+    if (has_plain_sizes(tensor)) [[likely]]
+      set_shape(birth, *tensor);
   }
   /// Then `drop_dead` is due.
   bool is_full() const { return births_.size() >= capacity_; }

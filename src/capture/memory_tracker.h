@@ -147,15 +147,15 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
     return !sink_ && !units_ && !has_allocator_channel_ && stack_mode_ == StackMode::None;
   }
   /// An op has made it; for a tracker that wants events alone.
-  void storage_born(const SeenStorage& seen, const c10::TensorImpl* tensor, uint8_t birth_facts,
-                    OpId op) {
+  void storage_born(StorageId id, int64_t size_bytes, Device device, const c10::TensorImpl* tensor,
+                    uint8_t birth_facts, OpId op) {
     thread_ = ThreadId(static_cast<uint16_t>(torch_thread::id()));
     if (live_.is_full()) drop_dead();
-    live_.add(seen.id, backlog_.open_calls().innermost(thread_), op, tensor, {});
+    live_.add(id, backlog_.open_calls().innermost(thread_), op, tensor, {});
     append(EventKind::StorageBorn, Condition::None, [&](Event& event) {
-      event.storage = seen.id;
-      event.size_bytes = seen.size_bytes;
-      event.device = seen.device;
+      event.storage = id;
+      event.size_bytes = size_bytes;
+      event.device = device;
       event.birth_facts = birth_facts;
       event.op = op;
       event.stream = moment::stream();
@@ -163,8 +163,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   }
   /// `is_let_go`: a backward has let go of it.
   void storage_freed(StorageId id, bool is_let_go) {
-    append(EventKind::StorageFreed,
-           is_let_go ? Condition::IsLetGoByBackward : Condition::IsAlive,
+    append(EventKind::StorageFreed, is_let_go ? Condition::IsLetGoByBackward : Condition::IsAlive,
            [&](Event& event) { event.storage = id; });
   }
   /// `allocated`: its new memory, if the allocator has shown it before.
@@ -239,7 +238,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
       event.thread = thread_;
       fill(event);
     });
-    if (sink_ || units_ || backlog_.is_full()) [[unlikely]] apply_backlog();
+    if (sink_ || units_ || backlog_.is_full()) [[unlikely]]
+      apply_backlog();
   }
   [[gnu::noinline, gnu::cold]] void drop_dead() { live_.drop_dead(ledger()); }
   void apply_backlog(const c10::TensorImpl* tensor = nullptr, StackId stack = {});

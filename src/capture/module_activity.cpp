@@ -226,8 +226,8 @@ bool ModuleActivity::leave(ModuleId module, at::TensorList outputs) {
     const auto open = thread.log.find_open(module);
     if (!open) return false;
     const uint64_t sequence = at::sequence_number::peek();
-    if (thread.watches.empty() &&
-        (outputs.empty() || !thread.wants_outputs(*open, sequence))) [[likely]] {
+    if (thread.watches.empty() && (outputs.empty() || !thread.wants_outputs(*open, sequence)))
+        [[likely]] {
       thread.log.leave(*open, sequence);
       return true;
     }

@@ -39,7 +39,8 @@ void begin_anew(Counts& counts, uint64_t session);
 inline Counts& this_thread() {
   Counts& counts = ThreadLocal<Counts>::get();
   const uint64_t session = at_every_op.session.load(std::memory_order_relaxed);
-  if (counts.session != session) [[unlikely]] begin_anew(counts, session);
+  if (counts.session != session) [[unlikely]]
+    begin_anew(counts, session);
   return counts;
 }
 

@@ -31,7 +31,8 @@ void stop_in(const Thread& thread);
 /// On again, if a scope that began before the start has put back the keys of the thread.
 void switch_on_again();
 inline void assert_in_this_thread() {
-  if (!torch_thread::keys().included().has(c10::DispatchKey::Fake)) [[unlikely]] switch_on_again();
+  if (!torch_thread::keys().included().has(c10::DispatchKey::Fake)) [[unlikely]]
+    switch_on_again();
 }
 
 /// Around code that must not see the key. Nests.
@@ -45,9 +46,7 @@ using Runner = void (*)(const c10::OperatorHandle&, c10::DispatchKeySet, torch::
 void set_runner(Runner runner);
 void hold_runner();
 void release_runner();
-inline bool has_runner() {
-  return at_every_op.runner_holders.load(std::memory_order_relaxed) > 0;
-}
+inline bool has_runner() { return at_every_op.runner_holders.load(std::memory_order_relaxed) > 0; }
 /// What serves every op that has no handler of its own signature.
 void observe(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 

@@ -129,7 +129,7 @@ using Trackers = std::vector<std::shared_ptr<MemoryTracker>>;
   Trackers unaware;
   {
     const auto lock = StorageCapture::lock();
-    const auto& trackers = StorageCapture::get().trackers();
+    const std::vector<MemoryTracker*>& trackers = StorageCapture::get().trackers();
     for (size_t i = 0; i < trackers.size(); ++i) {
       MemoryTracker* tracker = trackers[i];
       if (!tracker->is_started()) continue;
@@ -152,7 +152,8 @@ RunningNode tell_node() {
   const uint64_t now = StorageCapture::get().epoch();
   const int task = torch::autograd::get_current_graph_task_id();
   if (task == -1) {
-    if (last.running.task != -1 || last.epoch != now) [[unlikely]] tell_outside(last, now);
+    if (last.running.task != -1 || last.epoch != now) [[unlikely]]
+      tell_outside(last, now);
     return {};
   }
   const auto node = torch::autograd::get_current_node();
@@ -230,7 +231,8 @@ bool OpWatch::knows(const at::Tensor& argument) noexcept {
     StorageCapture& capture = StorageCapture::get();
     const RunningNode running = tell_node();
     c10::StorageImpl* storage = storage_of(argument);
-    if (storage == nullptr || !capture.is_told(storage)) [[unlikely]] return false;
+    if (storage == nullptr || !capture.is_told(storage)) [[unlikely]]
+      return false;
     if (running.gradient_trackers != 0) {
       const auto lock = StorageCapture::lock();
       mark_gradient(running, capture.id_of_told(storage));

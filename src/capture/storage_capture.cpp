@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <tuple>
 #include <utility>
 
 #include "capture/claimed_storage.h"
@@ -73,15 +74,9 @@ bool StorageCapture::is_fake_mode_tracked(const void* mode) const {
 StorageCapture::StorageCapture() : usual_deleter_(c10::GetDefaultCPUAllocator()->raw_deleter()) {}
 
 void StorageCapture::find_sole() {
-  sole_ = nullptr;
-  for (MemoryTracker* tracker : trackers_) {
-    if (!tracker->is_started()) continue;
-    if (sole_ != nullptr || !tracker->wants_events_alone()) {
-      sole_ = nullptr;
-      return;
-    }
-    sole_ = tracker;
-  }
+  // One that is stopped is told of frees, too.
+  MemoryTracker* only = trackers_.size() == 1 ? trackers_.front() : nullptr;
+  sole_ = only != nullptr && only->is_started() && only->wants_events_alone() ? only : nullptr;
 }
 
 bool StorageCapture::tell_birth(const at::Tensor& tensor, uint8_t birth_facts, OpId op) {
@@ -89,9 +84,11 @@ bool StorageCapture::tell_birth(const at::Tensor& tensor, uint8_t birth_facts, O
   if (storage == nullptr) return false;
   c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   if (!is_usual(*storage, data)) return false;
-  const SeenStorage seen = see_fresh(storage, data);
-  sole_->storage_born(seen, tensor.unsafeGetTensorImpl(), birth_facts, op);
-  mark_told(seen);
+  Known& known = enter_fresh(*storage, data);
+  known.told_epoch = epoch();
+  told_.add(known.data);
+  sole_->storage_born(known.id, known.size_bytes, known.device, tensor.unsafeGetTensorImpl(),
+                      birth_facts, op);
   return true;
 }
 
@@ -155,31 +152,29 @@ SeenStorage StorageCapture::see_again(Known& known) {
   return {known.id, known.size_bytes, known.device, false, is_told, &known.told_epoch, known.data};
 }
 
-SeenStorage StorageCapture::see_fresh(const c10::StorageImpl* storage, c10::DataPtr& data) {
+StorageCapture::Known& StorageCapture::enter_fresh(const c10::StorageImpl& storage,
+                                                   c10::DataPtr& data) {
   const c10::DeleterFnPtr deleter = data.get_deleter();
-  if (!data.compare_exchange_deleter(deleter, &free_tracked)) return {};
+  std::ignore = data.compare_exchange_deleter(deleter, &free_tracked);  // it is the one it is
   Known& known = enter(data.get());
-  known.size_bytes = static_cast<int64_t>(storage->nbytes());
-  known.device = to_device(storage->device());
-  known.storage = storage;
+  known.size_bytes = static_cast<int64_t>(storage.nbytes());
+  known.device = to_device(storage.device());
+  known.storage = &storage;
   known.deleter = deleter;
+  return known;
+}
+
+SeenStorage StorageCapture::see_fresh(const c10::StorageImpl* storage, c10::DataPtr& data) {
+  Known& known = enter_fresh(*storage, data);
   return {known.id, known.size_bytes, known.device, true, false, &known.told_epoch, known.data};
 }
 
-StorageCapture::Known& StorageCapture::enter(const void* data) {
-  const auto [known, is_new] = by_data_.insert(data);
-  if (!is_new) {
-    tell_lost(*known);
-    *known = Known();
-    known->data = data;
-  }
-  known->id = StorageId(++last_id_);
-  return *known;
-}
-
-void StorageCapture::tell_lost(const Known& known) {
+void StorageCapture::end_lost(Known& known) {
+  const void* data = known.data;
   tell_freed(known.id);
-  told_.remove(known.data);
+  told_.remove(data);
+  known = Known();
+  known.data = data;
 }
 
 StorageCapture::Known StorageCapture::forget(Known* known) {

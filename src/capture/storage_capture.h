@@ -86,7 +86,7 @@ class alignas(64) StorageCapture {
     const Known* known = by_data_.find(storage->_mutable_data_ptr_no_checks().get());
     return known != nullptr ? known->id : StorageId();
   }
-  /// Whether one tracker alone is started, and wants nothing but events.
+  /// Whether there is one tracker alone, it is started and wants nothing but events.
   bool has_sole() const { return sole_ != nullptr; }
   /// For that one, the straight way of what most ops do: they make one storage of the usual memory.
   /// False, and nothing done, if this one is another.
@@ -173,13 +173,21 @@ class alignas(64) StorageCapture {
   bool is_fresh(const c10::DataPtr& data) const;
   SeenStorage see_again(Known& known);
   SeenStorage claim(c10::StorageImpl* storage, Known& allocated);
+  [[gnu::always_inline]] inline Known& enter_fresh(const c10::StorageImpl& storage,
+                                                   c10::DataPtr& data);
   SeenStorage see_fresh(const c10::StorageImpl* storage, c10::DataPtr& data);
   [[gnu::noinline]] SeenStorage see_uncommon(c10::StorageImpl* storage, bool even_empty);
   /// The memory gets a new id.
-  Known& enter(const void* data);
+  [[gnu::always_inline]] Known& enter(const void* data) {
+    const auto [known, is_new] = by_data_.insert(data);
+    if (!is_new) [[unlikely]]
+      end_lost(*known);
+    known->id = StorageId(++last_id_);
+    return *known;
+  }
   /// What was there before went past our deleter, as raw_allocate lets it (oneDNN keeps such
   /// memory, and gives it to whichever allocator is current when it is done).
-  [[gnu::noinline, gnu::cold]] void tell_lost(const Known& known);
+  [[gnu::noinline, gnu::cold]] void end_lost(Known& known);
   Known forget(Known* known);
   bool is_usual(const c10::StorageImpl& storage, const c10::DataPtr& data) const {
     return data.get_deleter() == usual_deleter_ && data.get() == data.get_context() &&
@@ -206,7 +214,7 @@ class alignas(64) StorageCapture {
 
   // What each op looks at, side by side.
   SpinLock mutex_;
-  MemoryTracker* sole_ = nullptr;  // that is started, if it wants no more than events; or null
+  MemoryTracker* sole_ = nullptr;  // see has_sole
   std::atomic<uint64_t> epoch_{1};
   uint64_t last_id_ = 0;
   const c10::DeleterFnPtr usual_deleter_;  // of torch's own CPU allocator

@@ -67,12 +67,13 @@ template <typename Op, typename Result, typename... Arguments>
 struct Handler<Op, Result(Arguments...)> {
   static OpFacts facts;
 
-  static Result hand_on(c10::DispatchKeySet keys, Arguments... arguments) {
+  [[gnu::always_inline]] static Result hand_on(c10::DispatchKeySet keys, Arguments... arguments) {
     return Op::redispatch(keys & kBelowFake, std::forward<Arguments>(arguments)...);
   }
 
   /// For an op that returns its first argument, or a view of it.
-  static Result call_with_known(c10::DispatchKeySet keys, Arguments... arguments) {
+  [[gnu::always_inline]] static Result call_with_known(c10::DispatchKeySet keys,
+                                                       Arguments... arguments) {
     if (has_runner() || is_idle()) [[unlikely]]
       return call_unwatched(keys, std::forward<Arguments>(arguments)...);
     const torch_thread::WithoutFake guard;
@@ -82,7 +83,8 @@ struct Handler<Op, Result(Arguments...)> {
   }
 
   /// For an op whose arguments do not matter.
-  static Result call_maker(c10::DispatchKeySet keys, Arguments... arguments) {
+  [[gnu::always_inline]] static Result call_maker(c10::DispatchKeySet keys,
+                                                  Arguments... arguments) {
     if (has_runner() || is_idle()) [[unlikely]]
       return call_unwatched(keys, std::forward<Arguments>(arguments)...);
     const torch_thread::WithoutFake guard;

@@ -38,13 +38,6 @@ void CallBlock::clip_by_stops(uint64_t sequence, SequenceRange& range) const {
   }
 }
 
-void CallBlock::switch_to(uint64_t sequence, uint32_t call) {
-  current_ = call;
-  // No node was made since the last switch point: nobody can ask for it.
-  if (!switches_.empty() && switches_.back().sequence == sequence) switches_.pop_back();
-  switches_.push_back({sequence, call});
-}
-
 void append_move(const CallBlock* from_block, uint32_t from, const CallBlock* to_block, uint32_t to,
                  std::vector<ModuleMove>& moves) {
   uint32_t last_left = from_block != nullptr ? from_block->base_ : 0;

@@ -77,7 +77,12 @@ class CallBlock {
     calls_.reserve(other.calls_.size());
     switches_.reserve(other.switches_.size());
   }
-  void switch_to(uint64_t sequence, uint32_t call);
+  void switch_to(uint64_t sequence, uint32_t call) {
+    current_ = call;
+    // No node was made since the last switch point: nobody can ask for it.
+    if (!switches_.empty() && switches_.back().sequence == sequence) switches_.pop_back();
+    switches_.push_back({sequence, call});
+  }
   void clip_by_stops(uint64_t sequence, SequenceRange& range) const;
 
   int64_t task_ = -1;
