@@ -121,6 +121,49 @@ TEST(MemTracker, TwoTrackersSeeWhatHappensWhileTheyAreEntered) {
   EXPECT_EQ(outer.stats("Net").output_mem, kBatch);
 }
 
+TEST(MemTracker, TrackerThatWasExitedIsToldOfFreesWhileAnotherIsEntered) {
+  Tracking outer;
+  Tracking inner;
+  outer.enter();
+  inner.enter();
+  std::optional<at::Tensor> a = torch::ones({256});
+  inner.exit();
+  EXPECT_EQ(inner.now(), 1024);
+  a.reset();
+  EXPECT_EQ(inner.now(), 0);
+  EXPECT_EQ(outer.now(), 0);
+}
+
+/// What two steps look like to a tracker.
+std::string two_steps() {
+  torch::manual_seed(0);
+  Net net;
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  const at::Tensor x = torch::ones({8, 16});
+  Tracking t;
+  t.tracker.track_external(*net);
+  t.tracker.track_external(optimizer);
+  t.tracker.track_external(x);
+  t.enter();
+  testing::internal::CaptureStdout();
+  for (int i = 0; i < 2; ++i) {
+    optimizer.zero_grad();
+    call(net, x).sum().backward();
+    tidegauge::step(optimizer);
+    t.tracker.display_snapshot("current", "B");
+    t.tracker.display_modulewise_snapshots(3, "B");
+  }
+  t.tracker.display_snapshot("peak", "B");
+  return testing::internal::GetCapturedStdout();
+}
+
+TEST(MemTracker, TheOnlyTrackerAndOneBesideOthersSeeTheSame) {
+  const std::string alone = two_steps();
+  const MemTracker beside;
+  EXPECT_EQ(two_steps(), alone);
+  EXPECT_NE(alone.find("Net.second"), std::string::npos);
+}
+
 TEST(MemTracker, ModTrackerBesideItSeesTheSameModules) {
   Tracked<Net> net;
   tidegauge::ModTracker modules;
