@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What MemTracker costs a libtorch program, by the method of benchmarks/measure.py: thread CPU
-// time, variants take turns within each round, medians of ratios. Prints JSON for
-// benchmarks/run.py.
+// What MemTracker costs a step of a libtorch program, by the method of benchmarks/measure.py:
+// thread CPU time, variants take turns within each round, medians of ratios. A step is short and so
+// is a turn: each round has several of each variant, or a slow moment of the machine would hit one
+// of them alone. Prints JSON for benchmarks/run.py.
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -18,8 +19,9 @@
 
 namespace {
 
-constexpr int kWarmUp = 20;
-constexpr int kSteps = 200;
+constexpr int kWarmUp = 5;
+constexpr int kSteps = 20;
+constexpr int kTurns = 10;
 
 double thread_seconds() {
   timespec now{};
@@ -47,17 +49,9 @@ class TinyMlp {
     tidegauge::call_sequential(model_, x_).sum().backward();
     tidegauge::step(optimizer_);
   }
-  void step_tracked(int steps) {
-    tidegauge::MemTracker tracker;
-    tracker.track_external(model_, optimizer_, x_);
-    tracker.enter();
-    for (int i = 0; i < steps; ++i) step_in_scopes();
-    tracker.exit();
-    if (tracker.anomaly_count() + tracker.failure_count() > 0) {
-      std::cerr << tracker.first_anomaly() << tracker.first_failure() << '\n';
-      std::exit(1);
-    }
-  }
+  double seconds_plain();
+  double seconds_in_scopes();
+  double seconds_tracked();
 
  private:
   static torch::nn::Sequential make_model() {
@@ -74,19 +68,43 @@ class TinyMlp {
   const torch::Tensor x_ = torch::randn({16, 16});
 };
 
-struct Variant {
-  std::string name;
-  std::function<void(int steps)> run;
-  std::string bar;  // JSON
-  std::vector<double> ratios = {};
-};
-
-double seconds(const std::function<void(int)>& run) {
-  run(kWarmUp);
+/// Of kSteps steps, after a few that warm up.
+template <typename Step>
+double seconds(Step step) {
+  for (int i = 0; i < kWarmUp; ++i) step();
   const double start = thread_seconds();
-  run(kSteps);
+  for (int i = 0; i < kSteps; ++i) step();
   return thread_seconds() - start;
 }
+
+double TinyMlp::seconds_plain() {
+  return seconds([&] { step_plainly(); });
+}
+
+double TinyMlp::seconds_in_scopes() {
+  return seconds([&] { step_in_scopes(); });
+}
+
+double TinyMlp::seconds_tracked() {
+  tidegauge::MemTracker tracker;
+  tracker.track_external(model_, optimizer_, x_);
+  tracker.enter();
+  const double tracked = seconds_in_scopes();
+  tracker.exit();
+  if (tracker.anomaly_count() + tracker.failure_count() > 0) {
+    std::cerr << tracker.first_anomaly() << tracker.first_failure() << '\n';
+    std::exit(1);
+  }
+  return tracked;
+}
+
+struct Variant {
+  std::string name;
+  std::function<double()> seconds;
+  std::string bar;  // JSON
+  double round_seconds = 0;
+  std::vector<double> ratios = {};
+};
 
 }  // namespace
 
@@ -96,27 +114,26 @@ int main(int argc, char** argv) {
   at::set_num_threads(1);
   torch::manual_seed(0);
   TinyMlp mlp;
-  const auto plain = [&](int steps) {
-    for (int i = 0; i < steps; ++i) mlp.step_plainly();
-  };
   std::vector<Variant> variants{
-      {"scopes without a tracker",
-       [&](int steps) {
-         for (int i = 0; i < steps; ++i) mlp.step_in_scopes();
-       },
-       "null"},
-      {"tidegauge", [&](int steps) { mlp.step_tracked(steps); }, "1.1"},
+      {"scopes without a tracker", [&] { return mlp.seconds_in_scopes(); }, "null"},
+      {"tidegauge", [&] { return mlp.seconds_tracked(); }, "1.1"},
   };
 
   std::vector<double> plains;
   std::vector<double> spreads;
-  seconds(plain);
+  mlp.seconds_plain();
   for (int round = 0; round < rounds; ++round) {
-    plains.push_back(seconds(plain));
-    for (Variant& variant : variants) {
-      variant.ratios.push_back(seconds(variant.run) / plains.back());
+    double plain = 0;
+    double plain_again = 0;
+    for (Variant& variant : variants) variant.round_seconds = 0;
+    for (int turn = 0; turn < kTurns; ++turn) {
+      plain += mlp.seconds_plain();
+      for (Variant& variant : variants) variant.round_seconds += variant.seconds();
+      plain_again += mlp.seconds_plain();
     }
-    spreads.push_back(std::abs(seconds(plain) / plains.back() - 1));
+    for (Variant& variant : variants) variant.ratios.push_back(variant.round_seconds / plain);
+    plains.push_back(plain);
+    spreads.push_back(std::abs(plain_again / plain - 1));
   }
   std::cout << '[';
   for (const Variant& variant : variants) {
@@ -125,8 +142,8 @@ int main(int argc, char** argv) {
                  "SGD\", \"variant\": \""
               << variant.name << "\", \"ratio\": " << median(variant.ratios)
               << ", \"spread\": " << median(spreads)
-              << ", \"plain_us\": " << median(plains) / kSteps * 1e6 << ", \"bar\": " << variant.bar
-              << "}";
+              << ", \"plain_us\": " << median(plains) / (kTurns * kSteps) * 1e6
+              << ", \"bar\": " << variant.bar << "}";
   }
   std::cout << "]\n";
 }

@@ -142,7 +142,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   bool has_allocator_channel() const { return has_allocator_channel_; }
   bool wants_allocations() const { return has_allocator_channel_ && is_started(); }
   void memory_allocated(StorageId id, Device device, int64_t size_bytes);
-  /// Whether all that is born or freed is to it, is an event.
+  /// Whether births and frees are to it nothing but events.
   bool wants_events_alone() const {
     return !sink_ && !units_ && !has_allocator_channel_ && stack_mode_ == StackMode::None;
   }
