@@ -55,8 +55,6 @@ int64_t now_ns() {
   return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
 }
 
-ThreadId this_thread() { return ThreadId(static_cast<uint16_t>(torch_thread::id())); }
-
 }  // namespace
 
 std::shared_ptr<MemoryTracker> MemoryTracker::create(std::shared_ptr<ModuleActivity> modules,
@@ -209,12 +207,7 @@ void MemoryTracker::enter_module(ModuleId module, Phase phase, std::span<const a
   const bool is_forward = phase == Phase::Forward;
   if (is_forward) run_outside();
   const int64_t input_bytes = is_forward ? sum_known(inputs) : 0;
-  append(EventKind::ModuleEnter, is_forward ? Condition::HasSize : Condition::None,
-         [&](Event& event) {
-           event.module = module;
-           event.phase = phase;
-           event.size_bytes = input_bytes;
-         });
+  append_call(EventKind::ModuleEnter, module, phase, input_bytes);
 }
 
 void MemoryTracker::exit_module(ModuleId module, Phase phase, std::span<const at::Tensor> outputs) {
@@ -225,12 +218,7 @@ void MemoryTracker::exit_module(ModuleId module, Phase phase, std::span<const at
   StorageCapture::get().poll(64);
   const bool is_forward = phase == Phase::Forward;
   const int64_t output_bytes = is_forward ? sum_known(outputs) : 0;
-  append(EventKind::ModuleExit, is_forward ? Condition::HasSize : Condition::None,
-         [&](Event& event) {
-           event.module = module;
-           event.phase = phase;
-           event.size_bytes = output_bytes;
-         });
+  append_call(EventKind::ModuleExit, module, phase, output_bytes);
 }
 
 void MemoryTracker::set_module_size(ModuleId module, SizeOf size_of, int64_t size_bytes) {
@@ -348,7 +336,7 @@ size_t MemoryTracker::footprint_bytes() {
 }
 
 void MemoryTracker::memory_allocated(StorageId id, Device device, int64_t size_bytes) {
-  thread_ = this_thread();
+  thread_ = running_thread();
   apply(events::storage_born(origin(device), id, size_bytes, kFromAllocator), nullptr,
         birth_stack({}));
 }
@@ -410,7 +398,7 @@ bool MemoryTracker::knows(const SeenStorage& seen) {
 }
 
 void MemoryTracker::see_made(const SeenStorage& seen, uint8_t birth_facts, OpId op) {
-  thread_ = this_thread();
+  thread_ = running_thread();
   apply(events::storage_born(origin(seen.device), seen.id, seen.size_bytes, birth_facts, op,
                              moment::stream()),
         seen.tensor, birth_stack(seen.stack),
@@ -421,7 +409,7 @@ void MemoryTracker::see_made(const SeenStorage& seen, uint8_t birth_facts, OpId 
 void MemoryTracker::see_found(const SeenStorage& seen, uint8_t birth_facts, OpId op) {
   const auto known = ledger().find_category(seen.id);
   if (known && *known != Category::Untracked) return;
-  thread_ = this_thread();
+  thread_ = running_thread();
   apply(events::storage_born(origin(seen.device), seen.id, seen.size_bytes, birth_facts, op,
                              moment::stream()),
         seen.tensor, {}, Condition::IsNew);

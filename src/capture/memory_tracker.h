@@ -149,7 +149,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   /// An op has made it; for a tracker that wants events alone.
   void storage_born(StorageId id, int64_t size_bytes, Device device, const c10::TensorImpl* tensor,
                     uint8_t birth_facts, OpId op) {
-    thread_ = ThreadId(static_cast<uint16_t>(torch_thread::id()));
+    thread_ = running_thread();
     if (live_.is_full()) drop_dead();
     live_.add(id, backlog_.open_calls().innermost(thread_), op, tensor, {});
     append(EventKind::StorageBorn, Condition::None, [&](Event& event) {
@@ -220,9 +220,10 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void move_to(BackwardScope& scope, const torch::autograd::Node* node);
   void close_scopes_of_thread();
   void close_task(int task);
+  static ThreadId running_thread() { return ThreadId(static_cast<uint16_t>(torch_thread::id())); }
   /// Before events of a module, node or step: which thread it is, and when, if somebody asks that.
   void look_around() {
-    thread_ = ThreadId(static_cast<uint16_t>(torch_thread::id()));
+    thread_ = running_thread();
     if (sink_ || units_) look_at_clock();
   }
   void look_at_clock();
@@ -240,6 +241,14 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
     });
     if (sink_ || units_ || backlog_.is_full()) [[unlikely]]
       apply_backlog();
+  }
+  /// ModuleEnter or ModuleExit. `size_bytes`: of what a forward gets or returns.
+  void append_call(EventKind kind, ModuleId module, Phase phase, int64_t size_bytes = 0) {
+    append(kind, phase == Phase::Forward ? Condition::HasSize : Condition::None, [&](Event& event) {
+      event.module = module;
+      event.phase = phase;
+      event.size_bytes = size_bytes;
+    });
   }
   [[gnu::noinline, gnu::cold]] void drop_dead() { live_.drop_dead(ledger()); }
   void apply_backlog(const c10::TensorImpl* tensor = nullptr, StackId stack = {});

@@ -48,11 +48,7 @@ void MemoryTracker::move_to(BackwardScope& scope, const torch::autograd::Node* n
   for (const auto& [module, enters] : moves_) {
     const bool is_dead = !dead_.empty() && dead_.contains(module);
     if (is_dead && (enters || !ledger().is_open(module, Phase::Backward))) continue;
-    append(enters ? EventKind::ModuleEnter : EventKind::ModuleExit, Condition::None,
-           [&](Event& event) {
-             event.module = module;
-             event.phase = Phase::Backward;
-           });
+    append_call(enters ? EventKind::ModuleEnter : EventKind::ModuleExit, module, Phase::Backward);
     if (is_dead) apply(events::module_gone(origin(), module));
   }
 }
