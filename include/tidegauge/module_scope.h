@@ -5,6 +5,7 @@
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/container/sequential.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,6 +19,11 @@
 #include "tidegauge/mod_tracker.h"
 
 namespace tidegauge {
+
+namespace detail {
+/// Whether a tracker is entered.
+extern TIDEGAUGE_API std::atomic<bool> is_any_entered;
+}  // namespace detail
 
 /// The forward of one module call, for all entered trackers. Costs next to nothing if there are
 /// none. Not copied, not moved: leaves in the thread that entered.
@@ -34,13 +40,16 @@ class TIDEGAUGE_API ModuleScope {
   void finish(at::TensorList outputs);
 
   /// Whether a tracker is entered; if not, a scope need not be shown any tensors.
-  static bool is_anybody_watching();
+  static bool is_anybody_watching() {
+    return detail::is_any_entered.load(std::memory_order_relaxed);
+  }
 
  private:
   void leave_quietly() noexcept;
 
   const torch::nn::Module& module_;
   uint32_t id_ = 0;
+  bool is_bw_ = false;  // within a backward: something is computed again
   std::shared_ptr<const ModTracker::Impls> trackers_;  // null: nobody watches
   size_t entered_ = 0;                                 // of them
   std::vector<at::Tensor> inputs_;                     // for hooks that are shown them again
@@ -65,22 +74,20 @@ template <typename... T>
 void append_tensors(Tensors& all, const std::tuple<T...>& values) {
   std::apply([&](const T&... value) { (append_tensors(all, value), ...); }, values);
 }
-inline void append_tensors(Tensors& all, torch::nn::AnyValue& value) {
-  if (const at::Tensor* tensor = value.try_get<at::Tensor>()) all.push_back(*tensor);
-}
 
-/// `tensors` become those in `args`; none if nobody looks at them.
-template <typename... Args>
-void set_tensors(Tensors& tensors, Args&&... args) {
-  tensors.clear();
-  if (ModuleScope::is_anybody_watching()) (append_tensors(tensors, args), ...);
-}
-
+/// Those in `args`; none if nobody looks at them.
 template <typename... Args>
 Tensors tensors_of(Args&&... args) {
   Tensors tensors;
-  set_tensors(tensors, args...);
+  if (ModuleScope::is_anybody_watching()) (append_tensors(tensors, args), ...);
   return tensors;
+}
+
+/// Likewise, without another reference: as long as `value` is what it is.
+inline at::TensorList tensor_in(torch::nn::AnyValue& value) {
+  if (!ModuleScope::is_anybody_watching()) return {};
+  const at::Tensor* tensor = value.try_get<at::Tensor>();
+  return {tensor, tensor != nullptr ? size_t{1} : size_t{0}};
 }
 
 }  // namespace detail
@@ -104,16 +111,17 @@ auto call(Module&& module, Args&&... args) {
 /// Likewise for a Sequential and each module in it. `Output`: what the last of them returns.
 template <typename Output = at::Tensor, typename... Args>
 Output call_sequential(torch::nn::Sequential& modules, Args&&... args) {
-  detail::Tensors tensors = detail::tensors_of(args...);
+  detail::Tensors arguments = detail::tensors_of(args...);
+  at::TensorList tensors = arguments;
   ModuleScope scope(*modules, tensors);
   torch::nn::AnyValue value{at::Tensor()};
   bool is_first = true;
   for (torch::nn::AnyModule& module : *modules) {
     ModuleScope inner(*module.ptr(), tensors);
-    tensors.clear();  // or they would live longer than without us
+    arguments.clear();  // or they would live longer than without us
     value = is_first ? module.any_forward(args...) : module.any_forward(std::move(value));
     is_first = false;
-    detail::set_tensors(tensors, value);
+    tensors = detail::tensor_in(value);
     inner.finish(tensors);
   }
   scope.finish(tensors);

@@ -21,6 +21,7 @@ void LiveSet::drop_dead(const Ledger& ledger) {
   const auto is_dead = [&](StorageId storage) { return !ledger.find_storage(storage); };
   std::erase_if(births_, [&](const Birth& birth) { return is_dead(birth.storage); });
   std::erase_if(long_shapes_, [&](const auto& entry) { return is_dead(entry.first); });
+  placed_ = births_.size();
   capacity_ = kMinCapacity + 2 * births_.size();
 }
 

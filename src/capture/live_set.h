@@ -30,26 +30,25 @@ class LiveSet {
     return event.kind == EventKind::StorageBorn || event.kind == EventKind::StorageClaimed ||
            (event.kind == EventKind::StorageRelabelled && event.module);
   }
-  /// `module`: the one that runs. `tensor`: the first one seen, may be null.
-  void add(const Event& event, ModuleId module, const c10::TensorImpl* tensor, StackId stack) {
-    const bool is_birth = event.kind == EventKind::StorageBorn;
-    add(event.storage, is_birth ? module : event.module, event.op, tensor, stack);
-  }
-  void add(StorageId storage, ModuleId module, OpId op, const c10::TensorImpl* tensor,
-           StackId stack) {
+  /// `tensor`: the first one seen, may be null.
+  void add(StorageId storage, OpId op, const c10::TensorImpl* tensor, StackId stack) {
     if (births_.size() == births_.capacity()) grow();
     if (births_.size() == births_.capacity()) __builtin_unreachable();
     Birth& birth = births_.emplace_back();
     birth.storage = storage;
-    birth.module = module;
     birth.op = op;
     birth.stack = stack;
     if (has_plain_sizes(tensor)) [[likely]]
       set_shape(birth, *tensor);
   }
+  /// The module of what was added, told later, in the same order. `running`: the innermost one at
+  /// that event.
+  void set_module(const Event& event, ModuleId running) {
+    births_[placed_++].module = event.kind == EventKind::StorageBorn ? running : event.module;
+  }
   /// Then `drop_dead` is due.
   bool is_full() const { return births_.size() >= capacity_; }
-  /// The Ledger knows of all births.
+  /// The Ledger knows of all births, and all have their modules.
   void drop_dead(const Ledger& ledger);
 
   struct Names {
@@ -92,6 +91,7 @@ class LiveSet {
 
   static constexpr size_t kMinCapacity = 1024;
   std::vector<Birth> births_;  // a claim, or an owner, adds to the birth before it
+  size_t placed_ = 0;          // of them have their modules
   size_t capacity_ = kMinCapacity;
   std::unordered_map<StorageId, std::vector<int64_t>> long_shapes_;
 };

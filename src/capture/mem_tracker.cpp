@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tidegauge/mem_tracker.h"
 
-#include <torch/csrc/autograd/graph_task.h>
 #include <torch/nn/module.h>
 #include <torch/version.h>
 
@@ -94,8 +93,8 @@ class MemTracker::Impl : public ModTracker::Impl {
     });
   }
 
-  void on_leave(ModuleId id, at::TensorList outputs) noexcept override {
-    const Phase phase = phase_of_call(torch::autograd::get_current_graph_task_id() != -1);
+  void on_leave(ModuleId id, bool is_bw, at::TensorList outputs) noexcept override {
+    const Phase phase = phase_of_call(is_bw);
     guarded("leaving a module", [&] {
       memory->exit_module(id, phase, phase == Phase::Forward ? outputs : at::TensorList());
     });

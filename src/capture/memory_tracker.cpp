@@ -129,13 +129,14 @@ void MemoryTracker::apply(const Event& event, const c10::TensorImpl* tensor, Sta
                           Condition condition) {
   if (LiveSet::wants(event)) {
     if (live_.is_full()) drop_dead();
-    live_.add(event, backlog_.open_calls().innermost(event.thread), tensor, stack);
+    live_.add(event.storage, event.op, tensor, stack);
   }
   backlog_.add(event, condition);
   if (sink_ || units_ || backlog_.is_full()) apply_backlog(tensor, stack);
 }
 
 void MemoryTracker::apply_backlog(const c10::TensorImpl* tensor, StackId stack) {
+  follow_calls();
   backlog_.apply_to(ledger_, [&](const Event& event) {
     if (sink_) tell_sink(event, tensor, stack);
     if (units_) units_->apply(event, ledger_);
@@ -145,6 +146,7 @@ void MemoryTracker::apply_backlog(const c10::TensorImpl* tensor, StackId stack) 
 StackId MemoryTracker::birth_stack(StackId python) {
   if (stack_mode_ == StackMode::None) return {};
   if (stack_mode_ == StackMode::Python && python) return python;
+  follow_calls();
   return module_stacks_.find(backlog_.open_calls(), thread_, *modules_);
 }
 
@@ -238,6 +240,7 @@ void MemoryTracker::forget_module(ModuleId module) {
 
 void MemoryTracker::begin_root_call(ModuleId module, bool strict, const char* tracker_name) {
   const auto lock = StorageCapture::lock();
+  follow_calls();
   const bool again = backlog_.has_statistics(module, ledger_);
   if (again && strict) throw NotSupported(std::string(tracker_name) + kIterationError);
   if (steps_.root_called(again)) begin_step();
@@ -310,6 +313,7 @@ ModuleStats MemoryTracker::module_stats(ModuleId module) {
 
 uint64_t MemoryTracker::version() {
   const auto lock = StorageCapture::lock();
+  follow_calls();
   // The peak of an open call changes with every event.
   return backlog_.open_calls().empty() ? version_ : (uint64_t{1} << 63) | ledger().now().sequence;
 }

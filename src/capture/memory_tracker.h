@@ -151,7 +151,7 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
                     uint8_t birth_facts, OpId op) {
     thread_ = running_thread();
     if (live_.is_full()) drop_dead();
-    live_.add(id, backlog_.open_calls().innermost(thread_), op, tensor, {});
+    live_.add(id, op, tensor, {});
     append(EventKind::StorageBorn, Condition::None, [&](Event& event) {
       event.storage = id;
       event.size_bytes = size_bytes;
@@ -251,6 +251,12 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
     });
   }
   [[gnu::noinline, gnu::cold]] void drop_dead() { live_.drop_dead(ledger()); }
+  /// The backlog knows which calls are open.
+  void follow_calls() {
+    backlog_.follow([&](const Event& event, const OpenCalls& calls) {
+      if (LiveSet::wants(event)) live_.set_module(event, calls.innermost(event.thread));
+    });
+  }
   void apply_backlog(const c10::TensorImpl* tensor = nullptr, StackId stack = {});
   /// With all events applied.
   Ledger& ledger() {

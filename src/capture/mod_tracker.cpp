@@ -17,6 +17,9 @@
 #include "tidegauge/module_scope.h"
 
 namespace tidegauge {
+
+constinit std::atomic<bool> detail::is_any_entered{false};
+
 namespace {
 
 /// `(anonymous namespace)::NetImpl` -> `Net`.
@@ -46,9 +49,6 @@ void check_free(const Hook& slot, const Hook& hook, const char* name) {
   }
 }
 
-/// Apart from the list, as it is looked at in each scope of a program without trackers.
-constinit std::atomic<bool> any_entered{false};
-
 struct EnteredTrackers {
   SpinLock mutex;
   std::shared_ptr<const ModTracker::Impls> trackers = std::make_shared<ModTracker::Impls>();
@@ -63,7 +63,7 @@ struct EnteredTrackers {
     const std::lock_guard lock(mutex);
     auto copy = std::make_shared<ModTracker::Impls>(*trackers);
     change(*copy);
-    any_entered = !copy->empty();
+    detail::is_any_entered = !copy->empty();
     trackers = std::move(copy);
   }
 };
@@ -74,10 +74,6 @@ std::shared_ptr<const ModTracker::Impls> ModTracker::Impl::entered() {
   EnteredTrackers& all = EnteredTrackers::get();
   const std::lock_guard lock(all.mutex);
   return all.trackers;
-}
-
-bool ModTracker::Impl::is_any_entered() noexcept {
-  return any_entered.load(std::memory_order_relaxed);
 }
 
 ModTracker::Impl::Impl()
@@ -96,7 +92,7 @@ void ModTracker::Impl::stop() noexcept {
   activity->stop();
 }
 
-void ModTracker::Impl::enter(const torch::nn::Module& module, ModuleId id, at::TensorList inputs) {
+bool ModTracker::Impl::enter(const torch::nn::Module& module, ModuleId id, at::TensorList inputs) {
   ModuleActivity::Entered entered = activity->enter(id, inputs);
   if (!entered.is_named) {
     for (const ModuleId dead : NnModuleRegistry::get().collect_dead()) activity->mark_dead(dead);
@@ -110,20 +106,21 @@ void ModTracker::Impl::enter(const torch::nn::Module& module, ModuleId id, at::T
     activity->leave(id, {});
     throw;
   }
-  if (!has_pre_fw_.load(std::memory_order_relaxed)) return;
+  if (!has_pre_fw_.load(std::memory_order_relaxed)) return entered.is_bw;
   try {
     if (const auto hook = user_hooks().pre_fw) hook(module, inputs.vec());
   } catch (...) {
-    on_leave(id, {});
+    on_leave(id, entered.is_bw, {});
     activity->leave(id, {});
     throw;
   }
+  return entered.is_bw;
 }
 
-void ModTracker::Impl::leave(const torch::nn::Module& module, ModuleId id, const Tensors& inputs,
-                             at::TensorList outputs) {
+void ModTracker::Impl::leave(const torch::nn::Module& module, ModuleId id, bool is_bw,
+                             const Tensors& inputs, at::TensorList outputs) {
   const auto finish = [&] {
-    on_leave(id, outputs);
+    on_leave(id, is_bw, outputs);
     activity->leave(id, outputs);
   };
   try {

@@ -26,15 +26,14 @@ class ModTracker::Impl {
 
   /// The trackers that are entered now.
   static std::shared_ptr<const Impls> entered();
-  /// The same question without the lock.
-  static bool is_any_entered() noexcept;
 
   /// Puts this tracker among those that are entered, and takes it out again.
   void start(std::shared_ptr<Impl> self);
   void stop() noexcept;
 
-  void enter(const torch::nn::Module& module, ModuleId id, at::TensorList inputs);
-  void leave(const torch::nn::Module& module, ModuleId id, const Tensors& inputs,
+  /// Whether the call is within a backward, which `leave` wants to hear.
+  bool enter(const torch::nn::Module& module, ModuleId id, at::TensorList inputs);
+  void leave(const torch::nn::Module& module, ModuleId id, bool is_bw, const Tensors& inputs,
              at::TensorList outputs);
   virtual void begin_optimizer_step() {}
   virtual void end_optimizer_step(const torch::optim::Optimizer&) {}
@@ -51,7 +50,7 @@ class ModTracker::Impl {
   virtual void on_enter(const torch::nn::Module&, ModuleId, const ModuleActivity::Entered&,
                         at::TensorList) {}
   /// Follows each on_enter that did not throw, also if the tracker was exited meanwhile.
-  virtual void on_leave(ModuleId, at::TensorList) noexcept {}
+  virtual void on_leave(ModuleId, bool /*is_bw*/, at::TensorList) noexcept {}
   /// Modules that were not known are about to be: a moment to forget the dead.
   virtual void on_new_modules() {}
 

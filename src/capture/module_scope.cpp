@@ -6,15 +6,13 @@
 
 namespace tidegauge {
 
-bool ModuleScope::is_anybody_watching() { return ModTracker::Impl::is_any_entered(); }
-
 ModuleScope::ModuleScope(const torch::nn::Module& module, at::TensorList inputs) : module_(module) {
   if (!is_anybody_watching()) return;
   trackers_ = ModTracker::Impl::entered();
   id_ = NnModuleRegistry::get().intern(module).value;
   try {
     for (const auto& tracker : *trackers_) {
-      tracker->enter(module_, ModuleId(id_), inputs);
+      is_bw_ = tracker->enter(module_, ModuleId(id_), inputs);
       ++entered_;
       if (tracker->has_post_fw_hook()) inputs_ = inputs.vec();
     }
@@ -30,7 +28,7 @@ ModuleScope::~ModuleScope() {
 
 void ModuleScope::finish(at::TensorList outputs) {
   while (entered_ > 0) {
-    (*trackers_)[--entered_]->leave(module_, ModuleId(id_), inputs_, outputs);
+    (*trackers_)[--entered_]->leave(module_, ModuleId(id_), is_bw_, inputs_, outputs);
   }
 }
 

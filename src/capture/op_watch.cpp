@@ -157,11 +157,11 @@ RunningNode tell_node() {
     return {};
   }
   const auto node = torch::autograd::get_current_node();
-  if (!node) return {task, 0};
-  if (last.epoch != now || last.running.task != task || last.node != node.get() ||
-      last.sequence != node->sequence_nr()) {
-    tell_node_of(last, now, task, *node);
-  }
+  if (!node) [[unlikely]]
+    return {task, 0};
+  const bool is_told = last.epoch == now && last.running.task == task && last.node == node.get() &&
+                       last.sequence == node->sequence_nr();
+  if (!is_told) tell_node_of(last, now, task, *node);
   return last.running;
 }
 
@@ -171,6 +171,11 @@ void mark_gradient(const RunningNode& running, StorageId storage) {
   for (size_t i = 0; i < std::min<size_t>(trackers.size(), 64); ++i) {
     if (((running.gradient_trackers >> i) & 1) != 0) trackers[i]->mark_gradient(storage);
   }
+}
+
+[[gnu::noinline]] void mark_gradient_of(const RunningNode& running, c10::StorageImpl* told) {
+  const auto lock = StorageCapture::lock();
+  mark_gradient(running, StorageCapture::get().id_of_told(told));
 }
 
 /// A view of it is no reason to begin with it: modes that make fake tensors (DTensor's, as it works
@@ -208,6 +213,7 @@ OpFacts OpFacts::read(const c10::FunctionSchema& schema) {
     facts.makes_storages = true;
   }
   facts.is_lazy_clone = clones_lazily(schema);
+  facts.makes_only = facts.makes_storages && !OpWatch::wants_arguments(facts);
   return facts;
 }
 
@@ -231,13 +237,11 @@ bool OpWatch::knows(const at::Tensor& argument) noexcept {
     StorageCapture& capture = StorageCapture::get();
     const RunningNode running = tell_node();
     c10::StorageImpl* storage = storage_of(argument);
-    if (storage == nullptr || !capture.is_told(storage)) [[unlikely]]
-      return false;
-    if (running.gradient_trackers != 0) {
-      const auto lock = StorageCapture::lock();
-      mark_gradient(running, capture.id_of_told(storage));
+    if (storage != nullptr && capture.is_told(storage)) [[likely]] {
+      if (running.gradient_trackers != 0) mark_gradient_of(running, storage);
+      return true;
     }
-    return true;
+    return false;
   } catch (const std::exception& error) {
     fail(error.what());
     return false;
@@ -289,7 +293,8 @@ OpWatch::Results::~Results() {
 void OpWatch::finish(const at::Tensor& result) noexcept {
   Results results(*this);
   try {
-    if (tell_birth(result)) return;
+    if (tell_birth(result)) [[likely]]
+      return;
   } catch (const std::exception& error) {
     fail(error.what());
   }
@@ -298,8 +303,7 @@ void OpWatch::finish(const at::Tensor& result) noexcept {
 
 bool OpWatch::tell_birth(const at::Tensor& result) {
   StorageCapture& capture = StorageCapture::get();
-  return capture.has_sole() && facts_.makes_storages && !wants_arguments() &&
-         running_.gradient_trackers == 0 &&
+  return capture.has_sole() && facts_.makes_only && running_.gradient_trackers == 0 &&
          capture.tell_birth(result, moment::birth_facts(running_.task), op_id(facts_));
 }
 

@@ -25,6 +25,7 @@ struct OpFacts {
   uint64_t written = 0;                 ///< results, by position, that the op writes to
   bool is_lazy_clone = false;           ///< wants the memory of its argument as torch made it
   bool makes_storages = false;          ///< some result is none of its arguments
+  bool makes_only = false;              ///< and its arguments do not matter
 
   static OpFacts read(const c10::FunctionSchema& schema);
 };

@@ -343,26 +343,32 @@ void StorageCapture::poll_parked(size_t count) {
 
 void StorageCapture::free_tracked(void* data) {
   StorageCapture& self = get();
+  const bool is_let_go = is_in_backward();
   c10::DeleterFnPtr deleter = nullptr;
   {
     const std::lock_guard lock(self.mutex_);
-    if (Known* found = self.by_data_.find(data)) {
+    Known* found = self.by_data_.find(data);
+    if (found != nullptr && self.sole_ != nullptr && pending().depth == 0) [[likely]] {
       deleter = found->deleter;
-      if (self.sole_ != nullptr && pending().depth == 0) {
-        const StorageId id = found->id;
-        self.told_.remove(data);
-        self.by_data_.erase(found);
-        self.sole_->storage_freed(id, is_in_backward());
-      } else {
-        self.end_memory(self.forget(found));
-      }
+      const StorageId id = found->id;
+      self.told_.remove(data);
+      self.by_data_.erase(found);
+      self.sole_->storage_freed(id, is_let_go);
     } else {
-      // Every DataPtr that carries our deleter is in the table. This is raw_deallocate of what was
-      // allocated before the channel was opened.
-      deleter = self.wrapped_deleter_;
+      deleter = self.end_found(found);
     }
   }
-  if (deleter != nullptr) deleter(data);
+  if (deleter != nullptr) [[likely]]
+    deleter(data);
+}
+
+c10::DeleterFnPtr StorageCapture::end_found(Known* found) {
+  // Every DataPtr that carries our deleter is in the table. This is raw_deallocate of what was
+  // allocated before the channel was opened.
+  if (found == nullptr) return wrapped_deleter_;
+  const Known known = forget(found);
+  end_memory(known);
+  return known.deleter;
 }
 
 void StorageCapture::end_memory(const Known& known) {

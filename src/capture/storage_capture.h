@@ -106,7 +106,8 @@ class alignas(64) StorageCapture {
   void find_sole();
   /// Looks at up to `count` weak references.
   void poll(size_t count) {
-    if (!parked_.empty()) poll_parked(count);
+    if (!parked_.empty()) [[unlikely]]
+      poll_parked(count);
   }
   void poll_all() { poll(parked_.size()); }
   /// Calls `visit(id, device, bytes)` for each storage of foreign memory.
@@ -153,7 +154,9 @@ class alignas(64) StorageCapture {
   void note_written(Pending& open, c10::StorageImpl* storage);
   /// With the lock held: the op is over and its births are told.
   void end_op(Pending& open) {
-    if (--open.depth == 0 && open.freed != nullptr) tell_pending(open);
+    --open.depth;
+    if (open.freed != nullptr && open.depth == 0) [[unlikely]]
+      tell_pending(open);
   }
 
  private:
@@ -168,6 +171,8 @@ class alignas(64) StorageCapture {
   [[gnu::noinline, gnu::cold]] void tell_pending(Pending& open);
 
   static void free_tracked(void* data);
+  /// The general way of that. Null: nothing was in the table. The answer frees the memory.
+  [[gnu::noinline]] c10::DeleterFnPtr end_found(Known* found);
   bool is_cpu_deleter(c10::DeleterFnPtr deleter) const;
   /// Whether the memory is as the CPU allocator has made it, and its context is itself.
   bool is_fresh(const c10::DataPtr& data) const;

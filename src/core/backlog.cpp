@@ -10,10 +10,9 @@ bool restarts_lists(EventKind kind) {
 
 }  // namespace
 
-void Backlog::follow() {
-  const size_t position = events_.size() - 1;
-  const Event& event = events_.back();
-  Entry& entry = events_.back().entry;
+void Backlog::follow_call(size_t position) {
+  const Event& event = events_[position];
+  Entry& entry = events_[position].entry;
   if (event.kind == EventKind::ModuleEnter) {
     if (!event.module || !is_phase(event.phase)) return;
     calls_.enter(event, position);

@@ -53,24 +53,33 @@ class Backlog {
     fill(event);
     event.kind = kind;
     event.condition = condition;
-    if (kind == EventKind::StorageRelabelled) {
-      has_labels_ |= condition == Condition::None;
-    } else if (kind >= EventKind::ModuleEnter) {
-      follow();
-    }
+    if (kind == EventKind::StorageRelabelled) has_labels_ |= condition == Condition::None;
   }
   bool empty() const { return events_.empty(); }
   /// It wants to be applied rather than grow.
   bool is_full() const { return events_.size() >= kMaxEvents; }
 
-  /// As of the last event that was added.
+  /// Finds out which calls the events open and close, before anything but `add` is asked. Calls
+  /// `visit(event, calls)` for each event of a storage, with the calls that are open at it.
+  template <typename Visit>
+  void follow(Visit&& visit) {
+    for (; followed_ < events_.size(); ++followed_) {
+      const Event& event = events_[followed_];
+      if (is_of_storage(event.kind)) {
+        visit(event, std::as_const(calls_));
+      } else {
+        follow_call(followed_);
+      }
+    }
+  }
+  /// As of the last event that was followed.
   const OpenCalls& open_calls() const { return calls_; }
   /// Whether some storage may get another label than that of its birth or of a gradient.
   bool has_labels() const { return has_labels_; }
   /// As the ledger will say.
   bool has_statistics(ModuleId module, const Ledger& ledger) const;
 
-  /// Empties it. Calls `visit(event)` after each that was applied.
+  /// Empties it; all of it was followed. Calls `visit(event)` after each that was applied.
   template <typename Visit>
   void apply_to(Ledger& ledger, Visit&& visit);
 
@@ -84,14 +93,15 @@ class Backlog {
     Entry entry{};
   };
   static_assert(sizeof(Captured) == sizeof(Event));
-  static constexpr size_t kMaxEvents = 4096;
+  static constexpr size_t kMaxEvents = 1024;
   static constexpr size_t kInLedger = SIZE_MAX;
 
   [[gnu::noinline, gnu::cold]] void grow() { events_.reserve(events_.capacity() * 2 + 64); }
-  /// Which calls are open after the last event.
-  void follow();
+  /// Which calls are open after this event.
+  void follow_call(size_t position);
 
   std::vector<Captured> events_;
+  size_t followed_ = 0;   // of them
   OpenCalls calls_;       // with the positions of their beginnings
   size_t restarted_ = 0;  // the statistics of what was before this position are forgotten
   bool has_labels_ = false;
@@ -149,6 +159,7 @@ void Backlog::apply_to(Ledger& ledger, Visit&& visit) {
     }
   }
   events_.clear();
+  followed_ = 0;
   calls_.mark_all(kInLedger);
   restarted_ = 0;
   has_labels_ = false;

@@ -79,9 +79,11 @@ class CallBlock {
   }
   void switch_to(uint64_t sequence, uint32_t call) {
     current_ = call;
-    // No node was made since the last switch point: nobody can ask for it.
-    if (!switches_.empty() && switches_.back().sequence == sequence) switches_.pop_back();
-    switches_.push_back({sequence, call});
+    if (!switches_.empty() && switches_.back().sequence == sequence) {
+      switches_.back().call = call;  // no node was made since: nobody can ask for what it was
+    } else {
+      switches_.push_back({sequence, call});
+    }
   }
   void clip_by_stops(uint64_t sequence, SequenceRange& range) const;
 

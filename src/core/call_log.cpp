@@ -38,21 +38,6 @@ BlockKind CallLog::close_region(uint64_t sequence) {
   return kind;
 }
 
-CallLog::OpenCall CallLog::enter(ModuleId module, uint64_t sequence) {
-  CallBlock& block = *open_.back();
-  const bool is_outermost = block.current_ == block.base_;
-  block.calls_.push_back({module, block.current_, sequence});
-  block.switch_to(sequence, static_cast<uint32_t>(block.calls_.size() - 1));
-  return {open_.size() - 1, block.current_, is_outermost};
-}
-
-void CallLog::leave(const OpenCall& open, uint64_t sequence) {
-  while (open_.size() > open.block + 1) close_back(sequence);
-  CallBlock& block = *open_.back();
-  block.switch_to(sequence, block.calls_[open.call].parent);
-  if (block.current_ == block.base_ && block.kind_ == BlockKind::kCall) close_back(sequence);
-}
-
 void CallLog::add_stop(const OpenCall& open, uint64_t sequence) {
   CallBlock& block = *open_[open.block];
   if (sequence < block.begin_ || sequence >= block.calls_[open.call].begin) return;
@@ -69,17 +54,6 @@ void CallLog::leave_all(uint64_t sequence) {
   while (!open_.empty()) {
     close_back(std::max(sequence, open_.back()->switches_.back().sequence));
   }
-}
-
-std::optional<CallLog::OpenCall> CallLog::find_open(ModuleId module) const {
-  for (size_t i = open_.size(); i-- > 0;) {
-    const CallBlock& block = *open_[i];
-    for (uint32_t call = block.current_; call != block.base_; call = block.calls_[call].parent) {
-      const CallBlock::Call& candidate = block.calls_[call];
-      if (candidate.module == module) return OpenCall{i, call, candidate.parent == block.base_};
-    }
-  }
-  return std::nullopt;
 }
 
 void CallLog::append_open(std::vector<ModuleId>& modules) const {
@@ -134,11 +108,6 @@ bool CallLog::keep_held_only() {
   recent_.clear();
   drop_expired();
   return !blocks_.empty();
-}
-
-void CallLog::close_back(uint64_t sequence) {
-  open_.back()->end_ = sequence;
-  open_.pop_back();
 }
 
 void CallLog::drop_expired() {

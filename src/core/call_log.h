@@ -55,9 +55,20 @@ class CallLog {
     uint32_t call;
     bool is_outermost;  ///< of its block
   };
-  OpenCall enter(ModuleId module, uint64_t sequence);
+  OpenCall enter(ModuleId module, uint64_t sequence) {
+    CallBlock& block = *open_.back();
+    const bool is_outermost = block.current_ == block.base_;
+    block.calls_.push_back({module, block.current_, sequence});
+    block.switch_to(sequence, static_cast<uint32_t>(block.calls_.size() - 1));
+    return {open_.size() - 1, block.current_, is_outermost};
+  }
   /// Leaves an open call, and what was left open inside it.
-  void leave(const OpenCall& open, uint64_t sequence);
+  void leave(const OpenCall& open, uint64_t sequence) {
+    while (open_.size() > open.block + 1) close_back(sequence);
+    CallBlock& block = *open_.back();
+    block.switch_to(sequence, block.calls_[open.call].parent);
+    if (block.current_ == block.base_ && block.kind_ == BlockKind::kCall) close_back(sequence);
+  }
   /// Whether no node was made since the call was entered.
   bool is_silent(const OpenCall& open, uint64_t sequence) const {
     return open_[open.block]->calls_[open.call].begin == sequence;
@@ -70,7 +81,16 @@ class CallLog {
   void leave_all(uint64_t sequence);
 
   /// The innermost open call of `module`.
-  std::optional<OpenCall> find_open(ModuleId module) const;
+  std::optional<OpenCall> find_open(ModuleId module) const {
+    for (size_t i = open_.size(); i-- > 0;) {
+      const CallBlock& block = *open_[i];
+      for (uint32_t call = block.current_; call != block.base_; call = block.calls_[call].parent) {
+        const CallBlock::Call& candidate = block.calls_[call];
+        if (candidate.module == module) return OpenCall{i, call, candidate.parent == block.base_};
+      }
+    }
+    return std::nullopt;
+  }
   CallRef ref(const OpenCall& open) const { return {open_[open.block], open.call}; }
   /// Appends the modules of all open calls, outermost first.
   void append_open(std::vector<ModuleId>& modules) const;
@@ -93,7 +113,10 @@ class CallLog {
     std::weak_ptr<CallBlock> block;
   };
 
-  void close_back(uint64_t sequence);
+  void close_back(uint64_t sequence) {
+    open_.back()->end_ = sequence;
+    open_.pop_back();
+  }
   void drop_expired();
 
   std::vector<std::shared_ptr<CallBlock>> open_;

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/flat_table.h"
 #include "core/ids.h"
 
 namespace tidegauge {
@@ -27,7 +28,7 @@ class ModuleTree {
  public:
   /// Empty if the module was never named.
   std::string_view name(ModuleId module) const;
-  bool knows(ModuleId module) const { return modules_.contains(module); }
+  bool knows(ModuleId module) const { return modules_.find(module) != nullptr; }
   /// Known, and below no other module.
   bool is_root(ModuleId module) const;
 
@@ -46,6 +47,7 @@ class ModuleTree {
 
  private:
   struct Entry {
+    ModuleId module;
     std::string name;
     ModuleId parent;
     std::vector<ModuleId> children;
@@ -57,7 +59,7 @@ class ModuleTree {
   void rename(ModuleId module, std::string name);
   void release_root_name(ModuleId module, const Entry& entry);
 
-  std::unordered_map<ModuleId, Entry> modules_;
+  FlatTable<Entry, &Entry::module> modules_;  // asked at every call of every module
   std::unordered_map<std::string, ModuleId> roots_;
   size_t dead_count_ = 0;
 };

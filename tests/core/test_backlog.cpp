@@ -12,8 +12,6 @@
 namespace tidegauge {
 namespace {
 
-constexpr auto kIgnore = [](const Event&) {};
-
 /// The conditions by their words, one event after the other.
 void apply_at_once(Ledger& ledger, const Event& event, Condition condition) {
   const std::optional<StorageInfo> storage = ledger.find_storage(event.storage);
@@ -67,6 +65,18 @@ void check_stream(uint64_t seed) {
   Ledger late;
   Backlog backlog;
   std::vector<Event> told;
+  std::vector<ModuleId> running;   // at each event of a storage
+  std::vector<ModuleId> followed;  // likewise, as the backlog says later
+  const auto follow = [&] {
+    backlog.follow([&](const Event& event, const OpenCalls& calls) {
+      followed.push_back(calls.innermost(event.thread));
+    });
+  };
+  const auto apply = [&] {
+    follow();
+    EXPECT_EQ(followed, running);
+    backlog.apply_to(late, [&](const Event& applied) { told.push_back(applied); });
+  };
   const int length = 20 + stream.below(180);
   for (int i = 0; i < length; ++i) {
     Event event = stream.next();
@@ -74,17 +84,21 @@ void check_stream(uint64_t seed) {
     if (condition == Condition::HasSize) event.size_bytes = 64 * stream.below(5);
     apply_at_once(at_once, event, condition);
     backlog.add(event, condition);
-    const ModuleId module(1 + static_cast<uint32_t>(stream.below(kModules)));
-    EXPECT_EQ(backlog.has_statistics(module, late), at_once.has_statistics(module));
-    const ThreadId thread(static_cast<uint16_t>(1 + stream.below(3)));
-    EXPECT_EQ(backlog.open_calls().innermost(thread), at_once.innermost_module(thread));
+    if (is_of_storage(event.kind)) running.push_back(at_once.innermost_module(event.thread));
+    if (stream.one_in(3)) {
+      follow();
+      const ModuleId module(1 + static_cast<uint32_t>(stream.below(kModules)));
+      EXPECT_EQ(backlog.has_statistics(module, late), at_once.has_statistics(module));
+      const ThreadId thread(static_cast<uint16_t>(1 + stream.below(3)));
+      EXPECT_EQ(backlog.open_calls().innermost(thread), at_once.innermost_module(thread));
+    }
     if (!stream.one_in(mean_batch)) continue;
-    backlog.apply_to(late, [&](const Event& applied) { told.push_back(applied); });
+    apply();
     EXPECT_TRUE(backlog.empty());
     expect_equal_answers(late, at_once);
     if (testing::Test::HasFailure()) return;
   }
-  backlog.apply_to(late, [&](const Event& applied) { told.push_back(applied); });
+  apply();
   expect_equal_answers(late, at_once);
   EXPECT_EQ(late.anomalies(), at_once.anomalies());
   EXPECT_EQ(late.now(), at_once.now());
@@ -110,6 +124,7 @@ class BacklogOfCalls : public testing::Test {
   /// The kinds of the events that the ledger got.
   std::vector<EventKind> apply() {
     std::vector<EventKind> kinds;
+    backlog.follow([](const Event&, const OpenCalls&) {});
     backlog.apply_to(ledger, [&](const Event& event) { kinds.push_back(event.kind); });
     return kinds;
   }
@@ -168,7 +183,7 @@ TEST_F(BacklogOfCalls, KnowsWhetherALabelIsWaiting) {
 TEST_F(BacklogOfCalls, WantsToBeAppliedBeforeItGrowsWithoutBound) {
   while (!backlog.is_full()) add(EventKind::StepMarker);
   EXPECT_LT(backlog.footprint_bytes(), 512 * 1024);
-  backlog.apply_to(ledger, kIgnore);
+  apply();
   EXPECT_FALSE(backlog.is_full());
 }
 
