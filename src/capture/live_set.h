@@ -48,6 +48,8 @@ class LiveSet {
   }
   /// Then `drop_dead` is due.
   bool is_full() const { return births_.size() >= capacity_; }
+  /// Then it may as well be done, if this is a good moment.
+  bool is_half_full() const { return births_.size() >= capacity_ / 2; }
   /// The Ledger knows of all births, and all have their modules.
   void drop_dead(const Ledger& ledger);
 

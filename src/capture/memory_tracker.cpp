@@ -248,6 +248,9 @@ void MemoryTracker::begin_root_call(ModuleId module, bool strict, const char* tr
   ++version_;
   tell_names();
   apply(events::iteration_begin(origin()));
+  // Of the calls before this one nobody can read any more: the ledger passes them over.
+  apply_backlog();
+  if (live_.is_half_full()) live_.drop_dead(ledger_);
 }
 
 void MemoryTracker::begin_step() {

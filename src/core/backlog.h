@@ -93,7 +93,7 @@ class Backlog {
     Entry entry{};
   };
   static_assert(sizeof(Captured) == sizeof(Event));
-  static constexpr size_t kMaxEvents = 1024;
+  static constexpr size_t kMaxEvents = 4096;
   static constexpr size_t kInLedger = SIZE_MAX;
 
   [[gnu::noinline, gnu::cold]] void grow() { events_.reserve(events_.capacity() * 2 + 64); }
