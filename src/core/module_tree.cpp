@@ -1,9 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/module_tree.h"
 
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 namespace tidegauge {
+namespace {
+
+/// A module that is told of by one that ought to be known: better an error than a broken tree.
+template <typename Table>
+auto& at(Table& modules, ModuleId module) {
+  auto* entry = modules.find(module);
+  if (entry == nullptr) {
+    throw std::out_of_range("module " + std::to_string(module.value) +
+                            " has no name; name it before those below it");
+  }
+  return *entry;
+}
+
+}  // namespace
 
 std::string_view ModuleTree::name(ModuleId module) const {
   const Entry* entry = modules_.find(module);
@@ -35,7 +51,7 @@ void ModuleTree::name_child(ModuleId child, ModuleId parent, std::string_view at
     release_root_name(child, entry);
   }
   entry.parent = parent;
-  Entry& above = *modules_.find(parent);
+  Entry& above = at(modules_, parent);
   above.children.push_back(child);
   rename(child, above.name + "." + std::string(attribute));
 }
@@ -56,29 +72,29 @@ void ModuleTree::sweep(const std::function<bool(ModuleId)>& is_referenced) {
   for (const ModuleId module : gone) {
     Entry* entry = modules_.find(module);
     if (entry->parent) detach(module, *entry);
-    for (const ModuleId child : entry->children) modules_.find(child)->parent = ModuleId{};
+    for (const ModuleId child : entry->children) at(modules_, child).parent = ModuleId{};
     modules_.erase(entry);
   }
   dead_count_ -= gone.size();
 }
 
 bool ModuleTree::is_below(ModuleId module, ModuleId ancestor) const {
-  for (; module; module = modules_.find(module)->parent) {
+  for (; module; module = at(modules_, module).parent) {
     if (module == ancestor) return true;
   }
   return false;
 }
 
 void ModuleTree::detach(ModuleId child, const Entry& entry) {
-  std::erase(modules_.find(entry.parent)->children, child);
+  std::erase(at(modules_, entry.parent).children, child);
 }
 
 void ModuleTree::rename(ModuleId module, std::string name) {
-  Entry& entry = *modules_.find(module);
+  Entry& entry = at(modules_, module);
   const size_t old_length = entry.name.size();
   entry.name = std::move(name);
   for (const ModuleId child : entry.children) {
-    rename(child, entry.name + modules_.find(child)->name.substr(old_length));
+    rename(child, entry.name + at(modules_, child).name.substr(old_length));
   }
 }
 

@@ -61,6 +61,7 @@ Condition draw_condition(Stream& stream, const Event& event) {
 void check_stream(uint64_t seed) {
   Stream stream(seed, /*is_hostile=*/seed % 3 == 0);
   const int mean_batch = 1 + stream.below(60);
+  const int mean_wait = 1 + stream.below(4);  // 1: asked at every event
   Ledger at_once;
   Ledger late;
   Backlog backlog;
@@ -85,7 +86,7 @@ void check_stream(uint64_t seed) {
     apply_at_once(at_once, event, condition);
     backlog.add(event, condition);
     if (is_of_storage(event.kind)) running.push_back(at_once.innermost_module(event.thread));
-    if (stream.one_in(3)) {
+    if (stream.one_in(mean_wait)) {
       follow();
       const ModuleId module(1 + static_cast<uint32_t>(stream.below(kModules)));
       EXPECT_EQ(backlog.has_statistics(module, late), at_once.has_statistics(module));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 #include "core/module_tree.h"
 
 namespace tidegauge {
@@ -78,6 +80,13 @@ TEST(ModuleTree, ModuleIsNeverPutBelowItself) {
   tree.name_child(kBlock, kBlock, "self");
   EXPECT_EQ(tree.name(kNet), "Net");
   EXPECT_EQ(tree.name(kBlock), "Net.block");
+}
+
+TEST(ModuleTree, NamingBelowAModuleWithoutANameIsAnErrorAndChangesNothing) {
+  ModuleTree tree = net_block_linear();
+  EXPECT_THROW(tree.name_child(kLinear, kOther, "0"), std::out_of_range);
+  EXPECT_EQ(tree.name(kLinear), "Net.block.0");
+  EXPECT_FALSE(tree.knows(kOther));
 }
 
 TEST(ModuleTree, SweepDropsDeadModulesThatNobodyReferences) {
