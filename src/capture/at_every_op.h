@@ -14,6 +14,7 @@ struct alignas(64) AtEveryOp {
   std::atomic<int64_t> runner_holders{0};  ///< op_hook.h
   std::atomic<uint64_t> session{0};        ///< moment_facts.h
   std::atomic<int64_t> stack_starts{0};    ///< of Python's stacks, less the stops; birth_stacks.h
+  std::atomic<uint64_t> node_epoch{1};     ///< running_node.h
 };
 extern TIDEGAUGE_API AtEveryOp at_every_op;
 

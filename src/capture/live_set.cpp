@@ -18,7 +18,7 @@ void LiveSet::set_long_shape(Birth& birth, c10::IntArrayRef sizes) {
 }
 
 void LiveSet::drop_dead(const Ledger& ledger) {
-  const auto is_dead = [&](StorageId storage) { return !ledger.find_storage(storage); };
+  const auto is_dead = [&](StorageId storage) { return !ledger.find_category(storage); };
   std::erase_if(births_, [&](const Birth& birth) { return is_dead(birth.storage); });
   std::erase_if(long_shapes_, [&](const auto& entry) { return is_dead(entry.first); });
   placed_ = births_.size();

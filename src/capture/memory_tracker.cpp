@@ -137,6 +137,7 @@ void MemoryTracker::apply(const Event& event, const c10::TensorImpl* tensor, Sta
 
 void MemoryTracker::apply_backlog(const c10::TensorImpl* tensor, StackId stack) {
   follow_calls();
+  if (!sink_ && !units_) return backlog_.apply_to(ledger_, [](const Event&) {});
   backlog_.apply_to(ledger_, [&](const Event& event) {
     if (sink_) tell_sink(event, tensor, stack);
     if (units_) units_->apply(event, ledger_);

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "capture/memory_tracker.h"
+#include "capture/running_node.h"
 #include "capture/storage_capture.h"
 #include "capture/torch_thread.h"
 
@@ -29,12 +30,14 @@ bool MemoryTracker::has_backward_elsewhere() {
 }
 
 void MemoryTracker::open_scope(int task, const torch::autograd::Node& node) {
-  torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this(), task] {
-    if (const auto alive = weak.lock()) {
-      const auto lock = StorageCapture::lock();
-      alive->close_task(task);
-    }
-  });
+  torch::autograd::Engine::get_default_engine().queue_callback(
+      [weak = weak_from_this(), task, end = BackwardEnd()] {
+        ToldNode::end_all();  // not only with the last of those who hold `end`
+        if (const auto alive = weak.lock()) {
+          const auto lock = StorageCapture::lock();
+          alive->close_task(task);
+        }
+      });
   scopes_.push_back({task, torch_thread::id(), {}});
   if (node.sequence_nr() != UINT64_MAX) move_to(scopes_.back(), &node);
 }

@@ -19,22 +19,14 @@
 #include "capture/birth_stacks.h"
 #include "capture/memory_tracker.h"
 #include "capture/moment_facts.h"
+#include "capture/running_node.h"
 #include "capture/storage_capture.h"
-#include "capture/thread_local.h"
 
 namespace tidegauge {
 namespace {
 
 using torch::autograd::AccumulateGrad;
 using torch::autograd::Node;
-
-/// The node that this thread has told the trackers of last.
-struct Told {
-  uint64_t epoch = 0;  // of StorageCapture
-  RunningNode running;
-  const Node* node = nullptr;
-  uint64_t sequence = 0;
-};
 
 struct Failures {
   std::mutex mutex;
@@ -113,18 +105,22 @@ using Trackers = std::vector<std::shared_ptr<MemoryTracker>>;
 // What is news is told apart from where it is found out that there is none, which is nearly always:
 // so that stays short.
 
-[[gnu::noinline]] void tell_outside(Told& last, uint64_t epoch) {
+/// With the lock held, under which trackers come and go.
+uint64_t node_epoch() { return at_every_op.node_epoch.load(std::memory_order_relaxed); }
+
+[[gnu::noinline]] void tell_outside(ToldNode& last) {
   const auto lock = StorageCapture::lock();
   for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
     if (tracker->is_started()) tracker->run_outside();
   }
-  last = {epoch, {}, nullptr, 0};
+  last = {node_epoch(), {}, nullptr, 0};
 }
 
-[[gnu::noinline]] void tell_node_of(Told& last, uint64_t epoch, int task, const Node& node) {
+[[gnu::noinline]] void tell_node_of(ToldNode& last, int task, const Node& node) {
   const bool is_accumulator =
       node.sequence_nr() == UINT64_MAX && typeid(node) == typeid(AccumulateGrad);
   const auto* accumulator = is_accumulator ? static_cast<const AccumulateGrad*>(&node) : nullptr;
+  uint64_t epoch = 0;  // if there is nobody to tell, then nobody has autograd keep a BackwardEnd
   uint64_t aware = 0;
   Trackers unaware;
   {
@@ -134,6 +130,7 @@ using Trackers = std::vector<std::shared_ptr<MemoryTracker>>;
       MemoryTracker* tracker = trackers[i];
       if (!tracker->is_started()) continue;
       tracker->run_node(task, node, node.sequence_nr(), node.thread_id());
+      epoch = node_epoch();
       if (accumulator == nullptr || i >= 64) continue;
       if (tracker->knows_parameter(accumulator->variable)) {
         aware |= uint64_t{1} << i;
@@ -146,23 +143,30 @@ using Trackers = std::vector<std::shared_ptr<MemoryTracker>>;
   last = {epoch, {task, aware}, &node, node.sequence_nr()};
 }
 
-/// Tells the trackers what runs in this thread, if that is news.
-RunningNode tell_node() {
-  Told& last = ThreadLocal<Told>::get();
-  const uint64_t now = StorageCapture::get().epoch();
+/// Given that what was told last is no more, as far as is known. `node`: the one that runs.
+[[gnu::noinline]] RunningNode look_around(ToldNode& last, const Node* node) {
   const int task = torch::autograd::get_current_graph_task_id();
   if (task == -1) {
-    if (last.running.task != -1 || last.epoch != now) [[unlikely]]
-      tell_outside(last, now);
+    tell_outside(last);
+    return {};
+  }
+  if (node == nullptr) return {task, 0};  // a hook of a tensor, or a sum of gradients
+  tell_node_of(last, task, *node);
+  return last.running;
+}
+
+/// Tells the trackers what runs in this thread, if that is news.
+RunningNode tell_node() {
+  ToldNode& last = ToldNode::of_this_thread();
+  const bool holds = last.holds();
+  if (holds && last.running.task == -1 && torch::autograd::get_current_graph_task_id() == -1) {
     return {};
   }
   const auto node = torch::autograd::get_current_node();
-  if (!node) [[unlikely]]
-    return {task, 0};
-  const bool is_told = last.epoch == now && last.running.task == task && last.node == node.get() &&
-                       last.sequence == node->sequence_nr();
-  if (!is_told) tell_node_of(last, now, task, *node);
-  return last.running;
+  if (holds && node && last.node == node.get() && last.sequence == node->sequence_nr()) {
+    return last.running;
+  }
+  return look_around(last, node.get());
 }
 
 /// An AccumulateGrad has handled the storage. With the lock held.

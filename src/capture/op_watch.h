@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "capture/running_node.h"
 #include "capture/storage_capture.h"
 #include "core/ids.h"
 
@@ -28,12 +29,6 @@ struct OpFacts {
   bool makes_only = false;              ///< and its arguments do not matter
 
   static OpFacts read(const c10::FunctionSchema& schema);
-};
-
-/// The autograd node that runs an op.
-struct RunningNode {
-  int task = -1;                   ///< of autograd; -1 outside of all backwards
-  uint64_t gradient_trackers = 0;  ///< by position, that know the leaf of an AccumulateGrad
 };
 
 /// Of an op that made a storage, "aten::mm", "aten::add.out". With the lock of StorageCapture held.

@@ -4,7 +4,6 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <pthread.h>
-#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 #include <memory>
@@ -13,6 +12,7 @@
 
 #include "capture/claimed_storage.h"
 #include "capture/memory_tracker.h"
+#include "capture/running_node.h"
 #include "capture/torch_device.h"
 
 namespace tidegauge {
@@ -22,8 +22,6 @@ namespace {
 int64_t meta_size_bytes(const c10::StorageImpl& storage) {
   return storage.sym_nbytes().maybe_as_int().value_or(0);
 }
-
-bool is_in_backward() { return torch::autograd::get_current_graph_task_id() != -1; }
 
 }  // namespace
 
@@ -165,6 +163,7 @@ StorageCapture::Known& StorageCapture::enter_fresh(const c10::StorageImpl& stora
 }
 
 SeenStorage StorageCapture::see_fresh(const c10::StorageImpl* storage, c10::DataPtr& data) {
+  told_.remove(data.get());
   Known& known = enter_fresh(*storage, data);
   return {known.id, known.size_bytes, known.device, true, false, &known.told_epoch, known.data};
 }
@@ -172,14 +171,12 @@ SeenStorage StorageCapture::see_fresh(const c10::StorageImpl* storage, c10::Data
 void StorageCapture::end_lost(Known& known) {
   const void* data = known.data;
   tell_freed(known.id);
-  told_.remove(data);
   known = Known();
   known.data = data;
 }
 
 StorageCapture::Known StorageCapture::forget(Known* known) {
   const Known copy = *known;
-  told_.remove(copy.data);
   by_data_.erase(known);
   return copy;
 }
@@ -259,6 +256,7 @@ void StorageCapture::record_allocation(c10::DataPtr& data, int64_t size_bytes) {
       !data.compare_exchange_deleter(deleter, &free_tracked)) {
     return;
   }
+  told_.remove(data.get());
   Known& known = enter(data.get());
   known.size_bytes = size_bytes;
   known.device = to_device(data.device());
@@ -304,6 +302,7 @@ StorageCapture::Known* StorageCapture::adopt(c10::StorageImpl* storage, Known kn
       !data.compare_exchange_deleter(deleter, &free_tracked)) {
     return nullptr;
   }
+  told_.remove(data.get());
   known.deleter = deleter;
   Known* place = by_data_.insert(data.get()).first;
   *place = known;
@@ -351,7 +350,6 @@ void StorageCapture::free_tracked(void* data) {
     if (found != nullptr && self.sole_ != nullptr && pending().depth == 0) [[likely]] {
       deleter = found->deleter;
       const StorageId id = found->id;
-      self.told_.remove(data);
       self.by_data_.erase(found);
       self.sole_->storage_freed(id, is_let_go);
     } else {

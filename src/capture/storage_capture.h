@@ -11,6 +11,7 @@
 #include <mutex>
 #include <vector>
 
+#include "capture/running_node.h"
 #include "capture/seen_storage.h"
 #include "capture/tensor_storages.h"
 #include "capture/thread_local.h"
@@ -99,6 +100,7 @@ class alignas(64) StorageCapture {
   /// Trackers were started, stopped, made or destroyed: what was told to all no longer was.
   void tell_again() {
     ++epoch_;
+    ToldNode::end_all();
     told_.clear();
     find_sole();
   }
@@ -223,7 +225,7 @@ class alignas(64) StorageCapture {
   std::atomic<uint64_t> epoch_{1};
   uint64_t last_id_ = 0;
   const c10::DeleterFnPtr usual_deleter_;  // of torch's own CPU allocator
-  FlatTable<Known, &Known::data> by_data_;
+  FlatTable<Known, &Known::data, 3> by_data_;
   std::vector<Parked> parked_;
   std::vector<MemoryTracker*> trackers_;
   std::atomic<size_t> tracker_count_{0};

@@ -63,12 +63,13 @@ class Backlog {
   /// `visit(event, calls)` for each event of a storage, with the calls that are open at it.
   template <typename Visit>
   void follow(Visit&& visit) {
-    for (; followed_ < events_.size(); ++followed_) {
-      const Event& event = events_[followed_];
-      if (is_of_storage(event.kind)) {
-        visit(event, std::as_const(calls_));
+    const size_t count = events_.size();
+    const Captured* events = events_.data();
+    for (size_t i = std::exchange(followed_, count); i < count; ++i) {
+      if (is_of_storage(events[i].kind)) {
+        visit(static_cast<const Event&>(events[i]), std::as_const(calls_));
       } else {
-        follow_call(followed_);
+        follow_call(i);
       }
     }
   }
@@ -113,8 +114,10 @@ void Backlog::apply_to(Ledger& ledger, Visit&& visit) {
     ledger.apply(event);
     visit(event);
   };
-  for (size_t i = 0; i < events_.size(); ++i) {
-    Captured& event = events_[i];
+  Captured* const events = events_.data();
+  const size_t count = events_.size();
+  for (size_t i = 0; i < count; ++i) {
+    Captured& event = events[i];
     if (event.condition == Condition::HasSize) {
       apply(events::module_size(
           {event.time_ns, event.thread, {}}, event.module,
@@ -130,30 +133,42 @@ void Backlog::apply_to(Ledger& ledger, Visit&& visit) {
       }
       continue;
     }
-    const std::optional<Category> category = ledger.find_category(event.storage);
+    StorageRecord* record = ledger.find_record(event.storage);
+    if (record == nullptr) {
+      if (event.condition == Condition::IsNew) apply(event);
+      continue;
+    }
+    const Category category = record->category;
     switch (event.condition) {
       case Condition::None:
       case Condition::HasSize:
         break;
-      case Condition::IsAlive:
-        if (category) apply(event);
-        break;
       case Condition::IsTemp:
-        if (category == Category::Temp) apply(event);
+        if (category != Category::Temp) break;
+        ledger.apply_relabelled(event, *record);
+        visit(event);
         break;
       case Condition::IsLetGoByBackward:
         if (category == Category::Activation) {
-          apply(events::storage_relabelled({event.time_ns, event.thread, {}}, event.storage,
-                                           Role::IsSavedForBackward, Since::Birth));
+          const Event saved =
+              events::storage_relabelled({event.time_ns, event.thread, {}}, event.storage,
+                                         Role::IsSavedForBackward, Since::Birth);
+          ledger.apply_relabelled(saved, *record);
+          visit(saved);
         }
-        if (category) apply(event);
+        [[fallthrough]];
+      case Condition::IsAlive:
+        if (event.kind == EventKind::StorageFreed) {
+          ledger.apply_freed(event, *record);
+        } else {
+          ledger.apply_relabelled(event, *record);
+        }
+        visit(event);
         break;
       case Condition::IsNew:
         if (category == Category::Untracked) {
           apply(events::storage_claimed({event.time_ns, event.thread, {}}, event.storage,
                                         event.birth_facts, event.op));
-        } else if (!category) {
-          apply(event);
         }
         break;
     }

@@ -11,16 +11,17 @@
 
 namespace tidegauge {
 
-/// Records by the key that they have in them: a flat table with linear probing, at most 3/4 full.
+/// Records by the key that they have in them: a flat table with linear probing, at most
+/// `kMaxEighths`/8 full.
 ///
 ///   [ ][a][b][c][ ]   erase a    Erasing moves later records of the run back into the hole,
 ///       |  |  home of c          unless that would put one before its home. So there are no
 ///       home of a and b          tombstones, and finding stays as fast as in a fresh table.
 ///   [ ][b][c][ ][ ]
 ///
-/// 1.33 to 2.67 records' worth of memory for each, 4 for the instant in which it grows. Records
-/// move: a pointer is valid until the next insert or erase.
-template <typename Record, auto kKey>
+/// 3/4 full: 1.33 to 2.67 records' worth of memory for each, 4 for the instant in which it grows.
+/// Less full: shorter runs. Records move: a pointer is valid until the next insert or erase.
+template <typename Record, auto kKey, size_t kMaxEighths = 6>
 class FlatTable {
  public:
   using Key = std::remove_cvref_t<decltype(std::declval<Record>().*kKey)>;
@@ -38,7 +39,7 @@ class FlatTable {
 
   /// The record of `key` (not that of nothing), and whether it is new, and blank.
   std::pair<Record*, bool> insert(Key key) {
-    if ((size_ + 1) * 4 > slots_.size() * 3) grow();
+    if (size_ == max_size_) grow();
     const size_t mask = slots_.size() - 1;
     for (size_t i = home(key);; i = (i + 1) & mask) {
       if (slots_[i].*kKey == key) return {&slots_[i], false};
@@ -110,6 +111,7 @@ class FlatTable {
     std::vector<Record> old(slots_.empty() ? kFirstCapacity : slots_.size() * 2);
     old.swap(slots_);
     shift_ = old.empty() ? kFirstShift : shift_ - 1;
+    max_size_ = slots_.size() * kMaxEighths / 8;
     const size_t mask = slots_.size() - 1;
     for (Record& record : old) {
       if (record.*kKey == Key()) continue;
@@ -121,6 +123,7 @@ class FlatTable {
 
   std::vector<Record> slots_;  // a power of two, or empty
   size_t size_ = 0;
+  size_t max_size_ = 0;
   int shift_ = 64;
 };
 

@@ -54,13 +54,6 @@ constexpr std::array<std::string_view, kFsdpCategoryCount> kFsdpNames = {
 
 }  // namespace
 
-Category category_at_birth(uint8_t facts) {
-  if (facts & kFromAllocator) return Category::Untracked;
-  if (facts & kInOptimizerStep) return Category::StepTemp;
-  if ((facts & kInBackward) && !(facts & kInRecompute)) return Category::Temp;
-  return Category::Activation;
-}
-
 Category category_of(Role role) { return kCategoryOfRole[static_cast<size_t>(role)]; }
 
 std::string_view to_string(MemCategory category) {

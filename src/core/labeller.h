@@ -30,7 +30,12 @@ namespace tidegauge {
 ///   in an optimizer step         -> StepTemp
 ///   in backward, not recomputing -> Temp
 ///   else                         -> Activation
-Category category_at_birth(uint8_t facts);
+constexpr Category category_at_birth(uint8_t facts) {
+  if (facts & kFromAllocator) return Category::Untracked;
+  if (facts & kInOptimizerStep) return Category::StepTemp;
+  if ((facts & kInBackward) && !(facts & kInRecompute)) return Category::Temp;
+  return Category::Activation;
+}
 
 Category category_of(Role role);
 

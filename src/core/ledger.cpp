@@ -21,6 +21,11 @@ constexpr std::array<PhaseStates, kPhaseCount> kStatesOfPhase = {{
     {ModuleState::PreForwardAc, ModuleState::PostForwardAc, std::nullopt},
 }};
 
+/// What a broken trace holds may be none.
+bool is_label(const Event& event) {
+  return static_cast<uint8_t>(event.role) < kRoleCount && event.since <= Since::Birth;
+}
+
 const PhaseStates& states_of(Phase phase) { return kStatesOfPhase[static_cast<size_t>(phase)]; }
 
 }  // namespace
@@ -28,8 +33,7 @@ const PhaseStates& states_of(Phase phase) { return kStatesOfPhase[static_cast<si
 Ledger::Ledger(LedgerOptions options) : options_(options) { open_frame({.kind = FrameKind::Run}); }
 
 void Ledger::apply(const Event& event) {
-  ++now_.sequence;
-  now_.time_ns = event.time_ns;
+  begin(event);
   if (is_of_storage(event.kind)) changed_sequence_ = now_.sequence;
   switch (event.kind) {
     case EventKind::StorageBorn:
@@ -37,9 +41,14 @@ void Ledger::apply(const Event& event) {
     case EventKind::StorageResized:
       return storage_resized(event);
     case EventKind::StorageRelabelled:
-      return storage_relabelled(event);
+      if (!is_label(event)) return reject(Anomaly::UnknownEvent, event);
+      if (StorageRecord* record = find_live(event, Anomaly::RelabelOfUnknown)) {
+        storage_relabelled(event, *record);
+      }
+      return;
     case EventKind::StorageFreed:
-      return storage_freed(event);
+      if (StorageRecord* record = find_live(event, Anomaly::FreeOfUnknown)) storage_freed(*record);
+      return;
     case EventKind::ModuleEnter:
       return module_enter(event);
     case EventKind::ModuleExit:
@@ -78,6 +87,12 @@ void Ledger::apply(const Event& event) {
       return;
   }
   reject(Anomaly::UnknownEvent, event);
+}
+
+void Ledger::apply_relabelled(const Event& event, StorageRecord& record) {
+  begin_of_storage(event);
+  if (!is_label(event)) return reject(Anomaly::UnknownEvent, event);
+  storage_relabelled(event, record);
 }
 
 void Ledger::reject(Anomaly anomaly, const Event& event) {
@@ -120,19 +135,14 @@ void Ledger::storage_resized(const Event& event) {
   settle_and_trim_if_due();
 }
 
-void Ledger::storage_relabelled(const Event& event) {
-  if (static_cast<uint8_t>(event.role) >= kRoleCount || event.since > Since::Birth) {
-    return reject(Anomaly::UnknownEvent, event);
-  }
-  StorageRecord* record = find_live(event, Anomaly::RelabelOfUnknown);
-  if (!record) return;
+void Ledger::storage_relabelled(const Event& event, StorageRecord& record) {
   const Category category = category_of(event.role);
   if (event.since == Since::Birth) {
-    relabel_since_birth(*record, category);
-  } else if (record->category != category) {
-    stacks_[record->device_slot].move(record->category, category, record->size_bytes, now_);
-    remember(*record);
-    record->category = category;
+    relabel_since_birth(record, category);
+  } else if (record.category != category) {
+    stacks_[record.device_slot].move(record.category, category, record.size_bytes, now_);
+    remember(record);
+    record.category = category;
   }
   settle_and_trim_if_due();
 }
@@ -161,12 +171,10 @@ void Ledger::relabel_since_birth(StorageRecord& record, Category category) {
   record.category = category;
 }
 
-void Ledger::storage_freed(const Event& event) {
-  StorageRecord* record = find_live(event, Anomaly::FreeOfUnknown);
-  if (!record) return;
-  stacks_[record->device_slot].remove(record->category, record->size_bytes, now_);
-  history_.forget(*record);
-  storages_.erase(record);
+void Ledger::storage_freed(StorageRecord& record) {
+  stacks_[record.device_slot].remove(record.category, record.size_bytes, now_);
+  if (record.history != kNoHistory) history_.forget(record);
+  storages_.erase(&record);
 }
 
 StorageRecord* Ledger::find_live(const Event& event, Anomaly if_unknown) {
@@ -189,6 +197,10 @@ void Ledger::remember(StorageRecord& record) {
 
 uint16_t Ledger::slot_of(Device device) {
   if (last_slot_ < devices_.size() && devices_[last_slot_] == device) return last_slot_;
+  return find_slot(device);
+}
+
+uint16_t Ledger::find_slot(Device device) {
   const auto [slot, is_new] = slots_.try_emplace(device, static_cast<uint16_t>(devices_.size()));
   if (is_new) {
     devices_.push_back(device);

@@ -57,11 +57,19 @@ class Ledger {
 
   /// An event that cannot be true changes nothing but the anomalies.
   void apply(const Event& event);
+  /// Likewise for a StorageRelabelled of the storage that was found.
+  void apply_relabelled(const Event& event, StorageRecord& record);
+  /// Likewise for a StorageFreed.
+  void apply_freed(const Event& event, StorageRecord& record) {
+    begin_of_storage(event);
+    storage_freed(record);
+  }
+  /// Null if there is no such live storage. Valid until the next event.
+  StorageRecord* find_record(StorageId storage) { return storages_.find(storage); }
   /// Instead of `apply`, for beginning and end of a call that are between two restarts of the
   /// lists, both: only statistics would tell of it, and nobody can read them any more.
   void pass(const Event& event) {
-    ++now_.sequence;
-    now_.time_ns = event.time_ns;
+    begin(event);
   }
 
   Snapshot current() const;
@@ -122,12 +130,20 @@ class Ledger {
     std::vector<DeviceMoment> moments;
   };
 
+  void begin(const Event& event) {
+    ++now_.sequence;
+    now_.time_ns = event.time_ns;
+  }
+  void begin_of_storage(const Event& event) {
+    begin(event);
+    changed_sequence_ = now_.sequence;
+  }
   // One for each kind of event.
   void storage_born(const Event& event);
   void storage_resized(const Event& event);
-  void storage_relabelled(const Event& event);
+  void storage_relabelled(const Event& event, StorageRecord& record);
   void storage_claimed(const Event& event);
-  void storage_freed(const Event& event);
+  void storage_freed(StorageRecord& record);
   void module_enter(const Event& event);
   void module_exit(const Event& event);
   void module_mark(const Event& event);
@@ -139,6 +155,7 @@ class Ledger {
 
   void reject(Anomaly anomaly, const Event& event);
   uint16_t slot_of(Device device);
+  [[gnu::noinline]] uint16_t find_slot(Device device);
   StorageRecord* find_live(const Event& event, Anomaly if_unknown);
   void remember(StorageRecord& record);
   void relabel_since_birth(StorageRecord& record, Category category);
@@ -154,7 +171,11 @@ class Ledger {
   uint64_t newest_stored_sequence(uint16_t device_slot) const;
   std::vector<StoredSplit> stored_splits(uint64_t first_sequence);
   void settle();
-  void settle_and_trim_if_due();
+  void settle_and_trim_if_due() {
+    if (late_labels_.size() + remembered_since_trim_ > options_.settle_after) settle_and_trim();
+  }
+  /// If there is more than what stored splits may want, too.
+  void settle_and_trim();
 
   LedgerOptions options_;
   Instant now_;

@@ -114,7 +114,7 @@ void Ledger::settle() {
   late_labels_.settle(splits);
 }
 
-void Ledger::settle_and_trim_if_due() {
+void Ledger::settle_and_trim() {
   const size_t stored =
       module_log_.moment_count() + stacks_.size() * (frames_.size() + closed_steps_.size());
   const size_t due = options_.settle_after + stored + kept_by_trim_;
