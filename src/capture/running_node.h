@@ -29,9 +29,7 @@ struct ToldNode {
   uint64_t sequence = 0;
 
   static ToldNode& of_this_thread() { return ThreadLocal<ToldNode>::get(); }
-  bool holds() const {
-    return epoch == at_every_op.node_epoch.load(std::memory_order_relaxed);
-  }
+  bool holds() const { return epoch == at_every_op.node_epoch.load(std::memory_order_relaxed); }
   static void end_all() { at_every_op.node_epoch.fetch_add(1, std::memory_order_relaxed); }
 };
 

@@ -11,10 +11,10 @@ namespace tidegauge {
 /// Memory, by address, that all started trackers have been told of. Most ops come across such
 /// memory only, and may then go on without a lock.
 ///
-/// One slot for an address: it forgets some and never invents any. What is freed stays, for who asks
-/// has seen our deleter on the memory; what gets that deleter anew is removed, or added, first.
-/// Changed with the lock of StorageCapture held, asked without: whoever holds memory has learnt of
-/// it after it was added.
+/// One slot for an address: it forgets some and never invents any. What is freed stays, for who
+/// asks has seen our deleter on the memory; what gets that deleter anew is removed, or added,
+/// first. Changed with the lock of StorageCapture held, asked without: whoever holds memory has
+/// learnt of it after it was added.
 class ToldMemory {
  public:
   bool contains(const void* data) const {

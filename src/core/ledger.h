@@ -68,9 +68,7 @@ class Ledger {
   StorageRecord* find_record(StorageId storage) { return storages_.find(storage); }
   /// Instead of `apply`, for beginning and end of a call that are between two restarts of the
   /// lists, both: only statistics would tell of it, and nobody can read them any more.
-  void pass(const Event& event) {
-    begin(event);
-  }
+  void pass(const Event& event) { begin(event); }
 
   Snapshot current() const;
   /// The most bytes of each device since the last PeakReset, each at its own instant.

@@ -6,7 +6,9 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "memory_tracking.h"
@@ -153,6 +155,45 @@ TEST(MemoryTracker, WhatABackwardLetsGoWasSavedForIt) {
   EXPECT_EQ(t.now(Category::Activation), 1024 + 4);
   loss.backward();
   EXPECT_EQ(t.at_peak(Category::SavedActivation), 1024);
+}
+
+// Nothing runs between the backward and the free that would say that the backward is over.
+TEST(MemoryTracker, WhatIsFreedAfterABackwardWasNotSavedForIt) {
+  for (const bool fails : {false, true}) {
+    Tracking t;
+    at::Tensor x = torch::ones({256}, torch::requires_grad());
+    at::Tensor y = x + 1;
+    at::Tensor kept = torch::ones({256});
+    x.register_hook([&](const at::Tensor& grad) -> at::Tensor {
+      const at::Tensor scaled = grad * 2;  // so that the last that is seen is an op of the backward
+      if (fails) throw std::runtime_error("refused");
+      return scaled;
+    });
+    const at::Tensor loss = (y * 2).sum();
+    if (fails) {
+      EXPECT_THROW(loss.backward(), std::runtime_error);
+    } else {
+      loss.backward();
+    }
+    kept.reset();
+    y.reset();
+    EXPECT_EQ(t.at_peak(Category::SavedActivation), 0) << (fails ? "failed" : "done");
+  }
+}
+
+TEST(MemoryTracker, BackwardThatFailedAndIsRunAgainHasTheGradientOnce) {
+  Tracking t({.leaves_are_parameters = true});
+  at::Tensor leaf = torch::ones({256}, torch::requires_grad());
+  bool fails = true;
+  leaf.register_hook([&](const at::Tensor& grad) -> at::Tensor {
+    if (std::exchange(fails, false)) throw std::runtime_error("refused");
+    return grad;
+  });
+  const at::Tensor grad = torch::ones({256});
+  EXPECT_THROW(leaf.backward(grad), std::runtime_error);
+  leaf.backward(grad);  // the one node of the graph is that of before
+  leaf.backward(grad);
+  EXPECT_EQ(t.now(Category::Gradient), 1024);
 }
 
 TEST(MemoryTracker, ForeignMemoryIsCountedApartAndNeverAltered) {
