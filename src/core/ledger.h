@@ -64,7 +64,7 @@ class Ledger {
     begin_of_storage(event);
     storage_freed(record);
   }
-  /// Null if there is no such live storage. Valid until the next event.
+  /// Null if there is no such live storage. Valid until the next birth or free.
   StorageRecord* find_record(StorageId storage) { return storages_.find(storage); }
   /// Instead of `apply`, for beginning and end of a call that are between two restarts of the
   /// lists, both: only statistics would tell of it, and nobody can read them any more.
