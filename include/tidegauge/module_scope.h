@@ -111,21 +111,20 @@ auto call(Module&& module, Args&&... args) {
 /// Likewise for a Sequential and each module in it. `Output`: what the last of them returns.
 template <typename Output = at::Tensor, typename... Args>
 Output call_sequential(torch::nn::Sequential& modules, Args&&... args) {
+  if (modules->is_empty()) return modules->template forward<Output>(args...);  // throws
   detail::Tensors arguments = detail::tensors_of(args...);
   at::TensorList tensors = arguments;
   ModuleScope scope(*modules, tensors);
-  torch::nn::AnyValue value{at::Tensor()};
-  bool is_first = true;
+  std::optional<torch::nn::AnyValue> value;
   for (torch::nn::AnyModule& module : *modules) {
     ModuleScope inner(*module.ptr(), tensors);
     arguments.clear();  // or they would live longer than without us
-    value = is_first ? module.any_forward(args...) : module.any_forward(std::move(value));
-    is_first = false;
-    tensors = detail::tensor_in(value);
+    value = value ? module.any_forward(std::move(*value)) : module.any_forward(args...);
+    tensors = detail::tensor_in(*value);
     inner.finish(tensors);
   }
   scope.finish(tensors);
-  return value.template get<Output>();
+  return value->template get<Output>();
 }
 
 /// A module holder whose calls are seen by trackers: write `Tracked<torch::nn::Linear> fc` for

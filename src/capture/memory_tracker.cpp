@@ -170,6 +170,7 @@ void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since, Modu
     Event label =
         events::storage_relabelled(origin(), seen.id, role, is_named ? since : Since::Birth);
     label.module = owner;
+    StorageCapture::get().unmark_parameter(storage);
     apply(label);
   });
 }
@@ -447,20 +448,26 @@ void begin_resize(c10::StorageImpl* storage) {
 void end_resize(c10::StorageImpl* storage) { StorageCapture::get().end_resize(storage); }
 
 bool MemoryTracker::knows_parameter(const at::Tensor& tensor) {
-  // Asked at each gradient: so not of all events, if none among them says what is a parameter.
+  StorageCapture& capture = StorageCapture::get();
+  c10::StorageImpl* own = storage_of(tensor);
+  const bool is_told = own != nullptr && capture.is_told(own);
+  if (is_told && capture.is_told_parameter(own)) return true;
+  // Not asked of all events, if none among them says what is a parameter.
   const Ledger& labelled = backlog_.has_labels() ? ledger() : ledger_;
   const auto is_parameter = [&](StorageId id) {
     const auto category = labelled.find_category(id);
     return category == Category::Parameter || category == Category::UnshardedParam ||
            category == Category::ShardedParam;
   };
-  StorageCapture& capture = StorageCapture::get();
-  c10::StorageImpl* own = storage_of(tensor);
-  if (own != nullptr && capture.is_told(own)) return is_parameter(capture.id_of_told(own));
   bool is_known = false;
-  visit_storages(tensor, [&](c10::StorageImpl* storage) {
-    is_known |= is_parameter(capture.see(storage).id);
-  });
+  if (is_told) {
+    is_known = is_parameter(capture.id_of_told(own));
+    if (is_known) capture.mark_parameter(own);
+  } else {
+    visit_storages(tensor, [&](c10::StorageImpl* storage) {
+      is_known |= is_parameter(capture.see(storage).id);
+    });
+  }
   return is_known;
 }
 

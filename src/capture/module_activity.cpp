@@ -366,7 +366,7 @@ void ModuleActivity::move(BackwardPlace& place, const torch::autograd::Node* nod
                      place.call.block->is_only_home_of(sequence);
   CallRef found;
   if (stays) {
-    found.call = place.call.block->call_of(sequence, place.range);
+    found.call = place.call.block->call_of(sequence, place.range, place.hint);
   } else if (node != nullptr) {
     found = find_made(*node, &place.range);
   }

@@ -101,6 +101,7 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
     CallRef call;
     uint64_t maker = 0;   ///< the thread that made the node
     SequenceRange range;  ///< numbers of nodes of that thread that the same call made
+    size_t hint = 0;      ///< where the call was found; see CallBlock::call_of
   };
   /// Goes on to `node` (null: out of the backward; not a gradient accumulator), and appends what is
   /// left and entered on the way; see append_move. The way leads through the calls that have made

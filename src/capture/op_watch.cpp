@@ -156,7 +156,7 @@ uint64_t node_epoch() { return at_every_op.node_epoch.load(std::memory_order_rel
 }
 
 /// Tells the trackers what runs in this thread, if that is news.
-RunningNode tell_node() {
+[[gnu::always_inline]] inline RunningNode tell_node() {
   ToldNode& last = ToldNode::of_this_thread();
   const bool holds = last.holds();
   if (holds && last.running.task == -1 && torch::autograd::get_current_graph_task_id() == -1) {

@@ -84,7 +84,7 @@ bool StorageCapture::tell_birth(const at::Tensor& tensor, uint8_t birth_facts, O
   if (!is_usual(*storage, data)) return false;
   Known& known = enter_fresh(*storage, data);
   known.told_epoch = epoch();
-  told_.add(known.data);
+  told_.add(data.get());
   sole_->storage_born(known.id, known.size_bytes, known.device, tensor.unsafeGetTensorImpl(),
                       birth_facts, op);
   return true;
@@ -94,7 +94,7 @@ SeenStorage StorageCapture::see(c10::StorageImpl* storage, bool even_empty) {
   c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   // Nearly always it is just made, or known.
   if (is_usual(*storage, data)) return see_fresh(storage, data);
-  if (data.get_deleter() == &free_tracked) {
+  if (is_ours(data.get_deleter())) {
     Known* known = by_data_.find(data.get());
     if (known != nullptr && known->storage != nullptr) return see_again(*known);
   }
@@ -153,7 +153,7 @@ SeenStorage StorageCapture::see_again(Known& known) {
 StorageCapture::Known& StorageCapture::enter_fresh(const c10::StorageImpl& storage,
                                                    c10::DataPtr& data) {
   const c10::DeleterFnPtr deleter = data.get_deleter();
-  std::ignore = data.compare_exchange_deleter(deleter, &free_tracked);  // it is the one it is
+  std::ignore = exchange_deleter(data, deleter);  // it is the one it is
   Known& known = enter(data.get());
   known.size_bytes = static_cast<int64_t>(storage.nbytes());
   known.device = to_device(storage.device());
@@ -246,17 +246,15 @@ bool StorageCapture::is_cpu_deleter(c10::DeleterFnPtr deleter) const {
 
 bool StorageCapture::is_fresh(const c10::DataPtr& data) const {
   const c10::DeleterFnPtr deleter = data.get_deleter();
-  return deleter != &free_tracked && data.get() == data.get_context() && is_cpu_deleter(deleter);
+  return !is_ours(deleter) && data.get() == data.get_context() && is_cpu_deleter(deleter);
 }
 
 void StorageCapture::record_allocation(c10::DataPtr& data, int64_t size_bytes) {
   const c10::DeleterFnPtr deleter = data.get_deleter();
   // A context of its own is what its deleter gets, and says nothing to ours.
-  if (data.get() == nullptr || data.get() != data.get_context() || deleter == &free_tracked ||
-      !data.compare_exchange_deleter(deleter, &free_tracked)) {
-    return;
-  }
+  if (data.get() == nullptr || data.get() != data.get_context() || is_ours(deleter)) return;
   told_.remove(data.get());
+  if (!data.compare_exchange_deleter(deleter, &free_tracked)) return;
   Known& known = enter(data.get());
   known.size_bytes = size_bytes;
   known.device = to_device(data.device());
@@ -298,11 +296,9 @@ StorageCapture::Known* StorageCapture::adopt(c10::StorageImpl* storage, Known kn
     *allocated = known;
     return allocated;
   }
-  if (data.get() == nullptr || !is_fresh(data) ||
-      !data.compare_exchange_deleter(deleter, &free_tracked)) {
-    return nullptr;
-  }
+  if (data.get() == nullptr || !is_fresh(data)) return nullptr;
   told_.remove(data.get());
+  if (!exchange_deleter(data, deleter)) return nullptr;
   known.deleter = deleter;
   Known* place = by_data_.insert(data.get()).first;
   *place = known;
@@ -342,22 +338,30 @@ void StorageCapture::poll_parked(size_t count) {
 
 void StorageCapture::free_tracked(void* data) {
   StorageCapture& self = get();
-  const bool is_let_go = is_in_backward();
   c10::DeleterFnPtr deleter = nullptr;
+  {
+    const std::lock_guard lock(self.mutex_);
+    deleter = self.end_found(self.by_data_.find(data));
+  }
+  if (deleter != nullptr) [[likely]]
+    deleter(data);
+}
+
+void StorageCapture::free_usual(void* data) {
+  StorageCapture& self = get();
+  const bool is_let_go = is_in_backward();
   {
     const std::lock_guard lock(self.mutex_);
     Known* found = self.by_data_.find(data);
     if (found != nullptr && self.sole_ != nullptr && pending().depth == 0) [[likely]] {
-      deleter = found->deleter;
       const StorageId id = found->id;
       self.by_data_.erase(found);
       self.sole_->storage_freed(id, is_let_go);
     } else {
-      deleter = self.end_found(found);
+      std::ignore = self.end_found(found);
     }
   }
-  if (deleter != nullptr) [[likely]]
-    deleter(data);
+  self.usual_deleter_(data);
 }
 
 c10::DeleterFnPtr StorageCapture::end_found(Known* found) {

@@ -92,6 +92,16 @@ class alignas(64) StorageCapture {
   /// For that one, the straight way of what most ops do: they make one storage of the usual memory.
   /// False, and nothing done, if this one is another.
   bool tell_birth(const at::Tensor& tensor, uint8_t birth_facts, OpId op);
+  /// Given `is_told`: whether that one has said that it is a parameter, and nothing else since.
+  bool is_told_parameter(c10::StorageImpl* storage) const {
+    return has_sole() && told_.is_parameter(storage->_mutable_data_ptr_no_checks().get());
+  }
+  void mark_parameter(c10::StorageImpl* storage) {
+    if (has_sole()) told_.mark_parameter(storage->_mutable_data_ptr_no_checks().get());
+  }
+  void unmark_parameter(c10::StorageImpl* storage) {
+    if (is_told_parameter(storage)) told_.add(storage->_mutable_data_ptr_no_checks().get());
+  }
   /// All started trackers know the storage now.
   void mark_told(const SeenStorage& seen) {
     if (seen.told_epoch != nullptr) *seen.told_epoch = epoch();
@@ -138,7 +148,7 @@ class alignas(64) StorageCapture {
   /// Whether the storage has memory of the CPU allocator, its own, that all started trackers know.
   bool is_told(c10::StorageImpl* storage) const {
     const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
-    return data.get_deleter() == &free_tracked && told_.contains(data.get());
+    return is_ours(data.get_deleter()) && told_.contains(data.get());
   }
   /// A meta storage is to be as torch made it: from now on a weak reference tells of its end.
   void give_back(c10::StorageImpl* storage);
@@ -172,9 +182,19 @@ class alignas(64) StorageCapture {
   static Known take_pending(Pending& open, size_t position);
   [[gnu::noinline, gnu::cold]] void tell_pending(Pending& open);
 
+  // Our deleters: what frees the memory after them is looked up, or is known to be torch's own.
   static void free_tracked(void* data);
-  /// The general way of that. Null: nothing was in the table. The answer frees the memory.
+  static void free_usual(void* data);
+  static bool is_ours(c10::DeleterFnPtr deleter) {
+    return deleter == &free_usual || deleter == &free_tracked;
+  }
+  /// The general way of both. Null: nothing was in the table. The answer frees the memory.
   [[gnu::noinline]] c10::DeleterFnPtr end_found(Known* found);
+  /// To take the place of `deleter`, if it still is what it was.
+  bool exchange_deleter(c10::DataPtr& data, c10::DeleterFnPtr deleter) const {
+    return data.compare_exchange_deleter(deleter,
+                                         deleter == usual_deleter_ ? &free_usual : &free_tracked);
+  }
   bool is_cpu_deleter(c10::DeleterFnPtr deleter) const;
   /// Whether the memory is as the CPU allocator has made it, and its context is itself.
   bool is_fresh(const c10::DataPtr& data) const;

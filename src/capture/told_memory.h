@@ -18,26 +18,35 @@ namespace tidegauge {
 class ToldMemory {
  public:
   bool contains(const void* data) const {
-    return slots_[slot_of(data)].load(std::memory_order_relaxed) == data;
+    return (slots_[slot_of(data)].load(std::memory_order_relaxed) & ~kIsParameter) == bits(data);
   }
-  void add(const void* data) { slots_[slot_of(data)].store(data, std::memory_order_relaxed); }
+  void add(const void* data) { set(slot_of(data), bits(data)); }
   void remove(const void* data) {
-    if (contains(data)) add_nothing(slot_of(data));
+    if (contains(data)) set(slot_of(data), kNothing);
   }
   void clear() {
-    for (size_t slot = 0; slot < slots_.size(); ++slot) add_nothing(slot);
+    for (size_t slot = 0; slot < slots_.size(); ++slot) set(slot, kNothing);
+  }
+
+  /// Given `contains`: whoever was told also knows it as a parameter, until it is added or removed.
+  void mark_parameter(const void* data) { set(slot_of(data), bits(data) | kIsParameter); }
+  bool is_parameter(const void* data) const {
+    return slots_[slot_of(data)].load(std::memory_order_relaxed) == (bits(data) | kIsParameter);
   }
 
  private:
   static constexpr int kBits = 9;
+  static constexpr uintptr_t kNothing = 0;
+  static constexpr uintptr_t kIsParameter = 1;  // memory of the CPU allocator is aligned
 
+  static uintptr_t bits(const void* data) { return reinterpret_cast<uintptr_t>(data); }
   // Fibonacci hashing: memory is aligned, and often of one size.
   static size_t slot_of(const void* data) {
-    return (reinterpret_cast<uintptr_t>(data) * 0x9E3779B97F4A7C15ull) >> (64 - kBits);
+    return (bits(data) * 0x9E3779B97F4A7C15ull) >> (64 - kBits);
   }
-  void add_nothing(size_t slot) { slots_[slot].store(nullptr, std::memory_order_relaxed); }
+  void set(size_t slot, uintptr_t value) { slots_[slot].store(value, std::memory_order_relaxed); }
 
-  std::array<std::atomic<const void*>, size_t{1} << kBits> slots_{};
+  std::array<std::atomic<uintptr_t>, size_t{1} << kBits> slots_{};
 };
 
 }  // namespace tidegauge

@@ -12,17 +12,27 @@ std::vector<ModuleId> CallBlock::chain(uint32_t call) const {
   return modules;
 }
 
-uint32_t CallBlock::call_of(uint64_t sequence, SequenceRange& range) const {
+size_t CallBlock::find_switch(uint64_t sequence, size_t hint) const {
+  for (size_t tries = 0; tries < 3 && hint < switches_.size(); ++tries, --hint) {
+    if (is_switch_of(hint, sequence)) return hint;
+  }
   const auto after =
       std::upper_bound(switches_.begin(), switches_.end(), sequence,
                        [](uint64_t value, const Switch& point) { return value < point.sequence; });
-  if (after == switches_.begin()) return kNoCall;
+  return after == switches_.begin() ? switches_.size()
+                                    : static_cast<size_t>(after - switches_.begin()) - 1;
+}
+
+uint32_t CallBlock::call_of(uint64_t sequence, SequenceRange& range, size_t& hint) const {
+  hint = find_switch(sequence, hint);
+  if (hint == switches_.size()) return kNoCall;
   // Of a block that is open, or has another inside, the numbers around may come to mean others.
   if (is_only_home_of(sequence)) {
-    range = {std::prev(after)->sequence, after == switches_.end() ? end_ : after->sequence};
+    const bool is_last = hint + 1 == switches_.size();
+    range = {switches_[hint].sequence, is_last ? end_ : switches_[hint + 1].sequence};
     clip_by_stops(sequence, range);
   }
-  return std::prev(after)->call;
+  return switches_[hint].call;
 }
 
 void CallBlock::clip_by_stops(uint64_t sequence, SequenceRange& range) const {

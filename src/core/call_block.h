@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <memory>
@@ -40,7 +41,9 @@ class CallBlock {
 
   /// The call that made the node with this number, kNoCall if none did. `range` becomes numbers
   /// around it for which a closed block gives the same answer, and which have no stop before them.
-  uint32_t call_of(uint64_t sequence, SequenceRange& range) const;
+  /// `hint`: what the last answer left there; a backward goes down the numbers, so that the next
+  /// answer is mostly beside it.
+  uint32_t call_of(uint64_t sequence, SequenceRange& range, size_t& hint) const;
   /// Calls `visit(call)` for the calls that hand on what the node has made, the last one first.
   template <typename Visit>
   void visit_stops(uint64_t sequence, Visit visit) const {
@@ -85,6 +88,12 @@ class CallBlock {
       switches_.push_back({sequence, call});
     }
   }
+  bool is_switch_of(size_t position, uint64_t sequence) const {
+    return switches_[position].sequence <= sequence &&
+           (position + 1 == switches_.size() || sequence < switches_[position + 1].sequence);
+  }
+  /// The last switch at or before the number; past the end if there is none.
+  size_t find_switch(uint64_t sequence, size_t hint) const;
   void clip_by_stops(uint64_t sequence, SequenceRange& range) const;
 
   int64_t task_ = -1;

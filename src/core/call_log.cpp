@@ -71,7 +71,8 @@ CallRef CallLog::find(uint64_t sequence, SequenceRange* range) const {
     while (block && sequence >= block->end_) block = block->enclosing_;
     if (!block) return {};
     SequenceRange found{sequence, sequence + 1};
-    const uint32_t call = block->call_of(sequence, found);
+    size_t hint = 0;
+    const uint32_t call = block->call_of(sequence, found, hint);
     if (range != nullptr) *range = found;
     return call == CallBlock::kNoCall ? CallRef{} : CallRef{block, call};
   }

@@ -67,17 +67,7 @@ Moment& ModuleLog::add(uint16_t device_slot) {
   return added.moment;
 }
 
-void ModuleLog::sort_out_sizes() {
-  for (const ToldSize& told : told_sizes_) {
-    sizes_[told.module][static_cast<size_t>(told.size_of)] = told.size_bytes;
-  }
-  told_sizes_.clear();
-}
-
-void ModuleLog::forget_sizes() {
-  sizes_.clear();
-  told_sizes_.clear();
-}
+void ModuleLog::forget_sizes() { sizes_ = {}; }
 
 void ModuleLog::restart_lists() {
   records_.clear();
@@ -91,7 +81,6 @@ void ModuleLog::restart_lists() {
 }
 
 void ModuleLog::forget(ModuleId module) {
-  sort_out_sizes();
   sizes_.erase(module);
   for (Record& record : records_) {
     if (record.module != module) continue;
@@ -139,15 +128,16 @@ bool ModuleLog::has_entries(ModuleId module) const {
 }
 
 bool ModuleLog::knows(ModuleId module) const {
-  return has_entries(module) || sizes_.contains(module) ||
-         std::any_of(told_sizes_.begin(), told_sizes_.end(),
-                     [&](const ToldSize& told) { return told.module == module; });
+  return has_entries(module) || sizes_.find(module) != nullptr;
 }
 
 ModuleStats ModuleLog::read(ModuleId module, const std::vector<Device>& devices) {
   ModuleStats stats;
-  sort_out_sizes();
-  if (const auto sizes = sizes_.find(module); sizes != sizes_.end()) stats.sizes = sizes->second;
+  if (const Sizes* told = sizes_.find(module)) {
+    for (size_t i = 0; i < kSizeOfCount; ++i) {
+      if (told->bytes[i] != kNotTold) stats.sizes[i] = told->bytes[i];
+    }
+  }
   update_index();
   const auto own = index_.find(module);
   if (own == index_.end()) return stats;
@@ -175,8 +165,7 @@ ModuleStats ModuleLog::read(ModuleId module, const std::vector<Device>& devices)
 size_t ModuleLog::footprint_bytes() const {
   constexpr size_t kNodeBytes = 96;  // of a hash map, about: who watches it looks for growth
   return records_.capacity() * sizeof(Record) + moments_.capacity() * sizeof(DeviceMoment) +
-         told_sizes_.capacity() * sizeof(ToldSize) + (sizes_.size() + index_.size()) * kNodeBytes +
-         indexed_ * sizeof(size_t);
+         sizes_.footprint_bytes() + index_.size() * kNodeBytes + indexed_ * sizeof(size_t);
 }
 
 }  // namespace tidegauge

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/event.h"
+#include "core/flat_table.h"
 #include "core/ids.h"
 #include "core/snapshot.h"
 
@@ -74,8 +75,7 @@ class ModuleLog {
   Moment& add(uint16_t device_slot);
 
   void set_size(ModuleId module, SizeOf size_of, int64_t size_bytes) {
-    told_sizes_.push_back({size_bytes, module, size_of});
-    if (told_sizes_.size() == kMaxToldSizes) sort_out_sizes();
+    sizes_.insert(module).first->bytes[static_cast<size_t>(size_of)] = size_bytes;
   }
 
   void restart_lists();
@@ -108,13 +108,11 @@ class ModuleLog {
     ModuleId module;
     ModuleState state{};
   };
-  struct ToldSize {
-    int64_t size_bytes = 0;
+  static constexpr int64_t kNotTold = -1;
+  struct Sizes {
     ModuleId module;
-    SizeOf size_of{};
+    std::array<int64_t, kSizeOfCount> bytes{kNotTold, kNotTold, kNotTold, kNotTold};
   };
-  static constexpr size_t kMaxToldSizes = 1024;
-  void sort_out_sizes();
   void update_index();
   void drop_forgotten();
 
@@ -122,8 +120,7 @@ class ModuleLog {
   size_t forgotten_ = 0;
   std::vector<DeviceMoment> moments_;
   std::optional<size_t> last_present_;  // the record
-  std::unordered_map<ModuleId, std::array<std::optional<int64_t>, kSizeOfCount>> sizes_;
-  std::vector<ToldSize> told_sizes_;  // that are not yet in `sizes_`
+  FlatTable<Sizes, &Sizes::module> sizes_;
 
   // By module, of the first `indexed_` records.
   std::unordered_map<ModuleId, std::vector<size_t>> index_;

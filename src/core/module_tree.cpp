@@ -34,6 +34,7 @@ bool ModuleTree::is_root(ModuleId module) const {
 void ModuleTree::name_root(ModuleId module, std::string_view class_name) {
   const auto [entry, is_new] = modules_.insert(module);
   if (!is_new) return;
+  known_.insert(module);
   std::string name(class_name);
   for (int number = 2; roots_.contains(name); ++number) {
     name = std::string(class_name) + "#" + std::to_string(number);
@@ -45,6 +46,7 @@ void ModuleTree::name_root(ModuleId module, std::string_view class_name) {
 void ModuleTree::name_child(ModuleId child, ModuleId parent, std::string_view attribute) {
   if (is_below(parent, child)) return;
   Entry& entry = *modules_.insert(child).first;
+  known_.insert(child);
   if (entry.parent) {
     detach(child, entry);
   } else {
@@ -74,6 +76,7 @@ void ModuleTree::sweep(const std::function<bool(ModuleId)>& is_referenced) {
     if (entry->parent) detach(module, *entry);
     for (const ModuleId child : entry->children) at(modules_, child).parent = ModuleId{};
     modules_.erase(entry);
+    known_.erase(module);
   }
   dead_count_ -= gone.size();
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/flat_table.h"
+#include "core/id_set.h"
 #include "core/ids.h"
 
 namespace tidegauge {
@@ -28,7 +29,7 @@ class ModuleTree {
  public:
   /// Empty if the module was never named.
   std::string_view name(ModuleId module) const;
-  bool knows(ModuleId module) const { return modules_.find(module) != nullptr; }
+  bool knows(ModuleId module) const { return known_.contains(module); }
   /// Known, and below no other module.
   bool is_root(ModuleId module) const;
 
@@ -59,7 +60,8 @@ class ModuleTree {
   void rename(ModuleId module, std::string name);
   void release_root_name(ModuleId module, const Entry& entry);
 
-  FlatTable<Entry, &Entry::module> modules_;  // asked at every call of every module
+  FlatTable<Entry, &Entry::module> modules_;
+  IdSet<ModuleId> known_;  // those in `modules_`: asked at every call of every module
   std::unordered_map<std::string, ModuleId> roots_;
   size_t dead_count_ = 0;
 };

@@ -23,7 +23,7 @@ struct StorageRecord {
 };
 static_assert(sizeof(StorageRecord) == 32);
 
-/// The live storages by id: 43 to 85 bytes for each.
+/// The live storages by id: 53 to 107 bytes for each.
 using StorageTable = FlatTable<StorageRecord, &StorageRecord::id>;
 
 }  // namespace tidegauge

@@ -140,6 +140,18 @@ TEST(MemoryTracker, GradientIsOneSinceItsBirth) {
   EXPECT_EQ(t.at_peak(Category::Gradient), 1024);  // at the peak, mm had just made it
 }
 
+TEST(MemoryTracker, ParameterThatGotAnotherNameIsFoundOutAgain) {
+  Tracking t({.leaves_are_parameters = true});
+  const at::Tensor leaf = at::ones({16, 16}).requires_grad_();
+  leaf.mul(2).sum().backward();
+  EXPECT_EQ(t.now(Category::Parameter), 1024);
+  t.memory->label(leaf, Role::IsExternal, Since::Now);
+  EXPECT_EQ(t.now(Category::Parameter), 0);
+  leaf.mul(2).sum().backward();  // the accumulator runs again
+  EXPECT_EQ(t.now(Category::Parameter), 1024);
+  EXPECT_EQ(t.now(Category::Gradient), 1024);
+}
+
 TEST(MemoryTracker, LeafThatIsNoParameterHasNoGradient) {
   const at::Tensor w = torch::ones({256}, torch::requires_grad());
   Tracking t;

@@ -52,6 +52,21 @@ TEST(CallLog, NodeBelongsToTheCallThatMadeIt) {
   EXPECT_EQ(log.find(15).chain(), Modules{});
 }
 
+TEST(CallLog, WhereASearchBeginsDoesNotMatter) {
+  const CallLog log = net_with_two_children();
+  const std::shared_ptr<CallBlock> block = log.find(10).block;
+  constexpr uint32_t kCalls[] = {CallBlock::kNoCall, 0, 1, 1, 0, 2,
+                                 CallBlock::kNoCall};  // of the nodes 9 to 15
+  for (uint64_t sequence = 9; sequence <= 15; ++sequence) {
+    for (size_t begin = 0; begin < 8; ++begin) {
+      SequenceRange range;
+      size_t hint = begin;
+      EXPECT_EQ(block->call_of(sequence, range, hint), kCalls[sequence - 9]) << begin;
+      EXPECT_EQ(range.contains(sequence), block->is_only_home_of(sequence)) << begin;
+    }
+  }
+}
+
 TEST(CallLog, OpenCallsAreOutermostFirst) {
   CallLog log;
   EXPECT_TRUE(log.needs_block(kForward));
