@@ -91,7 +91,7 @@ class LiveSet {
   [[gnu::noinline, gnu::cold]] void set_long_shape(Birth& birth, c10::IntArrayRef sizes);
   std::vector<int64_t> shape_of(const Birth& birth) const;
 
-  static constexpr size_t kMinCapacity = 1024;
+  static constexpr size_t kMinCapacity = 256;
   std::vector<Birth> births_;  // a claim, or an owner, adds to the birth before it
   size_t placed_ = 0;          // of them have their modules
   size_t capacity_ = kMinCapacity;

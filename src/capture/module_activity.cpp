@@ -177,23 +177,28 @@ void ModuleActivity::end_thread(uint64_t thread) {
 
 ModuleActivity::Entered ModuleActivity::enter(ModuleId module, at::TensorList inputs) {
   const int task = torch::autograd::get_current_graph_task_id();
-  std::vector<ModuleId> base;
-  if (task != -1) base = current_node_chain();
-
+  // Asked without our lock, as it may take the GIL.
+  const std::vector<ModuleId> base = task != -1 ? current_node_chain() : std::vector<ModuleId>();
   const std::lock_guard lock(mutex_);
-  if (!names_.knows(module)) return {};
+  if (!names_.knows(module)) [[unlikely]]
+    return {};
   ThreadState& thread = this_thread();
   const uint64_t sequence = at::sequence_number::peek();
   const bool was_open = thread.log.find_open(module).has_value();
-  if (thread.log.needs_block(task)) {
-    sweep_dead_modules();
-    thread.log.open_block(task, sequence, base);
-  }
+  if (thread.log.needs_block(task)) [[unlikely]]
+    open_block(thread, task, sequence, base);
   const CallLog::OpenCall call = thread.log.enter(module, sequence);
-  if (hooks_ && c10::GradMode::is_enabled() && thread.thrown_away_graphs == 0) {
+  if (has_backward_hooks() && c10::GradMode::is_enabled() && thread.thrown_away_graphs == 0)
+      [[unlikely]] {
     thread.watches.push_back(watch_inputs(thread.log.ref(call), inputs));
   }
   return {true, was_open, call.is_outermost && names_.is_root(module), task != -1};
+}
+
+void ModuleActivity::open_block(ThreadState& thread, int task, uint64_t sequence,
+                                const std::vector<ModuleId>& base) {
+  sweep_dead_modules();
+  thread.log.open_block(task, sequence, base);
 }
 
 std::shared_ptr<BackwardWatch> ModuleActivity::watch_inputs(const CallRef& call,

@@ -132,6 +132,8 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
   /// With the lock held; see CallLog::find.
   CallRef find_made(const torch::autograd::Node& node, SequenceRange* range);
   std::vector<ModuleId> current_node_chain();
+  [[gnu::noinline, gnu::cold]] void open_block(ThreadState& thread, int task, uint64_t sequence,
+                                               const std::vector<ModuleId>& base);
   bool leave_watched(ModuleId module, at::TensorList outputs);
   std::shared_ptr<BackwardWatch> watch_inputs(const CallRef& call, at::TensorList inputs);
   void begin_backward(const std::shared_ptr<BackwardWatch>& watch, int task,

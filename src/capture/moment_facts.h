@@ -54,7 +54,7 @@ inline void end_module() {
 
 /// The stream of a device that the thread's ops go to; 0: the default one, or none.
 TIDEGAUGE_API void set_stream(StreamId stream);
-inline StreamId stream() { return this_thread().stream; }
+inline StreamId stream() { return ThreadLocal<Counts>::get().stream; }
 
 /// BirthFact bits (core/event.h). `task`: the one of autograd that runs in this thread, or -1.
 inline uint8_t birth_facts(int task) {

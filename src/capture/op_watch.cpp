@@ -116,10 +116,14 @@ uint64_t node_epoch() { return at_every_op.node_epoch.load(std::memory_order_rel
   last = {node_epoch(), {}, nullptr, 0};
 }
 
-[[gnu::noinline]] void tell_node_of(ToldNode& last, int task, const Node& node) {
-  const bool is_accumulator =
-      node.sequence_nr() == UINT64_MAX && typeid(node) == typeid(AccumulateGrad);
-  const auto* accumulator = is_accumulator ? static_cast<const AccumulateGrad*>(&node) : nullptr;
+/// Null if the node is no AccumulateGrad.
+const AccumulateGrad* to_accumulator(const Node& node) {
+  const bool is_one = node.sequence_nr() == UINT64_MAX && typeid(node) == typeid(AccumulateGrad);
+  return is_one ? static_cast<const AccumulateGrad*>(&node) : nullptr;
+}
+
+[[gnu::noinline]] void tell_node_to_all(ToldNode& last, int task, const Node& node) {
+  const AccumulateGrad* accumulator = to_accumulator(node);
   uint64_t epoch = 0;  // if there is nobody to tell, then nobody has autograd keep a BackwardEnd
   uint64_t aware = 0;
   Trackers unaware;
@@ -143,6 +147,18 @@ uint64_t node_epoch() { return at_every_op.node_epoch.load(std::memory_order_rel
   last = {epoch, {task, aware}, &node, node.sequence_nr()};
 }
 
+/// The straight way of that. False, and nothing of the node is told yet, if it does not do.
+bool tell_node_to_sole(ToldNode& last, int task, const Node& node) {
+  const AccumulateGrad* accumulator = to_accumulator(node);
+  const auto lock = StorageCapture::lock();
+  MemoryTracker* sole = StorageCapture::get().sole();
+  if (sole == nullptr) return false;
+  if (accumulator != nullptr && !sole->knows_parameter(accumulator->variable)) return false;
+  sole->run_node(task, node, node.sequence_nr(), node.thread_id());
+  last = {node_epoch(), {task, uint64_t{accumulator != nullptr}}, &node, node.sequence_nr()};
+  return true;
+}
+
 /// Given that what was told last is no more, as far as is known. `node`: the one that runs.
 [[gnu::noinline]] RunningNode look_around(ToldNode& last, const Node* node) {
   const int task = torch::autograd::get_current_graph_task_id();
@@ -151,7 +167,8 @@ uint64_t node_epoch() { return at_every_op.node_epoch.load(std::memory_order_rel
     return {};
   }
   if (node == nullptr) return {task, 0};  // a hook of a tensor, or a sum of gradients
-  tell_node_of(last, task, *node);
+  if (!tell_node_to_sole(last, task, *node)) [[unlikely]]
+    tell_node_to_all(last, task, *node);
   return last.running;
 }
 

@@ -89,6 +89,7 @@ class alignas(64) StorageCapture {
   }
   /// Whether there is one tracker alone, it is started and wants nothing but events.
   bool has_sole() const { return sole_ != nullptr; }
+  MemoryTracker* sole() const { return sole_; }
   /// For that one, the straight way of what most ops do: they make one storage of the usual memory.
   /// False, and nothing done, if this one is another.
   bool tell_birth(const at::Tensor& tensor, uint8_t birth_facts, OpId op);

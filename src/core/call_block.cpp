@@ -30,7 +30,7 @@ uint32_t CallBlock::call_of(uint64_t sequence, SequenceRange& range, size_t& hin
   if (is_only_home_of(sequence)) {
     const bool is_last = hint + 1 == switches_.size();
     range = {switches_[hint].sequence, is_last ? end_ : switches_[hint + 1].sequence};
-    clip_by_stops(sequence, range);
+    if (!stops_.empty()) clip_by_stops(sequence, range);
   }
   return switches_[hint].call;
 }
@@ -53,14 +53,22 @@ void append_move(const CallBlock* from_block, uint32_t from, const CallBlock* to
   uint32_t last_left = from_block != nullptr ? from_block->base_ : 0;
   uint32_t first_entered = to_block != nullptr ? to_block->base_ : 0;
   if (from_block == to_block && from_block != nullptr) {
+    if (from == to) return;
+    const std::vector<CallBlock::Call>& calls = from_block->calls_;
+    const uint32_t base = from_block->base_;
+    if (from != base && to != base && calls[from].parent == calls[to].parent) {
+      // Nearly always: from one layer to the one beside it.
+      moves.push_back({calls[from].module, false});
+      moves.push_back({calls[to].module, true});
+      return;
+    }
     // A call has a higher index than those around it, so the path whose end has the higher index is
     // the one to shorten until both meet.
-    const uint32_t base = from_block->base_;
     uint32_t a = from;
     uint32_t b = to;
     while (a != b) {
       uint32_t& inner = b == base || (a != base && a > b) ? a : b;
-      inner = from_block->calls_[inner].parent;
+      inner = calls[inner].parent;
     }
     last_left = first_entered = a;
   }

@@ -47,6 +47,7 @@ class CallBlock {
   /// Calls `visit(call)` for the calls that hand on what the node has made, the last one first.
   template <typename Visit>
   void visit_stops(uint64_t sequence, Visit visit) const {
+    if (stops_.empty()) return;
     const auto after = std::partition_point(
         stops_.begin(), stops_.end(), [&](const Stop& stop) { return stop.sequence <= sequence; });
     for (auto stop = std::make_reverse_iterator(after); stop != stops_.rend(); ++stop) {
