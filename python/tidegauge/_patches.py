@@ -31,6 +31,7 @@ from torch.optim.optimizer import (
 from torch.utils.hooks import RemovableHandle
 
 from tidegauge import _C
+from tidegauge._late_patches import LatePatches, Patches
 
 _is_compiling = torch.compiler.is_dynamo_compiling
 _enter = _C.module_enter
@@ -381,6 +382,15 @@ _FOR_MEMORY = _Installation(
     _end_running_steps,
 )
 
+
+def _load_dtensor_patches() -> Patches:
+    from tidegauge import _dtensor_patches
+
+    return _dtensor_patches
+
+
+_FOR_DTENSOR = LatePatches("torch.distributed.tensor._sharding_prop", _load_dtensor_patches)
+
 install = _FOR_MODULES.install
 uninstall = _FOR_MODULES.uninstall
 
@@ -388,8 +398,10 @@ uninstall = _FOR_MODULES.uninstall
 def install_for_memory() -> None:
     FOR_OPS.install()
     _FOR_MEMORY.install()
+    _FOR_DTENSOR.install()
 
 
 def uninstall_for_memory() -> None:
+    _FOR_DTENSOR.uninstall()
     _FOR_MEMORY.uninstall()
     FOR_OPS.uninstall()

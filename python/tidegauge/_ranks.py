@@ -6,7 +6,6 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import distributed as dist
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
@@ -32,9 +31,7 @@ def gather(own: Figures, model: Model, group: ProcessGroup | None) -> list[Figur
             "before destroy_process_group; get_tracker_snapshot needs no group"
         )
     ranks: list[Any] = [None] * dist.get_world_size(group)
-    # What is sent is no memory of the program's.
-    keys = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
-    with _C.CompiledRegion(*keys), unset_fake_temporarily():
+    with _C.UnseenRegion(), unset_fake_temporarily():
         dist.all_gather_object(ranks, (own, model), group)
     if dist.get_rank(group) != 0:
         return None

@@ -3,19 +3,14 @@
 
 from __future__ import annotations
 
-import importlib.abc
-import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 
+from tidegauge._late_patches import LatePatches, Patches
 from tidegauge._module_stats import LiveStats
 from tidegauge.fsdp2_mem_tracker import _FSDPRefType, _LiveFSDPModMemStats
 from tidegauge.mem_tracker import MemTracker
-
-_FSDP = "torch.distributed.fsdp"
 
 
 class ScriptTracker(MemTracker):  # type: ignore[no-untyped-call]
@@ -31,55 +26,17 @@ class ScriptTracker(MemTracker):  # type: ignore[no-untyped-call]
     _is_sharded = True
 
     def _prepare(self, entry: ExitStack) -> None:
-        if _FSDP in sys.modules:
-            _install(entry)
-            return
-        patches = entry.enter_context(ExitStack())  # `entry` itself is moved after this
-        finder = _FSDPFinder(lambda: _install(patches))
-        sys.meta_path.insert(0, finder)
-        entry.callback(finder.remove)
+        _FSDP_PATCHES.install()
+        entry.callback(_FSDP_PATCHES.uninstall)
 
 
-def _install(entry: ExitStack) -> None:
+def _load() -> Patches | None:
     try:
         from tidegauge import _fsdp_patches
-
-        _fsdp_patches.install()
     except Exception as error:  # an FSDP2 that we do not know; the training goes on
         warnings.warn(f"tidegauge will not see the units of FSDP2: {error}", stacklevel=2)
-    else:
-        entry.callback(_fsdp_patches.uninstall)
+        return None
+    return _fsdp_patches
 
 
-class _FSDPFinder(importlib.abc.MetaPathFinder):
-    """Finds nothing by itself, but calls `then` when FSDP2 has been imported."""
-
-    def __init__(self, then: Callable[[], None]) -> None:
-        self._then = then
-
-    def remove(self) -> None:
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if name != _FSDP:
-            return None
-        others = (finder for finder in sys.meta_path if finder is not self)
-        specs = (finder.find_spec(name, path, target) for finder in others)
-        spec = next((spec for spec in specs if spec is not None), None)
-        if spec is not None and spec.loader is not None:
-            self._watch(spec.loader)
-        return spec
-
-    def _watch(self, loader: importlib.abc.Loader) -> None:
-        execute = loader.exec_module
-
-        def execute_and_tell(module: ModuleType) -> None:
-            del loader.exec_module  # it is the class's again
-            execute(module)
-            self.remove()
-            self._then()
-
-        loader.exec_module = execute_and_tell  # type: ignore[method-assign]
+_FSDP_PATCHES = LatePatches("torch.distributed.fsdp", _load)

@@ -63,6 +63,16 @@ class CompiledRegion {
   std::optional<c10::impl::ForceDispatchKeyGuard> guard_;
 };
 
+/// What this thread runs within is no memory of the program's, simulated or not.
+class UnseenRegion {
+ public:
+  void enter() { guard_.emplace(c10::DispatchKey::Fake); }
+  void exit(const py::args&) { guard_.reset(); }
+
+ private:
+  std::optional<c10::impl::ExcludeDispatchKeyGuard> guard_;
+};
+
 }  // namespace
 
 void bind_mem_events(py::module_& m) {
@@ -71,6 +81,10 @@ void bind_mem_events(py::module_& m) {
            py::arg("excluded"))
       .def("__enter__", &CompiledRegion::enter)
       .def("__exit__", &CompiledRegion::exit);
+  py::class_<UnseenRegion>(m, "UnseenRegion")
+      .def(py::init<>())
+      .def("__enter__", &UnseenRegion::enter)
+      .def("__exit__", &UnseenRegion::exit);
   m.def("optimizer_step_begin", &optimizer_step_begin, py::arg("optimizer"));
   m.def("optimizer_step_end", &optimizer_step_end, py::arg("optimizer"));
   m.def(

@@ -6,7 +6,8 @@
 /// pushed, so there is nothing to disturb what others do with modes.
 ///
 /// Counts in threads in which op_hook is started, and only ops of a mode in which some tracker was
-/// started: the fakes of torch.compile, and of DTensor when it works out shardings, are nobody's.
+/// started: the fakes of torch.compile are nobody's. Nor are those of DTensor when it works out
+/// shardings, during which op_hook is off (_dtensor_patches.py).
 /// While a fake op runs, op_hook is off: what its kernel does on meta is no memory.
 namespace tidegauge::fake_hook {
 

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from counting import counting
 from one_thread_gloo import settle
 from runs import Split, read_split
+from shardings import Propagations, counted_propagations, forget_shardings
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -124,6 +125,7 @@ class Run:
     allocated_peak_of_all: int = 0
     units: list[dict[str, Any]] = field(default_factory=list)
     parameters: list[torch.Tensor] = field(default_factory=list)
+    propagations: Propagations = field(default_factory=Propagations)
 
 
 def run(
@@ -132,6 +134,7 @@ def run(
     *,
     steps: int = 2,
     is_fake: bool = False,
+    foreach: bool = False,
 ) -> Run:
     """Marks are after entry, after each backward and after each optimizer step."""
     make, train_step = case
@@ -145,11 +148,12 @@ def run(
     settle()
     with mode, counting() as allocator:
         model, x = make(), torch.randn(8, WIDTH)
-        optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+        optimizer = torch.optim.AdamW(model.parameters(), foreach=foreach)
         tracker = make_tracker(model, optimizer) if make_tracker else None  # type: ignore[arg-type]
         if tracker is not None:
             tracker.track_inputs((x,))
-        with tracker or nullcontext():
+        forget_shardings()
+        with counted_propagations() as result.propagations, tracker or nullcontext():
             settle()
             base = allocator.read().storage_bytes
             if tracker is not None:

@@ -49,6 +49,20 @@ def test_totals_are_those_of_the_allocator(name: str, size: int) -> None:
 )
 def test_fake_run_has_the_figures_of_the_real_one(name: str, size: int) -> None:
     real, fake = figures(name, size, "real"), figures(name, size, "fake")
+    assert fake.propagations.on_fakes > 0  # which is no memory
+    assert fake.marks == real.marks
+    assert fake.peak == real.peak
+
+
+def test_fake_run_with_an_optimizer_step_of_lists_has_the_figures_of_the_real_one() -> None:
+    """The step is the peak, and DTensor works out its shardings on lists of whole parameters."""
+    with world(8):
+        real, fake = (
+            run(CASES["plain"], FSDPMemTracker, steps=1, is_fake=is_fake, foreach=True)
+            for is_fake in (False, True)
+        )
+    assert fake.propagations.on_fakes > 0
+    assert real.peak["Total"] == real.allocated_peak
     assert fake.marks == real.marks
     assert fake.peak == real.peak
 

@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import functools
+import gc
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -13,13 +16,15 @@ import torch
 import torch.distributed as dist
 from counting import counting
 from runs import Split, read_split
+from shardings import counted_propagations, forget_shardings
 from tidegauge import MemTracker
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker as UpstreamMemTracker
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.distributed.tensor import Shard, distribute_tensor
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     RowwiseParallel,
@@ -73,25 +78,27 @@ def fully_sharded() -> nn.Module:
     return fully_shard(model, mesh=mesh())
 
 
-MODELS = {model.__name__: model for model in (tensor_parallel, sequence_parallel, fully_sharded)}
+MODELS = {
+    "tensor_parallel": tensor_parallel,
+    "sequence_parallel": sequence_parallel,
+    "fully_sharded": fully_sharded,
+    "fully_sharded_foreach": fully_sharded,
+}
 FAKE_MODE_FAILS = {"sequence_parallel"}  # it asks for a value, with a tracker or without
 
 
-def forget_shardings() -> None:
-    """The next ops work out their shardings anew, on fakes of DTensor's own."""
-    DTensor._op_dispatcher.sharding_propagator.propagate_op_sharding.cache.cache_clear()
-
-
 class Figures:
-    """Of two steps of a model."""
+    """Of two steps of a model, by shardings that DTensor works out in the first one."""
 
     def __init__(self, name: str, make_tracker: Callable[[], Any], *, is_fake: bool) -> None:
         self.marks: list[Split] = []
         self.allocated: list[int] = []
+        gc.collect()  # of an earlier model: it would be freed under the eyes of the allocator
         torch.manual_seed(0)
         with FakeTensorMode() if is_fake else nullcontext(), counting() as allocator:
             model, x = MODELS[name](), torch.randn(2, 16, 64)
-            optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+            is_foreach = name.endswith("foreach")
+            optimizer = torch.optim.AdamW(model.parameters(), foreach=is_foreach)
             tracker = make_tracker()
             tracker.track_external(model, optimizer, x)
             base = allocator.read().storage_bytes - now(tracker)["Total"]
@@ -102,7 +109,7 @@ class Figures:
 
             forget_shardings()
             allocator.restart()
-            with tracker:
+            with counted_propagations() as self.propagations, tracker:
                 for _ in range(2):
                     loss = model(x).sum()
                     mark()
@@ -151,6 +158,8 @@ def test_sizes_of_modules_are_local(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in FAKE_MODE_FAILS])
 def test_figures_under_fake_mode_are_those_of_the_real_run(name: str) -> None:
     real, fake = figures(name), figures(name, "fake")
+    assert fake.propagations == real.propagations
+    assert fake.propagations.on_fakes > 0
     assert fake.marks == real.marks
     assert fake.peak == real.peak
     assert fake.sizes == real.sizes
@@ -169,3 +178,83 @@ def test_one_tensor_by_hand() -> None:
         assert read_split(tracker.get_tracker_snapshot("peak"))["Total"] == 2 * local
         del y
         assert now(tracker) == split(Other=local)
+
+
+@pytest.mark.parametrize("is_fake", [False, True])
+def test_sharding_worked_out_by_a_decomposition_is_no_memory(is_fake: bool) -> None:
+    """hardswish has no strategy of its own: its decomposition is run, whole and on meta."""
+    with FakeTensorMode() if is_fake else nullcontext():
+        x = distribute_tensor(torch.ones(64, 16), mesh(), [Shard(0)])
+        tracker = MemTracker()
+        tracker.track_external(x)
+        local = 64 * 16 * 4 // WORLD
+        forget_shardings()
+        with counted_propagations() as propagations, tracker:
+            y = torch.ops.aten.hardswish.default(x)
+            assert propagations.by_decomposition == 1
+            assert list(tracker.get_tracker_snapshot("peak")) == [torch.device("cpu")]
+            assert now(tracker) == split(Other=local, Activation=local)
+            assert read_split(tracker.get_tracker_snapshot("peak"))["Total"] == 2 * local
+            del y
+
+
+def test_propagation_that_raises_leaves_the_tracker_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "_propagate_tensor_meta_non_cached"
+
+    def fail(*args: Any) -> Any:
+        torch.ones(1000)
+        raise ZeroDivisionError
+
+    with FakeTensorMode():
+        x = distribute_tensor(torch.ones(64, 16), mesh(), [Shard(0)])
+        with monkeypatch.context() as patch:
+            patch.setattr(ShardingPropagator, name, fail)
+            forget_shardings()
+            with MemTracker() as tracker:
+                assert ShardingPropagator.__dict__[name] is not fail
+                with pytest.raises(RuntimeError, match="Sharding propagation failed"):
+                    x + x
+                y = torch.ones(4)
+                assert now(tracker) == split(Activation=y.nbytes)
+            assert tracker._peak_mem == {torch.device("cpu"): y.nbytes}
+            assert ShardingPropagator.__dict__[name] is fail
+        assert (x + x).shape == (64, 16)
+
+
+FAKE_FIRST = """
+import sys
+import torch
+import torch.distributed as dist
+from tidegauge import MemTracker
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+dist.init_process_group("fake", rank=0, world_size=4, store=FakeStore())
+
+
+def run():
+    model, x = nn.Linear(64, 64), torch.ones(8, 64)
+    with MemTracker() as tracker:
+        from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+
+        with unset_fake_temporarily():
+            mesh = dist.init_device_mesh("cpu", (4,))
+        model = parallelize_module(model, mesh, ColwiseParallel())
+        model(x).sum().backward()
+        return tracker._peak_mem
+
+
+assert "torch.distributed.tensor" not in sys.modules
+before = list(sys.meta_path)
+with FakeTensorMode():
+    cold, warm = run(), run()
+assert sys.meta_path == before
+assert cold == warm == run(), (cold, warm)
+print(cold)
+"""
+
+
+def test_first_run_of_a_process_under_fake_mode_that_imports_dtensor_late() -> None:
+    done = subprocess.run([sys.executable, "-c", FAKE_FIRST], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 import tidegauge
 import torch
+from shardings import counted_propagations, forget_shardings
 from tidegauge.simulation import _dtensor_lists
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Shard, distribute_tensor
 from torch.distributed.tensor._op_schema import OpSchema
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
 
@@ -66,3 +69,17 @@ def test_stand_ins_that_torch_makes_for_it_are_not_counted() -> None:
             net(torch.ones(2, 28)).sum().backward()
             optimizer.step()
     assert {device.type for device in tracker.get_tracker_snapshot("peak")} == {"cpu"}
+
+
+def test_decomposition_that_torch_runs_for_it_is_not_counted() -> None:
+    with tidegauge.simulate("cuda", world_size=4):
+        mesh = init_device_mesh("cuda", (4,))
+        x = distribute_tensor(torch.ones(64, 16, device="cuda"), mesh, [Shard(0)])
+        tracker = tidegauge.MemTracker()
+        tracker.track_external(x)
+        forget_shardings()
+        with counted_propagations() as propagations, tracker:
+            y = torch.ops.aten.hardswish.default(x)
+            assert propagations.by_decomposition == 1
+        assert tracker._peak_mem == {torch.device("cuda:0"): 2 * 64 * 16 * 4 // 4}
+        del y
