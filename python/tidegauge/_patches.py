@@ -19,6 +19,7 @@ from typing import Any
 import torch
 import torch.utils.checkpoint as checkpoint
 from torch import nn, optim
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.profiler import record_function
 from torch.nn.modules.module import (
     register_module_buffer_registration_hook,
@@ -114,6 +115,7 @@ _resize: Callable[..., Any] = torch.UntypedStorage.resize_
 _swap: Callable[..., Any] = torch.UntypedStorage._swap_data_ptr_  # type: ignore[attr-defined]
 _exit_profiled: Callable[..., Any] = record_function.__exit__
 _get_rng_state: Callable[..., torch.Tensor] = torch.random.get_rng_state
+_enter_fake_mode: Callable[..., Any] = FakeTensorMode.__enter__
 _run_backward: Callable[..., Any] = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 
 _key_extractor: Callable[..., Any] = torch._ops.key_extractor
@@ -219,6 +221,13 @@ def _tracked_get_rng_state() -> torch.Tensor:
     if not _is_compiling():
         _C.tensor_made(state)
     return state
+
+
+@wraps(_enter_fake_mode)
+def _tracked_enter_fake_mode(self: FakeTensorMode) -> Any:
+    """What it computes on meta is no memory, whether a tracker counts the mode or not."""
+    _C.enter_fake_mode()
+    return _enter_fake_mode(self)
 
 
 @wraps(_run_backward)
@@ -371,6 +380,7 @@ _FOR_MEMORY = _Installation(
         "_exit_profiled": _Patch(record_function, "__exit__", _tracked_exit_profiled),
         "_get_rng_state": _Patch(torch.random, "get_rng_state", _tracked_get_rng_state),
         "_same_get_rng_state": _Patch(torch, "get_rng_state", _tracked_get_rng_state),
+        "_enter_fake_mode": _Patch(FakeTensorMode, "__enter__", _tracked_enter_fake_mode),
         "_run_backward": _Patch(torch.autograd, "_engine_run_backward", _tracked_run_backward),
     },
     [

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "bindings/mem_tracker.h"
+#include "capture/fake_hook.h"
 #include "capture/moment_facts.h"
 #include "capture/op_hook.h"
 #include "simulate/session.h"
@@ -32,7 +33,7 @@ void optimizer_step_begin(py::handle optimizer) {
 
 void optimizer_step_end(py::handle optimizer) {
   for (const auto& tracker : all_started()) {
-    tracker->track_optimizer(optimizer);
+    tracker->track_optimizer(optimizer, NamedBy::Hook);
     tracker->memory().optimizer_step(false);
   }
   moment::end_optimizer_step();
@@ -116,12 +117,13 @@ void bind_mem_events(py::module_& m) {
       for (const auto& tracker : all_started()) tracker->register_tensor(module, value, role);
     };
   };
+  m.def("enter_fake_mode", &fake_hook::enter_mode);
   m.def("attach_thread", &attach_thread);
   m.def("detach_thread", &detach_thread);
   m.def(
       "module_restored",
       [](py::handle module) {
-        for (const auto& tracker : all_started()) tracker->track_module(module);
+        for (const auto& tracker : all_started()) tracker->track_module(module, NamedBy::Hook);
       },
       py::arg("module"));
   m.def("parameter_registered", registered(Role::IsParameter), py::arg("module"), py::arg("name"),

@@ -13,6 +13,7 @@
 #include "bindings/module_registry.h"
 #include "bindings/snapshots.h"
 #include "bindings/tensors.h"
+#include "capture/fake_hook.h"
 #include "capture/moment_facts.h"
 #include "tidegauge/errors.h"
 
@@ -45,6 +46,14 @@ bool is_parameter(const at::Tensor& leaf) {
   const py::gil_scoped_acquire gil;
   const auto object = py::reinterpret_steal<py::object>(THPVariable_Wrap(leaf));
   return py::isinstance(object, py::module_::import("torch.nn").attr("Parameter"));
+}
+
+/// See fake_hook::mode_of.
+const void* find_fake_mode(const at::Tensor& tensor) {
+  const py::gil_scoped_acquire gil;
+  const auto object = py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
+  const auto fake_tensor = py::module_::import("torch._subclasses.fake_tensor").attr("FakeTensor");
+  return py::isinstance(object, fake_tensor) ? object.attr("fake_mode").ptr() : nullptr;
 }
 
 /// Calls `visit(tensor)`, or `visit(name, tensor)`, for one of a module's own dictionaries.
@@ -142,29 +151,32 @@ void MemTracker::stop() {
   memory_->stop();
 }
 
-void MemTracker::label(py::handle object, Role role, Since since, ModuleId owner) {
+void MemTracker::label(py::handle object, Role role, Since since, NamedBy named_by,
+                       ModuleId owner) {
   ScratchTensors tensors;
   append_inner_tensors(object.ptr(), *tensors);
-  for (const at::Tensor& tensor : *tensors) memory_->label(tensor, role, since, owner);
+  for (const at::Tensor& tensor : *tensors) {
+    memory_->label(tensor, role, since, owner, named_by);
+  }
 }
 
 void MemTracker::track_tensor(py::handle tensor, const std::string& role) {
   const Role parsed = parse_role(role);
   const bool is_told = parsed == Role::IsExternal || parsed == Role::IsInput;
-  label(tensor, parsed, is_told ? Since::Now : Since::Birth);
+  label(tensor, parsed, is_told ? Since::Now : Since::Birth, NamedBy::User);
 }
 
 void MemTracker::register_tensor(py::handle module, py::handle tensor, Role role) {
   // A module that is being made has no name yet, but what it registers is to bear it later.
   const ModuleId owner =
       memory_->is_recording() ? ModuleRegistry::get().intern(module.ptr()) : ModuleId{};
-  label(tensor, role, Since::Birth, owner);
+  label(tensor, role, Since::Birth, NamedBy::Hook, owner);
 }
 
-void MemTracker::label_own(py::handle module, ModuleId id) {
+void MemTracker::label_own(py::handle module, ModuleId id, NamedBy named_by) {
   const auto label_as = [&](Role role) {
-    return [this, id, role](py::handle name, py::handle value) {
-      label(value, role, Since::Birth, id);
+    return [this, id, role, named_by](py::handle name, py::handle value) {
+      label(value, role, Since::Birth, named_by, id);
       if (!memory_->is_recording()) return;
       ScratchTensors tensors;
       append_inner_tensors(value.ptr(), *tensors);
@@ -176,14 +188,14 @@ void MemTracker::label_own(py::handle module, ModuleId id) {
   visit_own(module, buffers_name(), label_as(Role::IsBuffer));
 }
 
-void MemTracker::label_gradients(py::handle module) {
+void MemTracker::label_gradients(py::handle module, NamedBy named_by) {
   visit_own(module, parameters_name(), [&](py::handle value) {
     if (!THPVariable_Check(value.ptr())) return;
     at::Tensor grad = THPVariable_Unpack(value.ptr()).grad();
     if (!grad.defined()) return;
     if (grad.layout() == c10::kSparse) grad = grad._values();  // its indices may be the inputs
     const auto object = py::reinterpret_steal<py::object>(THPVariable_Wrap(grad));
-    label(object, gradient_role(value), Since::Birth);
+    label(object, gradient_role(value), Since::Birth, named_by);
   });
 }
 
@@ -215,13 +227,13 @@ bool MemTracker::note_owned(py::handle module, ModuleId id) {
   return true;
 }
 
-void MemTracker::track_module(py::handle module) {
+void MemTracker::track_module(py::handle module, NamedBy named_by) {
   std::unordered_set<PyObject*> seen;
   visit_modules(module, seen, [&](py::handle each) {
     const ModuleId id = ModuleRegistry::get().intern(each.ptr());
     note_owned(each, id);
-    label_own(each, id);
-    label_gradients(each);
+    label_own(each, id, named_by);
+    label_gradients(each, named_by);
   });
 }
 
@@ -232,12 +244,12 @@ void MemTracker::refresh_labels() {
   for (const ModuleId id : known) {
     const py::object module = ModuleRegistry::get().resolve(id);
     if (module.is_none()) continue;
-    if (note_owned(module, id)) label_own(module, id);
-    if (!memory_->has_backward_elsewhere()) label_gradients(module);
+    if (note_owned(module, id)) label_own(module, id, NamedBy::Hook);
+    if (!memory_->has_backward_elsewhere()) label_gradients(module, NamedBy::Hook);
   }
 }
 
-void MemTracker::track_optimizer(py::handle optimizer) {
+void MemTracker::track_optimizer(py::handle optimizer, NamedBy named_by) {
   memory_->expect_optimizer();
   const py::object state = py::getattr(optimizer, "state", py::dict());
   for (const py::handle of_parameter : state.attr("values")()) {
@@ -246,14 +258,14 @@ void MemTracker::track_optimizer(py::handle optimizer) {
     append_tensors(of_parameter.ptr(), tensors);
     for (const at::Tensor& tensor : tensors) {
       const auto object = py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
-      label(object, Role::IsOptimizerState, Since::Birth);
+      label(object, Role::IsOptimizerState, Since::Birth, named_by);
     }
   }
 }
 
 void MemTracker::track_gradient(py::handle input, py::handle grad) {
   if (THPVariable_Check(input.ptr()) && is_parameter(THPVariable_Unpack(input.ptr()))) {
-    label(grad, Role::IsGradient, Since::Birth);
+    label(grad, Role::IsGradient, Since::Birth, NamedBy::Hook);
   }
 }
 
@@ -264,7 +276,7 @@ void MemTracker::reset_module_stats() {
 
 void MemTracker::describe(py::handle module, ModuleId id) {
   if (memory_->is_recording()) memory_->name_class(id, class_name(module));
-  track_module(module);
+  track_module(module, NamedBy::Hook);
   std::vector<at::Tensor> parameters;
   std::vector<at::Tensor> buffers;
   std::unordered_set<PyObject*> seen;
@@ -291,7 +303,7 @@ void MemTracker::on_enter(py::handle module, ModuleId id, bool is_root_call, py:
       throw py::error_already_set();
     }
     if (described_.insert(id).second) describe(module, id);
-    if (note_owned(module, id)) label_own(module, id);
+    if (note_owned(module, id)) label_own(module, id, NamedBy::Hook);
     append_all_inner_tensors(args.ptr(), *inputs);
     append_all_inner_tensors(kwargs.ptr(), *inputs);
   }
@@ -307,7 +319,7 @@ void MemTracker::on_leave(ModuleId id, py::handle output) {
 
 void MemTracker::on_compiled(py::handle module, py::handle output) {
   const ModuleId id = ModuleRegistry::get().intern(module.ptr());
-  if (described_.insert(id).second) track_module(module);
+  if (described_.insert(id).second) track_module(module, NamedBy::Hook);
   ScratchTensors outputs;
   append_all_inner_tensors(output.ptr(), *outputs);
   for (const at::Tensor& tensor : *outputs) tell_made(tensor);
@@ -342,6 +354,7 @@ py::dict MemTracker::module_stats(py::handle module) {
 }
 
 void bind_mem_tracker(py::module_& m) {
+  fake_hook::connect_python(&find_fake_mode);
   MemTrackerClass tracker(m, "MemTracker",
                           "Bytes by device and category; see tidegauge.MemTracker.");
   tracker
@@ -351,8 +364,16 @@ void bind_mem_tracker(py::module_& m) {
       .def("start", &MemTracker::start)
       .def("stop", &MemTracker::stop)
       .def("track_tensor", &MemTracker::track_tensor, py::arg("tensor"), py::arg("role"))
-      .def("track_module", &MemTracker::track_module, py::arg("module"))
-      .def("track_optimizer", &MemTracker::track_optimizer, py::arg("optimizer"))
+      .def(
+          "track_module",
+          [](MemTracker& self, py::handle module) { self.track_module(module, NamedBy::User); },
+          py::arg("module"))
+      .def(
+          "track_optimizer",
+          [](MemTracker& self, py::handle optimizer) {
+            self.track_optimizer(optimizer, NamedBy::User);
+          },
+          py::arg("optimizer"))
       .def("reset_module_stats", &MemTracker::reset_module_stats)
       .def("post_mortem", [](MemTracker& self) { return self.memory().post_mortem(); })
       .def("current",

@@ -34,8 +34,8 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
   void track_tensor(pybind11::handle tensor, const std::string& role);
   /// A parameter or buffer that `module` has just registered. TypeError as ModuleRegistry::intern.
   void register_tensor(pybind11::handle module, pybind11::handle tensor, Role role);
-  void track_module(pybind11::handle module);
-  void track_optimizer(pybind11::handle optimizer);
+  void track_module(pybind11::handle module, NamedBy named_by);
+  void track_optimizer(pybind11::handle optimizer, NamedBy named_by);
   /// `grad` is the gradient of `input`; counts if that is a parameter.
   void track_gradient(pybind11::handle input, pybind11::handle grad);
   void reset_module_stats();
@@ -71,9 +71,10 @@ class MemTracker : public ModuleListener, public std::enable_shared_from_this<Me
  private:
   MemTracker(std::shared_ptr<ModTracker> modules, bool strict, bool allocator, StackMode stacks,
              bool is_sharded);
-  void label(pybind11::handle object, Role role, Since since, ModuleId owner = {});
-  void label_own(pybind11::handle module, ModuleId id);
-  void label_gradients(pybind11::handle module);
+  void label(pybind11::handle object, Role role, Since since, NamedBy named_by,
+             ModuleId owner = {});
+  void label_own(pybind11::handle module, ModuleId id, NamedBy named_by);
+  void label_gradients(pybind11::handle module, NamedBy named_by);
   Role gradient_role(pybind11::handle parameter);
   void add_recompute_of_wrapped(pybind11::handle module, ModuleStats& stats);
   /// Whether the module owns other memory than when it was last looked at.

@@ -9,6 +9,7 @@
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -38,7 +39,7 @@ bool has_wrapper_argument(const OperatorHandle& op, const Stack& stack) {
   bool found = false;
   visit_arguments(op.schema(), stack, [&](const at::Tensor& tensor) {
     found |= tensor.defined() && tensor.unsafeGetTensorImpl()->key_set().has(DispatchKey::Python) &&
-             !is_fake_tensor(*tensor.unsafeGetTensorImpl());
+             !is_fake_tensor(tensor);
   });
   return found;
 }
@@ -55,12 +56,13 @@ class Decorated final : public PyInterpreterVTable {
 
   void dispatch(const OperatorHandle& op, Stack* stack) const override {
     const void* mode = is_switched_on() ? active_mode() : nullptr;
-    if (mode == nullptr || TorchDispatchModeTLS::stack_len() != 1 || !is_tracked(mode) ||
+    if (mode == nullptr || TorchDispatchModeTLS::stack_len() != 1 ||
         has_wrapper_argument(op, *stack)) {
       original_.dispatch(op, stack);
       return;
     }
     const c10::impl::ExcludeDispatchKeyGuard guard(DispatchKey::Fake);
+    if (!is_tracked(mode)) return original_.dispatch(op, stack);
     if (waits_for_a_collective(op)) return;
     observe(op, stack, mode);
   }
@@ -173,7 +175,8 @@ class Decorated final : public PyInterpreterVTable {
                       [&](const at::Tensor& tensor) { watch.add_argument(tensor); });
     }
     original_.dispatch(op, stack);
-    visit_results(schema, *stack, [](const at::Tensor& tensor, size_t) { claim_fake(tensor); });
+    visit_results(schema, *stack,
+                  [mode](const at::Tensor& tensor, size_t) { claim_fake(tensor, mode); });
     OpWatch::Results results(watch);
     visit_results(schema, *stack, [&](const at::Tensor& tensor, size_t position) {
       results.tell(tensor, position);
@@ -183,6 +186,8 @@ class Decorated final : public PyInterpreterVTable {
   const PyInterpreterVTable& original_;
 };
 
+constinit std::atomic<const void* (*)(const at::Tensor&)> find_mode{nullptr};
+
 }  // namespace
 
 const void* active_mode() {
@@ -190,12 +195,23 @@ const void* active_mode() {
   return mode ? (*mode)->ptr(c10::impl::getGlobalPyInterpreter()) : nullptr;
 }
 
+const void* mode_of(const at::Tensor& tensor) {
+  const auto find = find_mode.load(std::memory_order_relaxed);
+  return find != nullptr ? find(tensor) : nullptr;
+}
+
+void connect_python(const void* (*find)(const at::Tensor&)) { find_mode = find; }
+
 void install() {
   static std::once_flag once;
   std::call_once(once, [] {
     c10::impl::PyInterpreter* interpreter = c10::impl::getGlobalPyInterpreter();
     interpreter->vtable_ = new Decorated(*interpreter->vtable_);
   });
+}
+
+void enter_mode() {
+  if (is_switched_on()) install();
 }
 
 }  // namespace tidegauge::fake_hook

@@ -151,7 +151,13 @@ StackId MemoryTracker::birth_stack(StackId python) {
   return module_stacks_.find(backlog_.open_calls(), thread_, *modules_);
 }
 
-void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since, ModuleId owner) {
+bool MemoryTracker::is_of_another_mode(c10::StorageImpl* storage) const {
+  const void* mode = StorageCapture::fake_mode_of(storage);
+  return mode != nullptr && mode != fake_mode_ && was_started_;
+}
+
+void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since, ModuleId owner,
+                          NamedBy named_by) {
   claim_fake(tensor);
   const auto lock = StorageCapture::lock();
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
@@ -159,6 +165,7 @@ void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since, Modu
     if (!seen.id) return;
     const auto known = ledger().find_storage(seen.id);
     if (!known) {
+      if (named_by == NamedBy::Hook && is_of_another_mode(storage)) return;
       apply(events::storage_born(origin(seen.device), seen.id, seen.size_bytes),
             tensor.unsafeGetTensorImpl());
     } else if (known->category == category_of(role) || is_finer(known->category, role)) {
@@ -392,12 +399,14 @@ void MemoryTracker::tell_seen(const SeenStorage& seen, bool was_there_before, ui
 
 void MemoryTracker::tell_made(c10::StorageImpl* storage, const c10::TensorImpl* tensor,
                               StackId stack) {
+  // Nobody has claimed it in that mode, so no tracker counts it.
+  if (StorageCapture::is_unclaimed_on_meta(storage) && fake_hook::active_mode() != nullptr) return;
   SeenStorage seen = StorageCapture::get().see(storage);
   seen.tensor = tensor;
   seen.stack = stack;
   if (!seen.id) return;
   const uint8_t facts = moment::birth_facts(torch::autograd::get_current_graph_task_id());
-  tell_seen(seen, /*was_there_before=*/false, facts, {}, nullptr);
+  tell_seen(seen, /*was_there_before=*/false, facts, {}, StorageCapture::fake_mode_of(storage));
 }
 
 bool MemoryTracker::knows(const SeenStorage& seen) {

@@ -41,6 +41,9 @@ namespace tidegauge {
 
 struct DeviceTraceEntry;
 
+/// Who says what a tensor is: the user, or what is noticed of modules and optimizers.
+enum class NamedBy : uint8_t { User, Hook };
+
 /// One tracker of memory: a Ledger fed with what StorageCapture and the modules tell.
 ///
 /// Ops are seen in the threads that `start` of some tracker was called in or that are attached
@@ -78,8 +81,10 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void stop();
 
   /// Says what the storages of a tensor are; the last word holds. `owner`: of a parameter or
-  /// buffer, for the sink.
-  void label(const at::Tensor& tensor, Role role, Since since, ModuleId owner = {});
+  /// buffer, for the sink. What is fake, and of another mode than the one in which the tracker was
+  /// started, counts only if the user has named it.
+  void label(const at::Tensor& tensor, Role role, Since since, ModuleId owner = {},
+             NamedBy named_by = NamedBy::Hook);
   /// Bytes of the storages behind the tensors that this tracker knows, each storage once.
   int64_t known_bytes(std::span<const at::Tensor> tensors);
 
@@ -216,6 +221,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void see_made(const SeenStorage& seen, uint8_t birth_facts, OpId op);
   void see_found(const SeenStorage& seen, uint8_t birth_facts, OpId op);
   bool knows(const SeenStorage& seen);
+  /// Whether it is fake, and of a mode that this tracker does not count.
+  bool is_of_another_mode(c10::StorageImpl* storage) const;
   void open_scope(int task, const torch::autograd::Node& node);
   void move_to(BackwardScope& scope, const torch::autograd::Node* node);
   void close_scopes_of_thread();

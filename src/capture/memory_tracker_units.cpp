@@ -85,6 +85,7 @@ void MemoryTracker::label_unit(UnitId unit, UnitFact fact, const at::Tensor& ten
     const SeenStorage seen = StorageCapture::get().see(storage, /*even_empty=*/true);
     if (!seen.id) return;
     if (!ledger().find_storage(seen.id)) {
+      if (is_of_another_mode(storage)) return;
       apply(events::storage_born(origin(seen.device), seen.id, seen.size_bytes));
     }
     apply_fact(unit, fact, seen.id);

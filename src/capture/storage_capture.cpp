@@ -6,7 +6,9 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -23,9 +25,29 @@ int64_t meta_size_bytes(const c10::StorageImpl& storage) {
   return storage.sym_nbytes().maybe_as_int().value_or(0);
 }
 
+/// CUDA's caching allocator gives out multiples of 512 bytes; without caching, what is asked for.
+int64_t cuda_unit_bytes() {
+  static const bool has_cache = [] {
+    const char* without = std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
+    return without == nullptr ||
+           std::string_view(without).find_first_not_of('0') == std::string_view::npos;
+  }();
+  return has_cache ? 512 : 1;
+}
+
+/// Of a meta storage that counts as being on `device`. What is fake takes there what its allocator
+/// would give; what is simulated is as asked for, for an allocator of its own is simulated, too.
+int64_t counted_bytes(const c10::StorageImpl& storage, Device device, const void* fake_mode) {
+  const int64_t size_bytes = meta_size_bytes(storage);
+  if (fake_mode == nullptr || device.type != cuda(0).type) return size_bytes;
+  const int64_t unit = cuda_unit_bytes();
+  return (size_bytes + unit - 1) / unit * unit;
+}
+
 }  // namespace
 
-void StorageCapture::claim_meta(const at::Tensor& tensor, const at::Tensor& whole) {
+void StorageCapture::claim_meta(const at::Tensor& tensor, const at::Tensor& whole,
+                                const void* fake_mode) {
   c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   if (storage->device_type() != c10::kMeta || data.get_context() != nullptr) return;
@@ -33,9 +55,10 @@ void StorageCapture::claim_meta(const at::Tensor& tensor, const at::Tensor& whol
   const bool is_cpu = whole.key_set().has_backend(c10::BackendComponent::CPUBit);
   const c10::Device device = is_cpu ? c10::Device(c10::kCPU) : whole.device();
   const std::lock_guard lock(mutex_);
-  Known known{StorageId(++last_id_), meta_size_bytes(*storage), to_device(device), storage};
+  Known known{StorageId(++last_id_), 0, to_device(device), storage};
+  known.size_bytes = counted_bytes(*storage, known.device, fake_mode);
   known.is_unseen = true;
-  adopt_meta(storage, known);
+  adopt_meta(storage, known, fake_mode);
 }
 
 // NOLINTNEXTLINE(bugprone-throwing-static-initialization): without memory nothing would load
@@ -185,18 +208,29 @@ bool StorageCapture::is_claimed(const c10::DataPtr& data) {
   return data.get_deleter() == &StorageCapture::free_meta;
 }
 
-void StorageCapture::adopt_meta(c10::StorageImpl* storage, const Known& known) {
-  const c10::Device meta = storage->device();
-  storage->set_data_ptr_noswap(
-      c10::DataPtr(nullptr, new Known(known), &StorageCapture::free_meta, meta));
+StorageCapture::Claim* StorageCapture::claim_of(c10::StorageImpl* storage) {
+  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  return is_claimed(data) ? static_cast<Claim*>(data.get_context()) : nullptr;
+}
+
+const void* StorageCapture::fake_mode_of(c10::StorageImpl* storage) {
+  const Claim* claim = claim_of(storage);
+  return claim != nullptr ? claim->fake_mode : nullptr;
+}
+
+void StorageCapture::adopt_meta(c10::StorageImpl* storage, const Known& known,
+                                const void* fake_mode) {
+  storage->set_data_ptr_noswap(c10::DataPtr(nullptr, new Claim{known, fake_mode},
+                                            &StorageCapture::free_meta, storage->device()));
 }
 
 void StorageCapture::give_back(c10::StorageImpl* storage) {
   if (!is_claimed(storage->_mutable_data_ptr_no_checks())) return;
   const std::lock_guard lock(mutex_);
   c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
-  const std::unique_ptr<Known> known(static_cast<Known*>(data.release_context()));
+  const std::unique_ptr<Claim> known(static_cast<Claim*>(data.release_context()));
   storage->set_data_ptr_noswap(c10::DataPtr(nullptr, storage->device()));
+  known->size_bytes = meta_size_bytes(*storage);  // as it is compared with from now on
   park(storage, *known);
 }
 
@@ -213,14 +247,15 @@ SeenStorage StorageCapture::claim(c10::StorageImpl* storage, Known& allocated) {
 
 SeenStorage StorageCapture::see_meta(c10::StorageImpl* storage) {
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
-  const int64_t size_bytes = meta_size_bytes(*storage);
   if (!is_claimed(data)) {
+    const int64_t size_bytes = meta_size_bytes(*storage);
     if (size_bytes == 0 || data.get_context() != nullptr) return {};
     Known known{StorageId(++last_id_), size_bytes, to_device(storage->device()), storage};
     known.is_unseen = true;
     adopt_meta(storage, known);
   }
-  auto& known = *static_cast<Known*>(storage->_mutable_data_ptr_no_checks().get_context());
+  Claim& known = *claim_of(storage);
+  const int64_t size_bytes = counted_bytes(*storage, known.device, known.fake_mode);
   const bool is_new = std::exchange(known.is_unseen, false);
   if (known.size_bytes != size_bytes) {
     known.size_bytes = size_bytes;
@@ -231,7 +266,7 @@ SeenStorage StorageCapture::see_meta(c10::StorageImpl* storage) {
 }
 
 void StorageCapture::free_meta(void* context) {
-  const std::unique_ptr<Known> known(static_cast<Known*>(context));
+  const std::unique_ptr<Claim> known(static_cast<Claim*>(context));
   StorageCapture& self = get();
   const std::lock_guard lock(self.mutex_);
   self.tell_freed(known->id);

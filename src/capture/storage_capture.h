@@ -77,6 +77,12 @@ class alignas(64) StorageCapture {
   /// Also without the lock.
   bool has_trackers() const { return tracker_count_.load(std::memory_order_relaxed) > 0; }
   bool is_fake_mode_tracked(const void* mode) const;
+  static bool is_unclaimed_on_meta(c10::StorageImpl* storage) {
+    return storage->device_type() == c10::kMeta &&
+           !is_claimed(storage->_mutable_data_ptr_no_checks());
+  }
+  /// In which a storage was claimed; null: in none.
+  static const void* fake_mode_of(c10::StorageImpl* storage);
 
   /// Whether the memory of a meta storage is known to us.
   static bool is_claimed(const c10::DataPtr& data);
@@ -173,6 +179,11 @@ class alignas(64) StorageCapture {
   }
 
  private:
+  /// What a storage on meta carries.
+  struct Claim : Known {
+    const void* fake_mode = nullptr;  // compared, never followed
+  };
+  static Claim* claim_of(c10::StorageImpl* storage);
   struct Parked {
     c10::weak_intrusive_ptr<c10::StorageImpl> reference;
     Known known;
@@ -224,11 +235,12 @@ class alignas(64) StorageCapture {
   /// Its place in the table; null if its memory is not of the CPU allocator.
   Known* adopt(c10::StorageImpl* storage, Known known);
   SeenStorage see_meta(c10::StorageImpl* storage);
-  friend void claim_fake(const at::Tensor& tensor);
+  friend void claim_fake(const at::Tensor& tensor, const void* fake_mode);
   /// The storage of `tensor` counts as being where `whole` says that it is.
-  void claim_meta(const at::Tensor& tensor, const at::Tensor& whole);
+  void claim_meta(const at::Tensor& tensor, const at::Tensor& whole, const void* fake_mode);
   void tell_resized(StorageId id, int64_t size_bytes, StorageId allocated = {});
-  static void adopt_meta(c10::StorageImpl* storage, const Known& known);
+  static void adopt_meta(c10::StorageImpl* storage, const Known& known,
+                         const void* fake_mode = nullptr);
   static void free_meta(void* context);
   void poll_parked(size_t count);
   void park(c10::StorageImpl* storage, Known known);

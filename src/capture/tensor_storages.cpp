@@ -5,6 +5,7 @@
 #include <ATen/SparseTensorImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include "capture/fake_hook.h"
 #include "capture/storage_capture.h"
 
 namespace tidegauge {
@@ -52,21 +53,34 @@ void visit_uncommon_storages(const at::Tensor& tensor,
   visit(storage);
 }
 
-bool is_fake_tensor(const c10::TensorImpl& tensor) {
-  if (!tensor.key_set().has(c10::DispatchKey::Python)) return false;
-  if (!tensor.has_storage()) return true;  // sparse; a wrapper has a storage, if an empty one
-  return tensor.unsafe_storage().device_type() == c10::kMeta &&
-         !tensor.key_set().has_backend(c10::BackendComponent::MetaBit);
+bool is_fake_tensor(const at::Tensor& tensor) {
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  if (!impl.key_set().has(c10::DispatchKey::Python)) return false;
+  if (!impl.has_storage()) return true;  // sparse; a wrapper has a storage, if an empty one
+  if (impl.unsafe_storage().device_type() != c10::kMeta) return false;
+  // One that says that it is elsewhere is fake; of those on meta only Python knows.
+  return !impl.key_set().has_backend(c10::BackendComponent::MetaBit) ||
+         fake_hook::mode_of(tensor) != nullptr;
+}
+
+void claim_fake(const at::Tensor& tensor, const void* fake_mode) {
+  if (!tensor.defined() || !is_fake_tensor(tensor)) return;
+  StorageCapture& capture = StorageCapture::get();
+  if (tensor.unsafeGetTensorImpl()->has_storage()) {
+    capture.claim_meta(tensor, tensor, fake_mode);
+  } else {
+    visit_sparse_parts(
+        tensor, [&](const at::Tensor& part) { capture.claim_meta(part, tensor, fake_mode); });
+  }
 }
 
 void claim_fake(const at::Tensor& tensor) {
-  if (!tensor.defined() || !is_fake_tensor(*tensor.unsafeGetTensorImpl())) return;
-  if (tensor.unsafeGetTensorImpl()->has_storage()) {
-    StorageCapture::get().claim_meta(tensor, tensor);
-  } else {
-    visit_sparse_parts(
-        tensor, [&](const at::Tensor& part) { StorageCapture::get().claim_meta(part, tensor); });
+  if (!tensor.defined() || !tensor.key_set().has(c10::DispatchKey::Python)) return;
+  c10::StorageImpl* storage = storage_of(tensor);
+  if (storage != nullptr && StorageCapture::is_claimed(storage->_mutable_data_ptr_no_checks())) {
+    return;  // as nearly always
   }
+  if (is_fake_tensor(tensor)) claim_fake(tensor, fake_hook::mode_of(tensor));
 }
 
 }  // namespace tidegauge

@@ -29,10 +29,12 @@ void visit_storages(const at::Tensor& tensor, Visit&& visit) {
   }
 }
 
-/// Whether it is a FakeTensor: its storage is on meta, and it says that it is elsewhere.
-bool is_fake_tensor(const c10::TensorImpl& tensor);
-/// From now on the storage of a FakeTensor counts, on the device that the tensor claims to be on.
-/// Nothing for other tensors. Without the lock; may take the GIL.
+/// Whether it is a FakeTensor. May take the GIL.
+bool is_fake_tensor(const at::Tensor& tensor);
+/// From now on the storage of a FakeTensor counts, on the device that the tensor claims to be on,
+/// for trackers of `fake_mode`. Nothing for other tensors. Without the lock; may take the GIL.
+void claim_fake(const at::Tensor& tensor, const void* fake_mode);
+/// Likewise, of the mode that Python says it has.
 void claim_fake(const at::Tensor& tensor);
 
 }  // namespace tidegauge

@@ -13,6 +13,7 @@ import torch.distributed._tools.mem_tracker as upstream
 from models import inputs
 from tidegauge import MemTracker
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.profiler import record_function
 from torch.distributed.tensor._decompositions import DecompShardingStrategy
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
@@ -32,6 +33,7 @@ def places() -> list[Any]:
         list(optim_module._global_optimizer_post_hooks),
         list(nn_module._global_parameter_registration_hooks),
         list(nn_module._global_buffer_registration_hooks),
+        FakeTensorMode.__dict__["__enter__"],
         ShardingPropagator.__dict__["_propagate_tensor_meta_non_cached"],
         DecompShardingStrategy.__dict__["propagate_strategy"],
         torch._C._len_torch_dispatch_stack(),
@@ -57,7 +59,7 @@ def test_places_are_taken_inside_only() -> None:
     assert places() == before
     with tracker:
         changed = [now != then for now, then in zip(places(), before, strict=True)]
-        assert changed == [True] * 10 + [False]  # no mode is pushed
+        assert changed == [True] * 11 + [False]  # no mode is pushed
         with tracker, MemTracker():
             pass
         assert [now != then for now, then in zip(places(), before, strict=True)] == changed

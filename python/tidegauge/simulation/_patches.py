@@ -7,6 +7,7 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable
+from traceback import walk_stack
 from types import ModuleType
 from typing import Any
 
@@ -161,7 +162,9 @@ def _brings_in(name: str) -> Callable[..., Any]:
 
 def _enter_fake_mode(self: FakeTensorMode) -> Any:
     """torch enters some itself, to find out about shapes."""
-    if not sys._getframe(1).f_globals.get("__name__", "").startswith("torch."):
+    # The wrapper of a tracker may be in between.
+    callers = (frame.f_globals.get("__name__", "") for frame, _ in walk_stack(sys._getframe(1)))
+    if not next(name for name in callers if name != _Patch.__module__).startswith("torch."):
         raise RuntimeError(
             "a FakeTensorMode was entered inside `simulate`, which makes tensors without memory "
             "itself; use one of the two"

@@ -14,6 +14,7 @@ import torch.nn.functional as F  # noqa: N812
 from tidegauge import _C
 from tidegauge.simulation import _claimed_cuda
 from torch import nn
+from torch.distributed._tools.mem_tracker import MemTracker as UpstreamMemTracker
 from torch.distributed.fsdp import fully_shard
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
@@ -44,6 +45,20 @@ def test_tensors_are_where_they_say_and_nowhere_else() -> None:
         with torch.cuda.device(1):
             assert torch.cuda.current_device() == 1
         assert torch.cuda.current_device() == 3
+
+
+def test_simulated_tensor_is_as_large_as_asked_for() -> None:
+    """What the device's allocator makes of it is found out by simulating that."""
+
+    def run(tracker: Any) -> dict[torch.device, int]:
+        with tidegauge.simulate("cuda"), tracker:
+            x = torch.empty(100, device="cuda")
+            sizes = {device: split["Total"] for device, split in tracker._curr_mem_snap.items()}
+            del x
+        return sizes
+
+    assert run(tidegauge.MemTracker()) == {torch.device("cuda:0"): 400}
+    assert run(UpstreamMemTracker()) == {torch.device("cuda:0"): 512}
 
 
 def test_all_is_undone_at_the_end() -> None:
