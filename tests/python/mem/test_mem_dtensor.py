@@ -19,7 +19,7 @@ from runs import Split, read_split
 from shardings import counted_propagations, forget_shardings
 from tidegauge import MemTracker
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker as UpstreamMemTracker
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -41,6 +41,7 @@ WORLD = 4
 @pytest.fixture(autouse=True, scope="module")
 def _world() -> Iterator[None]:
     dist.init_process_group("fake", rank=0, world_size=WORLD, store=FakeStore())
+    mesh()  # it cannot be made under fake mode
     yield
     dist.destroy_process_group()
 
@@ -163,6 +164,19 @@ def test_figures_under_fake_mode_are_those_of_the_real_run(name: str) -> None:
     assert fake.marks == real.marks
     assert fake.peak == real.peak
     assert fake.sizes == real.sizes
+
+
+@pytest.mark.parametrize("name", sorted(FAKE_MODE_FAILS))
+def test_error_of_the_mode_is_that_without_a_tracker(name: str) -> None:
+    def train(tracker: Any) -> str:
+        with FakeTensorMode():
+            model, x = MODELS[name](), torch.randn(2, 16, 64)
+            forget_shardings()
+            with tracker, pytest.raises(DataDependentOutputException) as error:
+                model(x).sum().backward()
+        return str(error.value)
+
+    assert train(MemTracker()) == train(nullcontext())
 
 
 def test_one_tensor_by_hand() -> None:

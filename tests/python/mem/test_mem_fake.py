@@ -83,8 +83,11 @@ def test_only_the_peak_of_backward_shows_sums_out_of_place(name: str) -> None:
     assert fake["peak: Total"] >= real["peak: Total"]
 
 
-@pytest.mark.parametrize("name", sorted((ADDED_OUT_OF_PLACE | OTHER_KERNELS) - {"lora", "lstm"}))
+@pytest.mark.parametrize("name", sorted((ADDED_OUT_OF_PLACE | OTHER_KERNELS) - {"lora"}))
 def test_where_the_run_itself_is_another_the_totals_are_those_of_upstream(name: str) -> None:
+    # The first fake run of an LSTM in a process copies two gradients, which later ones hand on: by
+    # then its operators are in a cache of the mode's.
+    record("untracked", name)
     ours, upstream = record("ours", name), record("upstream", name)
     assert upstream.error is None
     assert ours.peak["Total"] == upstream.peak["Total"]
@@ -450,21 +453,34 @@ def fake_world() -> Any:
 
 
 @pytest.mark.usefixtures("fake_world")
-def test_collective_that_was_waited_for_is_one_tensor() -> None:
+@pytest.mark.parametrize("mode", [nullcontext, FakeTensorMode])
+def test_collective_that_was_waited_for_is_one_tensor(mode: Any) -> None:
+    """As it really is. The fake kernel of wait_tensor makes another tensor."""
+    gather, wait = (
+        getattr(torch.ops._c10d_functional, name).default
+        for name in ("all_gather_into_tensor", "wait_tensor")
+    )
+
     def run(tracker: Any) -> list[int]:
         totals = []
-        with FakeTensorMode(), tracker:
+        with mode(), tracker:
             x = torch.ones(256)
-            gathered = torch.distributed._functional_collectives.all_gather_tensor(
-                x, 0, dist.group.WORLD
-            )
-            gathered = gathered + 0  # waits
+            gathered = gather(x, 4, dist.group.WORLD.group_name)
             totals.append(total(tracker))
-            del gathered, x
+            waited = wait(gathered)
             totals.append(total(tracker))
-        return totals
+            del gathered
+            totals.append(total(tracker))
+            result = waited + 0
+            totals.append(total(tracker))
+            del x, waited, result
+            totals.append(total(tracker))
+        peak = read_split(tracker.get_tracker_snapshot("peak"))["Total"]
+        return [*totals, peak]
 
-    assert run(MemTracker()) == run(UpstreamMemTracker()) == [1024 + 4096, 0]
+    own, whole = 256 * 4, 4 * 256 * 4
+    held = [own + whole, own + whole, own + whole, own + 2 * whole, 0]
+    assert run(MemTracker()) == run(UpstreamMemTracker()) == [*held, own + 2 * whole]
 
 
 def test_runs_one_after_another_agree() -> None:
