@@ -12,7 +12,6 @@ from tidegauge._build_info import __version__, cmake_prefix_path
 from tidegauge.errors import FormatError, IoError
 
 if TYPE_CHECKING:
-    from tidegauge._C import attach_thread, detach_thread
     from tidegauge.estimation import Estimate, estimate
     from tidegauge.fsdp2_mem_tracker import FSDPMemTracker
     from tidegauge.mem_tracker import MemTracker
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from tidegauge.recorder import Recorder
     from tidegauge.report import read_summary
     from tidegauge.simulation import Simulation, simulate
+    from tidegauge.threads import attach_thread, detach_thread
 
 __all__ = [
     "Estimate",
@@ -46,8 +46,8 @@ _HOMES = {
     "ModTracker": "mod_tracker",
     "Recorder": "recorder",
     "Simulation": "simulation",
-    "attach_thread": "_C",
-    "detach_thread": "_C",
+    "attach_thread": "threads",
+    "detach_thread": "threads",
     "estimate": "estimation",
     "read_summary": "report",
     "simulate": "simulation",

@@ -117,6 +117,7 @@ _exit_profiled: Callable[..., Any] = record_function.__exit__
 _get_rng_state: Callable[..., torch.Tensor] = torch.random.get_rng_state
 _enter_fake_mode: Callable[..., Any] = FakeTensorMode.__enter__
 _run_backward: Callable[..., Any] = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+_exit_inference_mode: Callable[..., Any] = torch._C._InferenceMode.__exit__
 
 _key_extractor: Callable[..., Any] = torch._ops.key_extractor
 _OUR_KEY = torch._C._parse_dispatch_key("Fake")
@@ -154,6 +155,17 @@ def _tracked_bootstrap(self: threading.Thread) -> None:
         _bootstrap(self)
     finally:
         _C.detach_thread()
+
+
+def _tracked_exit_inference_mode(self: Any, *args: Any) -> Any:
+    """It puts back the keys of the thread from before the mode, and so from before us, maybe.
+
+    On the class of C++'s, because a `with` has looked up `inference_mode.__exit__` at its begin.
+    """
+    try:
+        return _exit_inference_mode(self, *args)
+    finally:
+        _C.watch_thread_again()
 
 
 def _leave_after_error(module: nn.Module, args: Any) -> None:
@@ -233,6 +245,8 @@ def _tracked_enter_fake_mode(self: FakeTensorMode) -> Any:
 @wraps(_run_backward)
 def _tracked_run_backward(outputs: Any, *args: Any, **kwargs: Any) -> Any:
     """`torch.autograd.grad` hands gradients over without the node that accumulates them."""
+    if not _is_compiling():
+        _C.watch_thread_again()  # the threads of the engine take over the keys of this one
     grads = _run_backward(outputs, *args, **kwargs)
     if not _is_compiling() and not kwargs.get("accumulate_grad", False):
         _C.gradients_made(args[3], grads)
@@ -307,7 +321,7 @@ class _Installation:
     """Patches and global hooks that are in place as long as anybody uses them.
 
     A patch comes with the name of the variable of this module (or the key of `variables`) by which
-    it calls the original.
+    it calls the original. `needs`: what has to be in place as well.
     """
 
     _lock = threading.Lock()
@@ -318,15 +332,19 @@ class _Installation:
         hooks: Sequence[_GlobalHook] = (),
         at_end: Callable[[], None] = lambda: None,
         variables: dict[str, Any] | None = None,
+        needs: _Installation | None = None,
     ) -> None:
         self._variables = globals() if variables is None else variables
         self._patches = patches
         self._hooks = hooks
         self._at_end = at_end
+        self._needs = needs
         self._user_count = 0
 
     def install(self) -> None:
         """Counts one more user; the first one finds all put in place."""
+        if self._needs is not None:
+            self._needs.install()
         with self._lock:
             self._user_count += 1
             if self._user_count > 1:
@@ -341,13 +359,17 @@ class _Installation:
         """Counts one user less; after the last one all is as it was."""
         with self._lock:
             self._user_count -= 1
-            if self._user_count > 0:
-                return
-            for hook in self._hooks:
-                hook.uninstall()
-            for patch in self._patches.values():
-                patch.uninstall()
-            self._at_end()
+            if self._user_count == 0:
+                self._take_out()
+        if self._needs is not None:
+            self._needs.uninstall()
+
+    def _take_out(self) -> None:
+        for hook in self._hooks:
+            hook.uninstall()
+        for patch in self._patches.values():
+            patch.uninstall()
+        self._at_end()
 
 
 _FOR_MODULES = _Installation(
@@ -364,12 +386,21 @@ _FOR_MODULES = _Installation(
         ),
     }
 )
+# Of threads whose ops are seen.
+FOR_THREADS = _Installation(
+    {
+        "_exit_inference_mode": _Patch(
+            torch._C._InferenceMode, "__exit__", _tracked_exit_inference_mode
+        ),
+    }
+)
 # Of trackers of memory, and of simulations.
 FOR_OPS = _Installation(
     {
         "_key_extractor": _Patch(torch._ops, "key_extractor", _extract_keys),
         "_bootstrap": _Patch(threading.Thread, "_bootstrap_inner", _tracked_bootstrap),
-    }
+    },
+    needs=FOR_THREADS,
 )
 _FOR_MEMORY = _Installation(
     {

@@ -120,6 +120,7 @@ void bind_mem_events(py::module_& m) {
   m.def("enter_fake_mode", &fake_hook::enter_mode);
   m.def("attach_thread", &attach_thread);
   m.def("detach_thread", &detach_thread);
+  m.def("watch_thread_again", &watch_thread_again);
   m.def(
       "module_restored",
       [](py::handle module) {

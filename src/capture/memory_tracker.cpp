@@ -121,6 +121,7 @@ void MemoryTracker::stop() {
   }
   if (has_allocator_channel_) AllocatorChannel::get().close();
   op_hook::stop_in(thread);
+  op_hook::assert_in_this_thread();  // for another tracker
 }
 
 void MemoryTracker::look_at_clock() { time_ns_ = now_ns(); }
@@ -280,6 +281,7 @@ void MemoryTracker::reset_statistics() {
 }
 
 void MemoryTracker::optimizer_step(bool begins) {
+  op_hook::assert_in_this_thread();
   const auto lock = StorageCapture::lock();
   look_around();
   run_outside();
@@ -299,6 +301,7 @@ Snapshot MemoryTracker::current() {
 }
 
 Snapshot MemoryTracker::peak() {
+  op_hook::assert_in_this_thread();
   const auto lock = StorageCapture::lock();
   return was_started_ ? ledger().peak() : Snapshot{};
 }

@@ -18,7 +18,8 @@
 ///
 /// The switch is a key that the thread includes. Scopes of torch's that put back all keys of the
 /// thread (inference mode) may bring it back after the last stop: then the first op switches it
-/// off.
+/// off. Those that began before the start take it away: whatever of ours is called next in that
+/// thread switches it on again, in Python the end of `torch.inference_mode` itself.
 namespace tidegauge::op_hook {
 
 struct ThreadSwitch;

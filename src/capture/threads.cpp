@@ -28,6 +28,9 @@ void detach_thread() {
   }
   op_hook::stop_in(attachments.all.back());
   attachments.all.pop_back();
+  op_hook::assert_in_this_thread();
 }
+
+void watch_thread_again() { op_hook::assert_in_this_thread(); }
 
 }  // namespace tidegauge

@@ -29,6 +29,7 @@ def places() -> list[Any]:
         torch.UntypedStorage.__dict__.get("resize_"),
         torch.UntypedStorage.__dict__.get("_swap_data_ptr_"),
         record_function.__dict__["__exit__"],
+        torch._C._InferenceMode.__dict__["__exit__"],
         list(optim_module._global_optimizer_pre_hooks),
         list(optim_module._global_optimizer_post_hooks),
         list(nn_module._global_parameter_registration_hooks),
@@ -59,7 +60,7 @@ def test_places_are_taken_inside_only() -> None:
     assert places() == before
     with tracker:
         changed = [now != then for now, then in zip(places(), before, strict=True)]
-        assert changed == [True] * 11 + [False]  # no mode is pushed
+        assert changed == [True] * 12 + [False]  # no mode is pushed
         with tracker, MemTracker():
             pass
         assert [now != then for now, then in zip(places(), before, strict=True)] == changed

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from tidegauge import MemTracker
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._mode_utils import no_dispatch
-from tracked import now, parameter_bytes, split, track
+from tracked import now, parameter_bytes, peak, split, track
 
 LOSS = 4
 
@@ -180,17 +181,126 @@ def is_switched_on() -> bool:
     return "Fake" in str(torch._C._dispatch_tls_local_include_set())
 
 
-def test_tracker_entered_within_inference_mode_goes_on_with_the_next_module() -> None:
-    """The mode puts back the thread as it was before, and nobody is told of it."""
-    tracker = MemTracker()
-    model = nn.Linear(8, 8)
-    with torch.inference_mode():
-        tracker.__enter__()
-        first = torch.ones(8)
-    second = model(torch.ones(8))
-    assert now(tracker)["Activation"] == first.nbytes + second.nbytes
-    tracker.__exit__(None, None, None)
+@pytest.fixture
+def entry() -> Iterator[ExitStack]:
+    """To enter trackers within a scope that ends before they do."""
+    with ExitStack() as stack:
+        yield stack
     assert not is_switched_on()
+
+
+def test_tracker_entered_within_inference_mode_goes_on_after_it(entry: ExitStack) -> None:
+    """The mode puts back the keys of the thread from before, and ours is not among them."""
+    with torch.inference_mode():
+        tracker = entry.enter_context(MemTracker())
+        first = torch.ones(8)
+    second = torch.ones(16)
+    third = second + 1  # nothing of ours is called until here, but ops
+    del third
+    assert peak(tracker) == split(Activation=first.nbytes + 2 * second.nbytes)
+    assert now(tracker) == split(Activation=first.nbytes + second.nbytes)
+
+
+@torch.inference_mode()
+def enter_within(entry: ExitStack) -> MemTracker:
+    with torch.inference_mode(mode=False), torch.inference_mode():
+        return entry.enter_context(MemTracker())
+
+
+def test_every_kind_of_inference_mode_may_be_around_the_entry(entry: ExitStack) -> None:
+    tracker = enter_within(entry)
+    kept = torch.ones(8)
+    assert now(tracker) == split(Activation=kept.nbytes)
+    entry.close()
+    within = torch.autograd.grad_mode._enter_inference_mode(True)
+    tracker = entry.enter_context(MemTracker())
+    torch.autograd.grad_mode._exit_inference_mode(within)
+    kept = torch.ones(8)
+    assert now(tracker) == split(Activation=kept.nbytes)
+
+
+def test_exception_ends_inference_mode_likewise(entry: ExitStack) -> None:
+    @torch.inference_mode()
+    def fail() -> None:
+        entry.enter_context(tracker)
+        raise ZeroDivisionError
+
+    tracker = MemTracker()
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    kept = torch.ones(8)
+    assert now(tracker) == split(Activation=kept.nbytes)
+
+
+def attach_within_inference_mode() -> None:
+    with torch.inference_mode():
+        tidegauge.attach_thread()
+
+
+@pytest.mark.parametrize("is_entered_first", [True, False])
+def test_thread_that_attaches_within_inference_mode_is_seen_after_it(
+    is_entered_first: bool,
+) -> None:
+    kept = []
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
+        tracker = MemTracker()
+        if not is_entered_first:
+            pool.submit(attach_within_inference_mode).result()
+        with tracker:
+            if is_entered_first:
+                pool.submit(attach_within_inference_mode).result()
+            kept.append(pool.submit(torch.ones, 8).result())
+            assert now(tracker) == split(Activation=32)
+        pool.submit(tidegauge.detach_thread).result()
+        assert not pool.submit(is_switched_on).result()
+
+
+def test_attached_thread_that_ends_leaves_torch_as_it_was() -> None:
+    original = torch._C._InferenceMode.__dict__["__exit__"]
+    with ThreadPoolExecutor(1, initializer=tidegauge.attach_thread) as pool:
+        pool.submit(int).result()
+        assert torch._C._InferenceMode.__dict__["__exit__"] is not original
+    assert torch._C._InferenceMode.__dict__["__exit__"] is original
+    in_thread(tidegauge.attach_thread)
+    tidegauge.attach_thread()
+    tidegauge.detach_thread()
+    assert torch._C._InferenceMode.__dict__["__exit__"] is original
+
+
+@pytest.mark.parametrize("repair", ["backward", "step", "module", "entry", "attach", "peak"])
+def test_scope_of_torch_that_tells_nobody_is_over_with_the_next_thing_of_ours(
+    entry: ExitStack, repair: str
+) -> None:
+    """A guard that was made before we came: nobody knows when it ends."""
+    model, x = nn.Linear(8, 8), torch.ones(8)
+    loss = (x * model.weight).sum()
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))])
+    with torch._C._PreserveDispatchKeyGuard():
+        tracker = entry.enter_context(MemTracker())
+    unseen = torch.ones(8)
+    assert not is_switched_on()
+    if repair == "backward":
+        loss.backward()
+    elif repair == "step":
+        optimizer.step()
+    elif repair == "module":
+        nn.Identity()(x)
+    elif repair == "entry":
+        with MemTracker():
+            pass
+    elif repair == "attach":
+        tidegauge.attach_thread()
+        tidegauge.detach_thread()
+    else:
+        peak(tracker)
+    seen = torch.ones(8)
+    gradients = model.weight.nbytes if repair == "backward" else 0
+    assert now(tracker)["Activation"] == seen.nbytes
+    assert now(tracker).get("Gradient", 0) == gradients
+    view = unseen.view(2, 4)  # it is come across: that op did not make it
+    assert now(tracker)["Activation"] == seen.nbytes
+    del view
 
 
 def test_tracker_left_within_inference_mode_stays_left() -> None:
