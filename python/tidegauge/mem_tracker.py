@@ -159,8 +159,9 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     With `allocator` all that torch's CPU allocator makes within the context is counted, in whatever
     thread, also what no tensor shows: workspace of kernels, buffers of generated code and of
-    collectives. The total is the allocator's then, at every instant. What belongs to no tensor is
-    part of Other; `get_untracked_memory` tells how much.
+    collectives. The total is the allocator's then, at every instant (of several threads at once, in
+    the order in which they get our lock). What belongs to no tensor is part of Other;
+    `get_untracked_memory` tells how much.
 
     With `record="run.tide"` all of it goes to a trace file as well, which is written when the
     context is left, and ended when the tracker or the process is; a `Recorder` has more options.

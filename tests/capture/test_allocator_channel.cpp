@@ -6,12 +6,15 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <barrier>
+#include <cstddef>
 #include <memory>
 #include <thread>
 #include <vector>
 
 #include "core/device_events.h"
 #include "memory_tracking.h"
+#include "tidegauge/threads.h"
 
 namespace tidegauge {
 namespace {
@@ -205,25 +208,77 @@ TEST(AllocatorChannel, TrackerThatDiesWhileStartedClosesIt) {
 }
 
 TEST(AllocatorChannel, ThreadsAllocateFreeAndClaimAtOnce) {
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 10;
   WithChannel t;
   std::atomic<bool> is_over = false;
+  std::barrier meeting(kThreads + 1);
   std::vector<std::thread> threads;
-  for (int n = 0; n < 4; ++n) {
+  for (int n = 0; n < kThreads; ++n) {
     threads.emplace_back([&, n] {
+      if (n % 2 == 1) attach_thread();
       std::vector<c10::DataPtr> kept(8);
-      for (size_t i = 0; i < 2000; ++i) kept[i % 8] = current()->allocate(64 + n);
-      const at::Tensor a = torch::ones({64});
-      for (int i = 0; i < 200; ++i) a.add(1).mul(2);
+      for (int round = 0; round < kRounds; ++round) {
+        for (size_t i = 0; i < 200; ++i) kept[i % 8] = current()->allocate(64 + n);
+        at::Tensor a = torch::ones({64 * (n + 1)});
+        for (int i = 0; i < 20; ++i) a = a.add(a).mul(a);
+        meeting.arrive_and_wait();  // all is still there, and nobody makes more
+        meeting.arrive_and_wait();
+      }
     });
   }
   std::thread reader([&] {
     while (!is_over) EXPECT_GE(t.now(), 0);
   });
-  for (int i = 0; i < 500; ++i) torch::ones({64}).add(1).t();
+  const int64_t workspace = 8 * (64 + 65 + 66 + 67);
+  for (int round = 0; round < kRounds; ++round) {
+    for (int i = 0; i < 50; ++i) torch::ones({64}).add(1).t();
+    meeting.arrive_and_wait();
+    EXPECT_EQ(t.now(Category::Untracked), workspace + 64 * (1 + 3) * 4);  // of those not attached
+    EXPECT_EQ(t.now(Category::Activation), 64 * (2 + 4) * 4);
+    EXPECT_EQ(t.now(), workspace + 64 * (1 + 2 + 3 + 4) * 4);
+    meeting.arrive_and_wait();
+  }
   for (std::thread& thread : threads) thread.join();
   is_over = true;
   reader.join();
   EXPECT_EQ(t.now(), 0);
+}
+
+/// Its memory has a context that is not the memory itself.
+class WithContext final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t size_bytes) override {
+    auto* context = new std::vector<std::byte>(size_bytes);
+    return {context->data(), context, &free, c10::kCPU};
+  }
+  void copy_data(void* to, const void* from, size_t size_bytes) const override {
+    default_copy_data(to, from, size_bytes);
+  }
+
+ private:
+  static void free(void* context) { delete static_cast<std::vector<std::byte>*>(context); }
+};
+
+TEST(AllocatorChannel, MemoryWithAContextOfItsOwnIsCountedWhenATensorShowsIt) {
+  c10::Allocator* const before = current();
+  static WithContext other;
+  c10::SetAllocator(c10::kCPU, &other, 0);
+  {
+    WithChannel t;
+    const c10::DataPtr workspace = current()->allocate(1000);
+    EXPECT_NE(workspace.get(), workspace.get_context());
+    EXPECT_EQ(t.now(), 0);
+    {
+      const at::Tensor a = torch::ones({256});
+      EXPECT_EQ(t.now(Category::Activation), 1024);
+      EXPECT_EQ(t.now(), 1024);
+    }
+    EXPECT_EQ(t.now(), 0);
+    EXPECT_EQ(t.peak(), 1024);  // without the 1000
+  }
+  EXPECT_EQ(current(), &other);
+  c10::SetAllocator(c10::kCPU, before, 0);
 }
 
 TEST(AllocatorChannel, ChildOfForkGoesOn) {

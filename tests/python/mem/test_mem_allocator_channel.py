@@ -124,6 +124,48 @@ def test_thread_that_is_not_tracked_is_counted() -> None:
         assert now(tracker) == {}
 
 
+def test_threads_that_train_at_once_have_the_total_of_the_allocator() -> None:
+    """Whenever they all stand still: while they run, the order of events is that of our lock."""
+    threads_count, steps = 4, 10
+    everybody = threading.Barrier(threads_count + 1)
+
+    def train(index: int) -> None:
+        width = 16 * (index + 1)
+        model, x = mlp(width), torch.ones(8, width)
+        optimizer = torch.optim.AdamW(model.parameters())
+        for _ in range(steps):
+            loss = model(x).square().mean()
+            everybody.wait(60)  # activations are there
+            everybody.wait(60)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            del loss
+            everybody.wait(60)  # states are
+            everybody.wait(60)
+
+    threads = [threading.Thread(target=train, args=(index,)) for index in range(threads_count)]
+    with counting() as allocator, MemTracker(allocator=True) as tracker:
+        base = allocator.read().live_bytes
+        for thread in threads:
+            thread.start()
+        totals_seen = []
+        for _ in range(2 * steps):
+            everybody.wait(60)
+            total = now(tracker)["Total"]
+            assert total == allocator.read().live_bytes - base
+            totals_seen.append(total)
+            everybody.wait(60)
+        for thread in threads:
+            thread.join()
+        assert now(tracker).get("Total", 0) == allocator.read().live_bytes - base
+        assert tracker._core.anomalies() == (0, "")
+    # A parameter and its two moments, six steps counted as numbers, and the inputs.
+    widths = (16, 32, 48, 64)
+    after_step = sum(3 * parameter_bytes(mlp(w)) + 6 * FLOAT + 8 * w * FLOAT for w in widths)
+    assert totals_seen[1::2] == [after_step] * steps
+
+
 def test_memory_from_before_and_after_is_left_alone() -> None:
     before = torch.ones(256)
     with MemTracker(allocator=True) as tracker:
