@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Where the memory of a small Transformer is while it is trained with Adam, without any Python.
-// `train_transformer --json` prints all figures for a program to read.
+// `train_transformer --json` prints all figures for a program to read; with `--allocator` also
+// what the CPU allocator makes and no tensor shows is counted.
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <iostream>
 #include <string>
 #include <string_view>
@@ -121,14 +123,23 @@ void write_json(const tidegauge::ModMemStats& module) {
   std::cout << "]}";
 }
 
+/// Of the CPU, the only device here.
+int64_t untracked_bytes(const tidegauge::MemTracker& tracker, std::string_view type) {
+  const auto all = tracker.get_untracked_memory(type);
+  return all.empty() ? 0 : all.front().second;
+}
+
 int main(int argc, char** argv) {
-  const bool as_json = argc > 1 && std::string_view(argv[1]) == "--json";
+  const auto has = [&](std::string_view option) {
+    return std::find(argv + 1, argv + argc, option) != argv + argc;
+  };
+  const bool as_json = has("--json");
   torch::manual_seed(0);
   Tracked<Transformer> model;
   torch::optim::Adam optimizer(model->parameters());
   const auto tokens = torch::randint(kVocabulary, {kBatch, kLength}, torch::kLong);
 
-  tidegauge::MemTracker tracker;
+  tidegauge::MemTracker tracker({.allocator = has("--allocator")});
   tracker.track_external(model, optimizer, tokens);
   const auto report = [&](const std::string& moment) {
     if (!as_json) return;
@@ -136,7 +147,8 @@ int main(int argc, char** argv) {
     write_json(tracker.get_tracker_snapshot("current"));
     std::cout << ", \"peak\": ";
     write_json(tracker.get_tracker_snapshot("peak"));
-    std::cout << "}\n";
+    std::cout << ", \"untracked\": [" << untracked_bytes(tracker, "current") << ", "
+              << untracked_bytes(tracker, "peak") << "]}\n";
   };
   tracker.enter();
   for (const std::string step : {"1", "2"}) {

@@ -7,10 +7,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "tidegauge/export.h"
 #include "tidegauge/mem_snapshot.h"
+#include "tidegauge/mem_tracker_options.h"  // IWYU pragma: export
 #include "tidegauge/unit_memory.h"
 
 namespace torch::nn {
@@ -21,21 +23,6 @@ class Optimizer;
 }
 
 namespace tidegauge {
-
-struct MemTrackerOptions {
-  /// A second call of a root module throws NotSupported unless `reset_mod_stats` came between, as
-  /// upstream does; otherwise module statistics begin anew with it.
-  bool strict = false;
-  /// Also counts what the CPU allocator makes and no tensor shows (workspace of kernels); part of
-  /// Other. While entered, torch's CPU allocator has a layer of ours on top.
-  bool allocator = false;
-  /// A trace file to write all of it to (docs/trace-format.md); empty: none.
-  std::string record{};
-  bool overwrites = false;  ///< replaces a trace file that exists
-  /// What is kept of where memory was allocated: "none", or "module", the modules that were
-  /// running.
-  std::string stacks = "none";
-};
 
 /// Tells how much memory there is of each category and device: now, at the peak, in each module.
 ///
@@ -49,9 +36,9 @@ struct MemTrackerOptions {
 ///     tracker.display_snapshot("peak", "MiB");
 ///     tracker.display_modulewise_snapshots(3, "MiB");
 ///
-/// Ops are seen in the thread that entered, in those that are attached (threads.h), and in the
-/// backwards that they begin. C++ modules and
-/// optimizers have no hooks: forward is seen where it is wrapped (ModuleScope, `call`, `Tracked`),
+/// Ops are seen in the thread that entered, in those that are attached, and in the backwards that
+/// they begin; threads.h says what a guard around the entry does. C++ modules and optimizers have
+/// no hooks: forward is seen where it is wrapped (ModuleScope, `call`, `Tracked`),
 /// a step likewise (OptimizerStepScope, `step`); backward needs nothing more. A leaf is a parameter
 /// if a module that was tracked or called has registered it.
 ///
@@ -90,17 +77,37 @@ class TIDEGAUGE_API MemTracker {
     track_external(static_cast<const torch::nn::Module&>(*module));
   }
   template <typename First, typename Second, typename... More>
+    requires(!std::is_convertible_v<const First&, std::string_view>)
   void track_external(const First& first, const Second& second, const More&... more) {
     track_external(first);
     track_external(second);
     (track_external(more), ...);
   }
 
+  /// Likewise, under a name of the program's own: "generator", "discriminator".
+  /// It takes the place of the class in the name of a root module and of all below it, in
+  /// statistics, what is printed, traces and post-mortems; a second one of that name gets a number
+  /// ("generator#2"), and a module below another keeps its path. UsageError if it is empty or has a
+  /// dot.
+  void track_external(std::string_view name, const torch::nn::Module& module);
+  template <typename Holder>
+    requires requires(const Holder& holder) { static_cast<const torch::nn::Module&>(*holder); }
+  void track_external(std::string_view name, const Holder& module) {
+    track_external(name, static_cast<const torch::nn::Module&>(*module));
+  }
+  /// A trace file has the name, beside those of parameters and buffers; figures are by category and
+  /// have none. So an optimizer takes none: its states are one category.
+  void track_external(std::string_view name, const at::Tensor& tensor);
+
   /// `type`: "current" or "peak", otherwise UsageError.
   MemSnapshot get_tracker_snapshot(std::string_view type = "current") const;
   /// Bytes, among the current ones, that torch's allocators did not make (`from_blob`, mapped
   /// files). They are part of their categories as well.
   BytesByDevice get_foreign_memory() const;
+  /// Bytes that the allocator made and no tensor has shown; part of Other. Only with
+  /// `MemTrackerOptions::allocator`. `type`: "current" or "peak", the moment of the most bytes in
+  /// all, otherwise UsageError.
+  BytesByDevice get_untracked_memory(std::string_view type = "current") const;
   /// The living modules that were called, in the order of their first call.
   std::vector<ModMemStats> memory_tracking() const;
   /// What each ShardedUnit of the program holds (sharded_unit.h), in the order of their making.

@@ -21,6 +21,12 @@
 namespace tidegauge {
 namespace {
 
+void check_type(std::string_view type) {
+  if (type == "current" || type == "peak") return;
+  throw UsageError("'" + std::string(type) +
+                   "' is not a type of snapshot; use \"current\" or \"peak\"");
+}
+
 /// A module called within a backward: the program computes something again.
 Phase phase_of_call(bool is_bw) { return is_bw ? Phase::Recompute : Phase::Forward; }
 
@@ -167,11 +173,24 @@ void MemTracker::track_external(const at::Tensor& tensor) {
   if (tensor.defined()) impl_->memory->label(tensor, Role::IsExternal, Since::Now);
 }
 
-MemSnapshot MemTracker::get_tracker_snapshot(std::string_view type) const {
-  if (type != "current" && type != "peak") {
-    throw UsageError("'" + std::string(type) +
-                     "' is not a type of snapshot; use \"current\" or \"peak\"");
+void MemTracker::track_external(std::string_view name, const torch::nn::Module& module) {
+  if (name.empty() || name.find('.') != std::string_view::npos) {
+    throw UsageError("'" + std::string(name) +
+                     "' cannot be the name of a module: give one that is not empty and has no dot, "
+                     "which separates a module from those below it");
   }
+  impl_->rename_root(module, name);
+  track_external(module);
+}
+
+void MemTracker::track_external(std::string_view name, const at::Tensor& tensor) {
+  if (!tensor.defined()) return;
+  track_external(tensor);
+  impl_->memory->name_owned(tensor, {}, name);
+}
+
+MemSnapshot MemTracker::get_tracker_snapshot(std::string_view type) const {
+  check_type(type);
   impl_->labels->refresh(*impl_->memory);
   return to_mem_snapshot(type == "current" ? impl_->memory->current() : impl_->memory->peak());
 }
@@ -180,6 +199,17 @@ BytesByDevice MemTracker::get_foreign_memory() const {
   BytesByDevice all;
   for (const auto& [device, bytes] : impl_->memory->foreign_bytes()) {
     all.emplace_back(to_torch(device), bytes);
+  }
+  return all;
+}
+
+BytesByDevice MemTracker::get_untracked_memory(std::string_view type) const {
+  check_type(type);
+  const Snapshot held = type == "current" ? impl_->memory->current() : impl_->memory->peak();
+  BytesByDevice all;
+  for (const DeviceSplit& entry : held.devices) {
+    const int64_t bytes = entry.split[Category::Untracked];
+    if (bytes > 0) all.emplace_back(to_torch(entry.device), bytes);
   }
   return all;
 }

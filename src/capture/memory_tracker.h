@@ -71,7 +71,8 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   void record_to(std::shared_ptr<EventSink> sink);
   /// The class of a module, for the sink.
   void name_class(ModuleId module, std::string_view class_name);
-  /// What is owned, for the sink: the tensor is the parameter or buffer `name` of the module.
+  /// What is owned, for the sink: the tensor is the parameter or buffer `name` of the module, or
+  /// what the program calls so.
   void name_owned(const at::Tensor& tensor, ModuleId module, std::string_view name);
   void count_optimizer_step(std::string_view class_name);
   bool is_recording() const { return sink_ != nullptr; }

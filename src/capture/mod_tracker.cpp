@@ -145,6 +145,12 @@ void ModTracker::Impl::name_module(const torch::nn::Module& module, ModuleId id)
   name_children(module, id);
 }
 
+void ModTracker::Impl::rename_root(const torch::nn::Module& module, std::string_view name) {
+  const ModuleId id = NnModuleRegistry::get().intern(module);
+  activity->rename_root(id, name);
+  name_children(module, id);
+}
+
 void ModTracker::Impl::name_children(const torch::nn::Module& module, ModuleId id) {
   std::unordered_set<const torch::nn::Module*> named;  // each once, under its first name
   for (const auto& child : module.named_children()) {

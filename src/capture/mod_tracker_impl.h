@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 #include "capture/module_activity.h"
@@ -35,6 +36,8 @@ class ModTracker::Impl {
   bool enter(const torch::nn::Module& module, ModuleId id, at::TensorList inputs);
   void leave(const torch::nn::Module& module, ModuleId id, bool is_bw, const Tensors& inputs,
              at::TensorList outputs);
+  /// The program's own name for a root module.
+  void rename_root(const torch::nn::Module& module, std::string_view name);
   virtual void begin_optimizer_step() {}
   virtual void end_optimizer_step(const torch::optim::Optimizer&) {}
 

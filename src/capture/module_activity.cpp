@@ -132,6 +132,11 @@ void ModuleActivity::name_root(ModuleId module, std::string_view class_name) {
   names_.name_root(module, class_name);
 }
 
+void ModuleActivity::rename_root(ModuleId module, std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  names_.rename_root(module, name);
+}
+
 void ModuleActivity::name_child(ModuleId child, ModuleId parent, std::string_view attribute) {
   const std::lock_guard lock(mutex_);
   names_.name_child(child, parent, attribute);

@@ -61,6 +61,7 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
   std::string name(ModuleId module) const;
   bool knows(ModuleId module) const;
   void name_root(ModuleId module, std::string_view class_name);
+  void rename_root(ModuleId module, std::string_view name);
   void name_child(ModuleId child, ModuleId parent, std::string_view attribute);
   void mark_dead(ModuleId module);
 

@@ -27,15 +27,17 @@ bool NnModuleLabels::is_exchanged(const Owned& owned) {
 void NnModuleLabels::label_own(MemoryTracker& memory, const torch::nn::Module& module,
                                Known& known) {
   known.owned.clear();
-  const auto label = [&](const std::vector<at::Tensor>& tensors, Role role) {
-    for (const at::Tensor& tensor : tensors) {
-      memory.label(tensor, role, Since::Birth, NnModuleRegistry::get().intern(module));
+  const auto label = [&](const auto& tensors, Role role) {
+    for (const auto& named : tensors) {
+      const at::Tensor& tensor = named.value();
+      memory.label(tensor, role, Since::Birth, known.module);
+      if (memory.is_recording()) memory.name_owned(tensor, known.module, named.key());
       known.owned.push_back({c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()),
                              storage_of(*tensor.unsafeGetTensorImpl())});
     }
   };
-  label(module.parameters(/*recurse=*/false), Role::IsParameter);
-  label(module.buffers(/*recurse=*/false), Role::IsBuffer);
+  label(module.named_parameters(/*recurse=*/false), Role::IsParameter);
+  label(module.named_buffers(/*recurse=*/false), Role::IsBuffer);
 }
 
 void NnModuleLabels::label_gradients(MemoryTracker& memory, const torch::nn::Module& module) {

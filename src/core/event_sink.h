@@ -41,7 +41,8 @@ class EventSink {
   virtual void name_module(ModuleId module, std::string_view name,
                            std::string_view class_name) noexcept = 0;
   virtual void name_op(OpId op, std::string_view name) noexcept = 0;
-  /// The storage is the parameter or buffer `name` of the module; several may hold.
+  /// The storage is the parameter or buffer `name` of the module; several may hold. Without a
+  /// module, the program calls it so.
   virtual void name_owned(StorageId storage, ModuleId module, std::string_view name) noexcept = 0;
   /// An optimizer of the class steps.
   virtual void count_optimizer_step(std::string_view class_name) noexcept = 0;

@@ -32,21 +32,20 @@ bool ModuleTree::is_root(ModuleId module) const {
 }
 
 void ModuleTree::name_root(ModuleId module, std::string_view class_name) {
-  const auto [entry, is_new] = modules_.insert(module);
-  if (!is_new) return;
-  known_.insert(module);
-  std::string name(class_name);
-  for (int number = 2; roots_.contains(name); ++number) {
-    name = std::string(class_name) + "#" + std::to_string(number);
-  }
-  roots_.emplace(name, module);
-  entry->name = std::move(name);
+  const auto [entry, is_new] = insert(module);
+  if (is_new) entry->name = claim_root_name(module, class_name);
+}
+
+void ModuleTree::rename_root(ModuleId module, std::string_view name) {
+  const Entry& entry = *insert(module).first;
+  if (entry.parent) return;
+  release_root_name(module, entry);
+  rename(module, claim_root_name(module, name));
 }
 
 void ModuleTree::name_child(ModuleId child, ModuleId parent, std::string_view attribute) {
   if (is_below(parent, child)) return;
-  Entry& entry = *modules_.insert(child).first;
-  known_.insert(child);
+  Entry& entry = *insert(child).first;
   if (entry.parent) {
     detach(child, entry);
   } else {
@@ -99,6 +98,20 @@ void ModuleTree::rename(ModuleId module, std::string name) {
   for (const ModuleId child : entry.children) {
     rename(child, entry.name + at(modules_, child).name.substr(old_length));
   }
+}
+
+std::pair<ModuleTree::Entry*, bool> ModuleTree::insert(ModuleId module) {
+  known_.insert(module);
+  return modules_.insert(module);
+}
+
+std::string ModuleTree::claim_root_name(ModuleId module, std::string_view wanted) {
+  std::string name(wanted);
+  for (int number = 2; roots_.contains(name); ++number) {
+    name = std::string(wanted) + "#" + std::to_string(number);
+  }
+  roots_.emplace(name, module);
+  return name;
 }
 
 void ModuleTree::release_root_name(ModuleId module, const Entry& entry) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/flat_table.h"
@@ -22,7 +23,7 @@ namespace tidegauge {
 ///
 /// Names follow the latest knowledge: when a root turns out to be the child of another module, it
 /// and all that is below it get the longer names. Two living roots of one class are told apart by
-/// a number: `Net`, `Net#2`.
+/// a number: `Net`, `Net#2`. So are two that a user gave one name.
 ///
 /// Not thread-safe: the owner locks.
 class ModuleTree {
@@ -35,6 +36,8 @@ class ModuleTree {
 
   /// No-op if the module has a name already.
   void name_root(ModuleId module, std::string_view class_name);
+  /// A user's name for it, in place of that of its class. No-op for a module below another.
+  void rename_root(ModuleId module, std::string_view name);
   /// `parent` must be known; the last path that is told wins. Ignored if it would put a module
   /// below itself.
   void name_child(ModuleId child, ModuleId parent, std::string_view attribute);
@@ -55,10 +58,13 @@ class ModuleTree {
     bool dead = false;
   };
 
+  /// As that of `modules_`.
+  std::pair<Entry*, bool> insert(ModuleId module);
   bool is_below(ModuleId module, ModuleId ancestor) const;
   void detach(ModuleId child, const Entry& entry);
   void rename(ModuleId module, std::string name);
   void release_root_name(ModuleId module, const Entry& entry);
+  std::string claim_root_name(ModuleId module, std::string_view wanted);
 
   FlatTable<Entry, &Entry::module> modules_;
   IdSet<ModuleId> known_;  // those in `modules_`: asked at every call of every module

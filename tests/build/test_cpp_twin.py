@@ -31,14 +31,28 @@ def read(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_figures_are_those_of_the_python_twin(run: Run, program: Path, twin: Path) -> None:
-    cpp = read(run(program, "--json"))
-    python = read(run(sys.executable, twin, "--json"))
+@pytest.mark.parametrize("options", [(), ("--allocator",)], ids=["tensors", "allocator"])
+def test_figures_are_those_of_the_python_twin(
+    run: Run, program: Path, twin: Path, options: tuple[str, ...]
+) -> None:
+    cpp = read(run(program, "--json", *options))
+    python = read(run(sys.executable, twin, "--json", *options))
     moments = [record["moment"] for record in cpp if "moment" in record]
     assert moments == [f"{m} {s}" for s in "12" for m in ("start", "forward", "backward", "step")]
     assert len(cpp) == len(moments) + 23  # the model, its 2 x 10 modules below blocks, embed, head
     for ours, theirs in zip(cpp, python, strict=True):
         assert ours == theirs
+
+
+def test_allocator_shows_the_numbers_that_adam_computes_with(run: Run, program: Path) -> None:
+    """At the peak of the first step, one number as float64 and as float32; tensors are the same."""
+    plain, channel = (read(run(program, "--json", *more)) for more in ((), ("--allocator",)))
+    untracked = {record["moment"]: record["untracked"] for record in channel if "moment" in record}
+    assert untracked["step 1"] == [0, 8 + 4]
+    for without, with_channel in zip(plain, channel, strict=True):
+        if "moment" in without:
+            assert without["untracked"] == [0, 0]
+            assert with_channel["current"] == without["current"]  # workspace is gone by then
 
 
 def test_text_is_that_of_the_python_twin(run: Run, program: Path, twin: Path) -> None:

@@ -2,8 +2,8 @@
 """The Python twin of examples/cpp/train_transformer.cpp: the same modules and operators.
 
 `Linear` and `CppAdam` write out what torch's C++ classes of that name do, where Python's do it
-otherwise. Prints what the C++ program prints: `--json`, or the text. `--torch-adam` takes Python's
-own optimizer.
+otherwise. Prints what the C++ program prints: `--json`, or the text, with `--allocator` likewise.
+`--torch-adam` takes Python's own optimizer.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         heads = self.qkv(x).view(BATCH, LENGTH, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
-        scores = torch.matmul(heads[0], heads[1].transpose(-2, -1)) / 8.0
+        products = torch.matmul(heads[0], heads[1].transpose(-2, -1))
+        # As C++ divides. The `/` of Python makes a tensor of the number and saves that, 8 bytes.
+        scores = torch.ops.aten.div.Scalar(products, 8.0)
+        del products
         weights = scores.masked_fill(self.mask, -1e9).softmax(-1)
         mixed = torch.matmul(weights, heads[2]).transpose(1, 2)
         return self.out(mixed.reshape(BATCH, LENGTH, WIDTH))  # type: ignore[no-any-return]
@@ -123,7 +126,7 @@ def train(
     torch.manual_seed(0)
     optimizer = optimizer_class(model.parameters(), **options)
     tokens = torch.randint(VOCABULARY, (BATCH, LENGTH))
-    tracker = MemTracker()
+    tracker = MemTracker(allocator="--allocator" in sys.argv)
     tracker.track_external(model, optimizer, tokens)
     records: list[dict[str, Any]] = []
 
@@ -131,7 +134,10 @@ def train(
         snapshots = {
             kind: figures(tracker.get_tracker_snapshot(kind)) for kind in ("current", "peak")
         }
-        records.append({"moment": moment, **snapshots})
+        untracked = [
+            sum(tracker.get_untracked_memory(kind).values()) for kind in ("current", "peak")
+        ]
+        records.append({"moment": moment, **snapshots, "untracked": untracked})
 
     with tracker:
         for step in ("1", "2"):

@@ -162,10 +162,56 @@ TEST(MemTracker, AllocatorShowsWhatNoTensorDoes) {
   MemTracker tracker({.allocator = true});
   tracker.enter();
   void* workspace = c10::GetAllocator(c10::kCPU)->raw_allocate(4096);
-  EXPECT_EQ(tracker.get_tracker_snapshot().total_bytes(kCpu), 4096);
+  const at::Tensor kept = torch::ones({4});
+  EXPECT_EQ(tracker.get_tracker_snapshot().total_bytes(kCpu), 4096 + 16);
+  EXPECT_EQ(tracker.get_untracked_memory(), (tidegauge::BytesByDevice{{kCpu, 4096}}));
   c10::GetAllocator(c10::kCPU)->raw_deallocate(workspace);
-  EXPECT_EQ(tracker.get_tracker_snapshot().total_bytes(kCpu), 0);
+  EXPECT_EQ(tracker.get_tracker_snapshot().total_bytes(kCpu), 16);
+  EXPECT_EQ(tracker.get_untracked_memory(), tidegauge::BytesByDevice{});
+  EXPECT_EQ(tracker.get_untracked_memory("peak"), (tidegauge::BytesByDevice{{kCpu, 4096}}));
+  EXPECT_THROW((void)tracker.get_untracked_memory("last"), tidegauge::UsageError);
   tracker.exit();
+}
+
+TEST(MemTracker, ModuleHasTheNameThatTheProgramGaveIt) {
+  Tracked<Net> generator;
+  Tracked<Net> discriminator;
+  Tracked<Net> other;
+  const at::Tensor x = torch::ones({8, 16});
+  Tracking t;
+  t.tracker.track_external("generator", generator);
+  t.tracker.track_external("generator", other);
+  t.enter();
+  generator(x);
+  discriminator(x);
+  other(x);
+  const auto names = [&] {
+    std::vector<std::string> all;
+    for (const ModMemStats& each : t.tracker.memory_tracking()) all.push_back(each.mod_fqn);
+    return all;
+  };
+  EXPECT_EQ(names(), (std::vector<std::string>{"generator", "generator.first", "generator.second",
+                                               "Net", "Net.first", "Net.second", "generator#2",
+                                               "generator#2.first", "generator#2.second"}));
+  t.tracker.track_external("discriminator", discriminator);  // of one that was called
+  t.tracker.track_external("head", discriminator->second);   // a part has its path
+  t.tracker.track_external("critic", *other.get());          // as any Module
+  EXPECT_EQ(names(), (std::vector<std::string>{"generator", "generator.first", "generator.second",
+                                               "discriminator", "discriminator.first",
+                                               "discriminator.second", "critic", "critic.first",
+                                               "critic.second"}));
+  EXPECT_EQ(t.now(MemCategory::Parameter), 3 * 2 * kParameter);
+  const std::string text = tidegauge::render_modulewise_snapshots(t.tracker.memory_tracking(), 1);
+  EXPECT_NE(text.find("Module:  generator\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("Net"), std::string::npos) << text;
+}
+
+TEST(MemTracker, NameThatCannotBeAModulesIsAnError) {
+  MemTracker tracker;
+  const Net net;
+  EXPECT_THROW(tracker.track_external("", net), tidegauge::UsageError);
+  EXPECT_THROW(tracker.track_external("a.b", net), tidegauge::UsageError);
+  EXPECT_TRUE(tracker.get_tracker_snapshot().devices.empty());
 }
 
 TEST(MemTracker, ParametersExchangedWithoutAWordHaveTheirLabels) {

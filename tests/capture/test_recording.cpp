@@ -98,6 +98,44 @@ TEST(Recording, MemTrackerOfCppRecordsStepsModulesAndWhatTheAllocatorShows) {
   std::filesystem::remove(path);
 }
 
+TEST(Recording, NamesOfAProgramAndOfItsModulesAreInTheTrace) {
+  const std::string path =
+      std::filesystem::temp_directory_path() / ("names" + std::to_string(::getpid()));
+  std::map<std::string, std::string> names;  // by shape
+  {
+    MemTracker tracker({.record = path});
+    torch::nn::BatchNorm1d norm(6);
+    torch::nn::Linear linear(4, 8);
+    const at::Tensor inputs = torch::ones({2, 4});
+    tracker.track_external("inputs", inputs);
+    tracker.track_external("encoder", linear);
+    tracker.track_external(norm);
+    tracker.track_external("nothing", at::Tensor());
+    tracker.enter();
+    call(linear, inputs);
+    call(norm, torch::ones({2, 6}));
+    tracker.exit();
+    Reader reader(path);
+    std::map<std::string, std::string> classes;
+    for (const TraceModule& module : reader.modules()) classes[module.name] = module.class_name;
+    EXPECT_EQ(classes,
+              (std::map<std::string, std::string>{{"encoder", "torch::nn::LinearImpl"},
+                                                  {"BatchNorm1d", "torch::nn::BatchNorm1dImpl"}}));
+    for (const TraceStorage& storage : reader.storages_alive_at(reader.event_count(), 100)) {
+      if (!storage.parameter.empty()) names[storage.shape] += storage.parameter + " ";
+    }
+  }
+  EXPECT_EQ(names["[2, 4]"], "inputs ");
+  EXPECT_EQ(names["[8, 4]"], "encoder.weight ");
+  EXPECT_EQ(names["[8]"], "encoder.bias ");
+  EXPECT_EQ(names["[]"], "BatchNorm1d.num_batches_tracked ");
+  for (const char* own : {"weight", "bias", "running_mean", "running_var"}) {
+    EXPECT_NE(names["[6]"].find(std::string("BatchNorm1d.") + own + " "), std::string::npos) << own;
+  }
+  EXPECT_EQ(names.size(), 5);
+  std::filesystem::remove(path);
+}
+
 TEST(Recording, OpThatFindsAStorageIsNotItsMaker) {
   const std::string path =
       std::filesystem::temp_directory_path() / ("found" + std::to_string(::getpid()));

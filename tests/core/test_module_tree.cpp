@@ -74,6 +74,23 @@ TEST(ModuleTree, RootKeepsItsNameWhenNamedAgain) {
   EXPECT_EQ(tree.name(kLinear), "Net.block.0");
 }
 
+TEST(ModuleTree, NameOfAUserTakesThePlaceOfTheClass) {
+  ModuleTree tree = net_block_linear();
+  tree.rename_root(kNet, "generator");
+  EXPECT_EQ(tree.name(kLinear), "generator.block.0");
+  tree.rename_root(kBlock, "part");  // below another: it has its path
+  EXPECT_EQ(tree.name(kBlock), "generator.block");
+  tree.rename_root(kOther, "generator");
+  EXPECT_EQ(tree.name(kOther), "generator#2");
+  tree.rename_root(kOther, "generator#2");  // nobody else's
+  EXPECT_EQ(tree.name(kOther), "generator#2");
+  tree.rename_root(kNet, "critic");
+  tree.name_root(ModuleId{5}, "generator");  // free again
+  EXPECT_EQ(tree.name(ModuleId{5}), "generator");
+  tree.name_root(ModuleId{6}, "Net");
+  EXPECT_EQ(tree.name(ModuleId{6}), "Net");
+}
+
 TEST(ModuleTree, ModuleIsNeverPutBelowItself) {
   ModuleTree tree = net_block_linear();
   tree.name_child(kNet, kLinear, "loop");
