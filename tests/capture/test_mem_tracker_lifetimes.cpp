@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <barrier>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -245,21 +246,57 @@ TEST(MemTracker, ModelAndGraphThatOutliveTheTrackerWorkOn) {
   EXPECT_TRUE(net->first->weight.grad().defined());
 }
 
+/// Each tracker sees all four: figures are those of all nets, names tell them apart.
 TEST(MemTracker, ThreadsTrainAtOnceEachWithItsTracker) {
+  constexpr int kThreads = 4;
+  constexpr int64_t kBatches = kBatch * (1 + 2 + 3 + 4);
+  constexpr int64_t kAllParameters = kThreads * 2 * kParameter;
+  std::barrier meeting(kThreads);
   std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([] {
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      const int64_t batch = kBatch * (i + 1);  // so that nobody has the bytes of another
       Tracked<Net> net;
       torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
-      const at::Tensor x = torch::ones({8, 16});
+      const at::Tensor x = torch::ones({8 * (i + 1), 16});
       Tracking t;
-      t.tracker.track_external(net, sgd, x);
+      t.tracker.track_external("own", net);
+      t.tracker.track_external(sgd, x);
+      meeting.arrive_and_wait();  // nobody enters while another makes its net
       t.enter();
+      meeting.arrive_and_wait();
       for (int step = 0; step < 20; ++step) {
         sgd.zero_grad();
-        net(x).sum().backward();
+        at::Tensor y = net(x);
+        meeting.arrive_and_wait();
+        // What `second` gets is saved, what it returns is not, since the mask has no gradient.
+        EXPECT_EQ(t.now(MemCategory::Activation), 2 * kBatches);
+        EXPECT_EQ(t.now(MemCategory::Gradient), 0);
+        meeting.arrive_and_wait();
+        at::Tensor loss = y.sum();
+        y.reset();
+        loss.backward();
+        loss.reset();
         tidegauge::step(sgd);
-        static_cast<void>(t.now());
+        meeting.arrive_and_wait();
+        EXPECT_EQ(t.now(MemCategory::Activation), 0);
+        EXPECT_EQ(t.now(MemCategory::Temp), 0);
+        EXPECT_EQ(t.now(MemCategory::Parameter), kAllParameters);
+        EXPECT_EQ(t.now(MemCategory::Gradient), kAllParameters);
+        EXPECT_EQ(t.now(MemCategory::Optstate), kAllParameters);
+        EXPECT_EQ(t.now(MemCategory::Buffer), kThreads * 16 * 4);
+        EXPECT_EQ(t.now(MemCategory::Other), batch);
+        for (const char* name : {"own.first", "own.second"}) {
+          const ModMemStats stats = t.stats(name);
+          EXPECT_EQ(stats.parameter_mem, kParameter);
+          EXPECT_EQ(stats.output_mem, batch);
+          for (const ModuleState state : {ModuleState::PreForward, ModuleState::PostForward,
+                                          ModuleState::PreBackward, ModuleState::PostBackward}) {
+            const std::vector<MemSnapshot>* calls = stats.find(state);
+            EXPECT_EQ(calls == nullptr ? 0 : calls->size(), 1);
+          }
+        }
+        meeting.arrive_and_wait();
       }
     });
   }

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import queue
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,6 +127,113 @@ def test_threads_that_train_at_once_are_right_together() -> None:
         for module in (module for model in models for module in model.modules()):
             states = tracker.memory_tracking[module].snapshots
             assert [len(calls) for calls in states.values()] == [1] * 6
+
+
+def test_storages_of_threads_that_train_at_once_belong_to_the_modules_of_their_own(
+    tmp_path: Path,
+) -> None:
+    """Each thread has sizes of its own, by which its storages are known in the trace."""
+    widths = [8 * (index + 1) for index in range(THREADS)]
+    models = [nn.Sequential(nn.Linear(w, w), nn.Tanh(), nn.Linear(w, w)) for w in widths]
+    inputs = [torch.ones(w + 1, w) for w in widths]
+    barrier = threading.Barrier(THREADS)
+
+    def train(index: int) -> None:
+        for _ in range(STEPS):
+            barrier.wait(60)
+            y = models[index](inputs[index])
+            barrier.wait(60)
+            y.sum().backward()
+            barrier.wait(60)
+            models[index].zero_grad()
+
+    tracker = MemTracker(record=tmp_path / "run.tide", stacks="module")
+    tracker.track_external(*models, *inputs)
+    with tracker:
+        threads = [threading.Thread(target=train, args=(index,)) for index in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        names = [tracker.memory_tracking[model].mod_fqn for model in models]
+    assert tracker._core.anomalies() == (0, "")
+    with closing(sqlite3.connect(tmp_path / "run.tide")) as trace:
+        rows = trace.execute(
+            "SELECT module, shape, parameter, count(*) FROM allocations WHERE op != ''"
+            " GROUP BY 1, 2, 3"
+        ).fetchall()
+    made = {(module, shape): count for module, shape, _, count in rows if module}
+    # By hand: what each Linear makes in forward, and in backward for weight, bias and input; the
+    # first has no gradient for its input, and Tanh has one for its own.
+    by_hand = {}
+    for name, width in zip(names, widths, strict=True):
+        batch, weight, bias = f"[{width + 1}, {width}]", f"[{width}, {width}]", f"[1, {width}]"
+        by_hand |= {
+            (f"{name}.0", batch): STEPS,
+            (f"{name}.1", batch): 2 * STEPS,
+            (f"{name}.2", batch): 2 * STEPS,
+            (f"{name}.0", weight): STEPS,
+            (f"{name}.2", weight): STEPS,
+            (f"{name}.0", bias): STEPS,
+            (f"{name}.2", bias): STEPS,
+        }
+    assert made == by_hand
+
+
+class Descend(torch.autograd.Function):
+    """Its backward runs a whole backward through `model` within itself, `depth` times over."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, model: nn.Module, depth: int, seen: Any) -> torch.Tensor:
+        ctx.args = model, depth, seen
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        model, depth, seen = ctx.args
+        (x,) = ctx.saved_tensors
+        seen(depth)
+        if depth > 0:
+            with torch.enable_grad():
+                y = Descend.apply(model(x.detach().requires_grad_()), model, depth - 1, seen)
+                y.sum().backward()
+        return grad * 2, None, None, None
+
+
+def test_deep_reentrant_backward_in_threads_of_the_engine_is_exact() -> None:
+    """Below a depth of 60 autograd goes on in a pool of threads that nobody has attached."""
+    depth, width = 130, 16
+    model, x = nn.Linear(width, width), torch.ones(8, width, requires_grad=True)
+    threads: set[int] = set()
+    tracker = track(model, x)
+
+    with counting() as allocator, tracker:
+        base = allocator.read().storage_bytes - now(tracker)["Total"]
+
+        def seen(level: int) -> None:
+            threads.add(threading.get_ident())
+            assert now(tracker)["Total"] == allocator.read().storage_bytes - base
+
+        allocator.restart()
+        loss = Descend.apply(x, model, depth, seen).sum()
+        loss.backward()
+        weights = parameter_bytes(model)
+        assert now(tracker) == split(
+            Parameter=weights, Gradient=weights, Temp=x.nbytes, Activation=LOSS, Other=x.nbytes
+        )
+        assert now(tracker)["Total"] == allocator.read().storage_bytes - base
+        assert peak(tracker)["Total"] == allocator.read().storage_peak_bytes - base
+        assert tracker._core.anomalies() == (0, "")
+    assert len(threads) > 1
+    states = tracker.memory_tracking[model].snapshots
+    assert {state.value: len(calls) for state, calls in states.items()} == {
+        "Pre-Forward-AC": depth,
+        "Post-Forward-AC": depth,
+        "Pre-Backward": depth,
+        "Peak-Backward": depth,
+        "Post-Backward": depth,
+    }
 
 
 def test_what_a_producer_makes_is_counted_until_the_consumer_lets_go() -> None:
