@@ -20,6 +20,7 @@ import torch
 import torch.utils.checkpoint as checkpoint
 from torch import nn, optim
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.meta_utils import MetaConverter
 from torch.autograd.profiler import record_function
 from torch.nn.modules.module import (
     register_module_buffer_registration_hook,
@@ -118,6 +119,7 @@ _get_rng_state: Callable[..., torch.Tensor] = torch.random.get_rng_state
 _enter_fake_mode: Callable[..., Any] = FakeTensorMode.__enter__
 _run_backward: Callable[..., Any] = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 _exit_inference_mode: Callable[..., Any] = torch._C._InferenceMode.__exit__
+_convert_to_meta: Callable[..., Any] = MetaConverter.__call__
 
 _key_extractor: Callable[..., Any] = torch._ops.key_extractor
 _OUR_KEY = torch._C._parse_dispatch_key("Fake")
@@ -240,6 +242,13 @@ def _tracked_enter_fake_mode(self: FakeTensorMode) -> Any:
     """What it computes on meta is no memory, whether a tracker counts the mode or not."""
     _C.enter_fake_mode()
     return _enter_fake_mode(self)
+
+
+@wraps(_convert_to_meta)
+def _tracked_convert_to_meta(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """A fake is made of a tensor, by torch.export for one: what it has on meta is no memory."""
+    with _C.UnseenRegion():
+        return _convert_to_meta(self, *args, **kwargs)
 
 
 @wraps(_run_backward)
@@ -412,6 +421,7 @@ _FOR_MEMORY = _Installation(
         "_get_rng_state": _Patch(torch.random, "get_rng_state", _tracked_get_rng_state),
         "_same_get_rng_state": _Patch(torch, "get_rng_state", _tracked_get_rng_state),
         "_enter_fake_mode": _Patch(FakeTensorMode, "__enter__", _tracked_enter_fake_mode),
+        "_convert_to_meta": _Patch(MetaConverter, "__call__", _tracked_convert_to_meta),
         "_run_backward": _Patch(torch.autograd, "_engine_run_backward", _tracked_run_backward),
     },
     [

@@ -14,6 +14,7 @@ from models import inputs
 from tidegauge import MemTracker
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.meta_utils import MetaConverter
 from torch.autograd.profiler import record_function
 from torch.distributed.tensor._decompositions import DecompShardingStrategy
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
@@ -30,6 +31,7 @@ def places() -> list[Any]:
         torch.UntypedStorage.__dict__.get("_swap_data_ptr_"),
         record_function.__dict__["__exit__"],
         torch._C._InferenceMode.__dict__["__exit__"],
+        MetaConverter.__dict__["__call__"],
         list(optim_module._global_optimizer_pre_hooks),
         list(optim_module._global_optimizer_post_hooks),
         list(nn_module._global_parameter_registration_hooks),
@@ -60,7 +62,7 @@ def test_places_are_taken_inside_only() -> None:
     assert places() == before
     with tracker:
         changed = [now != then for now, then in zip(places(), before, strict=True)]
-        assert changed == [True] * 12 + [False]  # no mode is pushed
+        assert changed == [True] * 13 + [False]  # no mode is pushed
         with tracker, MemTracker():
             pass
         assert [now != then for now, then in zip(places(), before, strict=True)] == changed

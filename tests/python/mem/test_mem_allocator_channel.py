@@ -28,6 +28,8 @@ from test_mem_allocator_truth import totals, training
 from test_mem_random_programs import Program, run_programs
 from tidegauge import MemTracker
 from torch import nn
+from torch._inductor.cpp_builder import get_cpp_compiler
+from torch._inductor.exc import InvalidCxxCompiler
 from tracked import FLOAT, now, parameter_bytes, peak, split
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -200,10 +202,7 @@ def compiled_step(allocator: CountingAllocator, tracker: Any) -> None:
     """A small model in C++ that inductor has generated, compiled before it is tracked."""
     model = nn.Sequential(nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 8))
     compiled, x = torch.compile(model, backend="inductor"), torch.ones(16, 32)
-    try:
-        compiled(x).sum().backward()
-    except Exception as error:
-        pytest.skip(f"inductor cannot compile here: {error!r}"[:300])
+    compiled(x).sum().backward()
     model.zero_grad()
     tracker.track_external(model)
     base = allocator.read().live_bytes - parameter_bytes(model)
@@ -221,6 +220,12 @@ def compiled_step(allocator: CountingAllocator, tracker: Any) -> None:
 
 
 def test_generated_code_is_counted() -> None:
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip("inductor needs a C++ compiler, and there is none")
     with counting() as allocator:
         compiled_step(allocator, MemTracker(allocator=True))
 
