@@ -62,4 +62,24 @@ TextTrace read_recorded_trace(const std::string& name) {
   return read_text_trace(text);
 }
 
+std::vector<DeviceTraceEntry> entries_of(const TextTrace& recorded) {
+  std::vector<DeviceTraceEntry> entries;
+  const auto add = [&](TraceAction action, int64_t address, int64_t size_bytes, int64_t stream) {
+    entries.push_back({action, cuda(0), static_cast<uint64_t>(address), size_bytes,
+                       static_cast<uint64_t>(stream)});
+  };
+  for (const SegmentState& segment : recorded.initial_layout) {
+    add(TraceAction::SegmentAlloc, segment.address, segment.size_bytes, 0);
+    for (const BlockState& block : segment.blocks) {
+      if (block.use == BlockUse::Free) continue;
+      const int64_t asked_bytes = block.requested_bytes;
+      add(TraceAction::Alloc, block.address, asked_bytes > 0 ? asked_bytes : block.size_bytes, 0);
+    }
+  }
+  for (const TraceEvent& event : recorded.trace.events) {
+    add(event.action, event.address, event.size_bytes, event.stream);
+  }
+  return entries;
+}
+
 }  // namespace tidegauge

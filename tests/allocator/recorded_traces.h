@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "allocator/trace_text.h"
+#include "core/device_events.h"
 
 namespace tidegauge {
 
@@ -20,5 +21,9 @@ bool must_have_recorded_traces();
 std::string no_recorded_traces();
 
 TextTrace read_recorded_trace(const std::string& name);
+
+/// What the allocator of that device would have told a tracker that was there from the beginning:
+/// the blocks and segments of then come first.
+std::vector<DeviceTraceEntry> entries_of(const TextTrace& recorded);
 
 }  // namespace tidegauge

@@ -6,8 +6,9 @@ namespace tidegauge {
 /// From now on StorageCapture is told of all that the CUDA caching allocator does. Attached once
 /// and for the life of the process: torch has no way to detach.
 ///
-/// Built only where torch has CUDA. UNVERIFIED: no machine with a GPU has run this file. What it
-/// feeds (core/device_trace.h, StorageCapture::record_device) is tested with recorded traces.
+/// Built only where torch has CUDA. UNVERIFIED: no machine with a GPU has run this file; a test
+/// sees that it compiles. What it feeds (`record_device` of capture/memory_tracker.h, and there
+/// core/device_events.h) is tested with recorded traces.
 void attach_cuda_trace();
 
 }  // namespace tidegauge
