@@ -71,8 +71,6 @@ def record_sharded_training(path: Path) -> str:
     dist.init_process_group("fake", rank=0, world_size=4, store=FakeStore())
     try:
         model, optimizer = make_sharded()
-        train_sharded(model, optimizer)  # DTensors make more the first time, on meta
-        model, optimizer = make_sharded()
         recorder = Recorder(path, facts={**FACTS, "world_size": "4"})
         with FSDPMemTracker(model, optimizer, record=recorder):
             for _ in range(2):
