@@ -3,8 +3,10 @@
 
 #include <ATen/Operators.h>
 #include <ATen/core/boxing/KernelFunction.h>
+#include <torch/version.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <tuple>
 #include <type_traits>
@@ -13,6 +15,7 @@
 #include "capture/op_hook.h"
 #include "capture/op_watch.h"
 #include "capture/torch_thread.h"
+#include "tidegauge/errors.h"
 
 namespace tidegauge::op_hook {
 namespace {
@@ -61,8 +64,8 @@ void finish(OpWatch& watch, const std::vector<at::Tensor>& result) {
 template <typename Op, typename Schema>
 struct Handler;
 
-/// Three ways of one op, of which it gets the shortest that does all for it: between the kernels of
-/// torch all code is fetched anew, so that what is not there counts as much as what is not run.
+/// Two ways of one op, of which it gets the one that does all for it: between the kernels of torch
+/// all code is fetched anew, so that what is not there counts as much as what is not run.
 template <typename Op, typename Result, typename... Arguments>
 struct Handler<Op, Result(Arguments...)> {
   static OpFacts facts;
@@ -95,13 +98,6 @@ struct Handler<Op, Result(Arguments...)> {
     return result;
   }
 
-  static Result call(c10::DispatchKeySet keys, Arguments... arguments) {
-    if (has_runner() || is_idle()) [[unlikely]]
-      return call_unwatched(keys, std::forward<Arguments>(arguments)...);
-    const torch_thread::WithoutFake guard;
-    return watch_all(keys, std::forward<Arguments>(arguments)...);
-  }
-
   [[gnu::noinline]] static Result watch_all(c10::DispatchKeySet keys, Arguments... arguments) {
     OpWatch watch(facts);
     if (watch.wants_arguments()) (add_argument(watch, arguments), ...);
@@ -127,56 +123,74 @@ struct Handler<Op, Result(Arguments...)> {
 template <typename Op, typename Result, typename... Arguments>
 OpFacts Handler<Op, Result(Arguments...)>::facts;
 
-template <typename Op>
+/// Which of its ways an op gets: said where it is listed, so that the other is not even made.
+enum class Way : uint8_t { WithKnown, Maker };
+
+bool is_right(Way way, const c10::FunctionSchema& schema, const OpFacts& facts) {
+  if (way == Way::WithKnown) return is_of_first_argument(schema);
+  return !is_of_first_argument(schema) && !OpWatch::wants_arguments(facts);
+}
+
+template <Way kWay, typename Op>
 c10::RegistrationHandleRAII register_op() {
   using H = Handler<Op, typename Op::schema>;
   auto& dispatcher = c10::Dispatcher::singleton();
   const c10::OperatorName name(Op::name, Op::overload_name);
   const auto& schema = dispatcher.findSchemaOrThrow(Op::name, Op::overload_name).schema();
   H::facts = OpFacts::read(schema);
+  if (!is_right(kWay, schema, H::facts)) {
+    throw InternalError("tidegauge takes " + c10::toString(name) +
+                        " for an op of another kind than it is in this torch (" + TORCH_VERSION +
+                        "); install the torch that it was built for");
+  }
   const auto add = [&](auto call) {
     return dispatcher.registerImpl(
         name, c10::DispatchKey::Fake, c10::KernelFunction::makeFromUnboxedFunction(call),
-        c10::impl::CppSignature::make<decltype(&H::call)>(), nullptr, "tidegauge");
+        c10::impl::CppSignature::make<decltype(&H::call_maker)>(), nullptr, "tidegauge");
   };
-  if (is_of_first_argument(schema)) return add(TORCH_FN(H::call_with_known));
-  if (!OpWatch::wants_arguments(H::facts)) return add(TORCH_FN(H::call_maker));
-  return add(TORCH_FN(H::call));
+  if constexpr (kWay == Way::WithKnown) {
+    return add(TORCH_FN(H::call_with_known));
+  } else {
+    return add(TORCH_FN(H::call_maker));
+  }
 }
 
-template <typename... Ops>
-std::vector<c10::RegistrationHandleRAII> register_ops() {
-  std::vector<c10::RegistrationHandleRAII> handles;
-  handles.reserve(sizeof...(Ops));
-  (handles.push_back(register_op<Ops>()), ...);
-  return handles;
+template <Way kWay, typename... Ops>
+void register_ops(std::vector<c10::RegistrationHandleRAII>& handles) {
+  (handles.push_back(register_op<kWay, Ops>()), ...);
 }
 
 }  // namespace
 
 std::vector<c10::RegistrationHandleRAII> register_typed_ops() {
   namespace ops = at::_ops;
-  return register_ops<
-      // views
-      ops::alias, ops::as_strided, ops::detach, ops::expand, ops::permute, ops::select_int,
-      ops::slice_Tensor, ops::split_Tensor, ops::squeeze_dim, ops::t, ops::transpose_int,
-      ops::unsqueeze, ops::view, ops::_unsafe_view,
-      // made new
+  std::vector<c10::RegistrationHandleRAII> handles;
+  register_ops<Way::WithKnown,
+               // views
+               ops::alias, ops::as_strided, ops::detach, ops::expand, ops::permute, ops::select_int,
+               ops::slice_Tensor, ops::squeeze_dim, ops::t, ops::transpose_int, ops::unsqueeze,
+               ops::view,
+               // in place
+               ops::add__Tensor, ops::add__Scalar, ops::addcdiv_, ops::addcmul_, ops::copy_,
+               ops::div__Tensor, ops::fill__Scalar, ops::lerp__Scalar, ops::mul__Tensor,
+               ops::mul__Scalar, ops::zero_>(handles);
+  register_ops<
+      Way::Maker,
+      // made new, and views of several parts
       ops::_to_copy, ops::cat, ops::clone, ops::empty_memory_format, ops::empty_like,
-      ops::new_zeros, ops::ones_like, ops::zeros_like,
+      ops::new_zeros, ops::ones_like, ops::split_Tensor, ops::_unsafe_view, ops::zeros_like,
       // pointwise and sums
-      ops::add_Tensor, ops::add__Tensor, ops::add__Scalar, ops::addcdiv_, ops::addcmul_, ops::copy_,
-      ops::cos, ops::div_Tensor, ops::div__Tensor, ops::fill__Scalar, ops::gelu, ops::gelu_backward,
-      ops::lerp__Scalar, ops::mean_dim, ops::mul_Tensor, ops::mul_Scalar, ops::mul__Tensor,
-      ops::mul__Scalar, ops::neg, ops::pow_Tensor_Scalar, ops::relu, ops::rsqrt, ops::silu,
-      ops::silu_backward, ops::sin, ops::sqrt, ops::sub_Tensor, ops::sum, ops::sum_dim_IntList,
-      ops::tanh, ops::tanh_backward, ops::threshold_backward, ops::where_self, ops::zero_,
+      ops::add_Tensor, ops::cos, ops::div_Tensor, ops::gelu, ops::gelu_backward, ops::mean_dim,
+      ops::mul_Tensor, ops::mul_Scalar, ops::neg, ops::pow_Tensor_Scalar, ops::relu, ops::rsqrt,
+      ops::silu, ops::silu_backward, ops::sin, ops::sqrt, ops::sub_Tensor, ops::sum,
+      ops::sum_dim_IntList, ops::tanh, ops::tanh_backward, ops::threshold_backward, ops::where_self,
       // layers
       ops::_log_softmax, ops::_log_softmax_backward_data, ops::_softmax,
       ops::_softmax_backward_data, ops::addmm, ops::baddbmm, ops::bmm, ops::convolution,
       ops::convolution_backward, ops::embedding, ops::embedding_dense_backward, ops::mm,
       ops::native_layer_norm, ops::native_layer_norm_backward, ops::nll_loss_forward,
-      ops::nll_loss_backward>();
+      ops::nll_loss_backward>(handles);
+  return handles;
 }
 
 }  // namespace tidegauge::op_hook
