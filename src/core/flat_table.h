@@ -115,7 +115,7 @@ class FlatTable {
   }
 
   [[gnu::noinline, gnu::cold]] void grow() {
-    keys_ = {};  // the records have them, too
+    keys_ = std::vector<Key>();  // the records have them, too
     std::vector<Record> old(records_.empty() ? kFirstCapacity : records_.size() * 2);
     old.swap(records_);
     keys_.resize(records_.size());

@@ -82,4 +82,18 @@ std::vector<DeviceTraceEntry> entries_of(const TextTrace& recorded) {
   return entries;
 }
 
+void LiveBlocks::count(const DeviceTraceEntry& entry) {
+  if (entry.action == TraceAction::Alloc) {
+    const int64_t rounded = entry.size_bytes + (-entry.size_bytes & 511);
+    if (!blocks.emplace(entry.address, rounded).second) throw std::logic_error("allocated twice");
+    live_bytes += rounded;
+    peak_bytes = std::max(peak_bytes, live_bytes);
+  } else if (entry.action == TraceAction::FreeRequested) {
+    const auto found = blocks.find(entry.address);
+    if (found == blocks.end()) throw std::logic_error("freed, but not allocated");
+    live_bytes -= found->second;
+    blocks.erase(found);
+  }
+}
+
 }  // namespace tidegauge

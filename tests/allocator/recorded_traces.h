@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,5 +27,15 @@ TextTrace read_recorded_trace(const std::string& name);
 /// What the allocator of that device would have told a tracker that was there from the beginning:
 /// the blocks and segments of then come first.
 std::vector<DeviceTraceEntry> entries_of(const TextTrace& recorded);
+
+/// What of such entries is alive, counted by nothing of ours: the oracle of who consumes them.
+struct LiveBlocks {
+  std::map<uint64_t, int64_t> blocks;  // by address, rounded up to 512 bytes
+  int64_t live_bytes = 0;
+  int64_t peak_bytes = 0;
+
+  /// std::logic_error if the entry cannot be true.
+  void count(const DeviceTraceEntry& entry);
+};
 
 }  // namespace tidegauge

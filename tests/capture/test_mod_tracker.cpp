@@ -52,6 +52,14 @@ TEST(ModTracker, OnlyGlobalRunsOutsideOfModules) {
   EXPECT_FALSE(tracker.is_bw());
 }
 
+TEST(ModTracker, EmptySequentialFailsAsItDoesByItself) {
+  ModTracker tracker;
+  const Entered entered(tracker);
+  torch::nn::Sequential empty;
+  EXPECT_THROW(tidegauge::call_sequential(empty, torch::ones({4})), c10::Error);
+  EXPECT_EQ(tracker.parents(), Names{"Global"});
+}
+
 TEST(ModTracker, ForwardAndBackwardOfAnInnerModuleSeeTheSamePath) {
   ModTracker tracker;
   const Entered entered(tracker);

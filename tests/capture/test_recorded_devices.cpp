@@ -2,7 +2,6 @@
 // Traces of real CUDA allocators, told to a tracker as the adapter of capture/cuda tells them.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -35,40 +34,20 @@ TEST(RecordedDevices, TrackerWithTheChannelHasTheLiveBytesOfEveryRecordedTrace) 
     Tracking with({.has_channel = true});
     Tracking without;
     const auto live = [&] { return with.memory->current().total_bytes(cuda(0)); };
-    DeviceEvents alone;  // the same entries in a ledger of their own
-    Ledger replayed;
-    uint64_t last_id = 0;
-    std::map<uint64_t, int64_t> blocks;  // and counted by hand
-    int64_t live_bytes = 0;
-    int64_t peak_bytes = 0;
+    LiveBlocks counted;
     for (DeviceTraceEntry entry : entries_of(read_recorded_trace(name))) {
       entry.address += kElsewhere;
-      if (entry.action == TraceAction::Alloc) {
-        const int64_t rounded = entry.size_bytes + (-entry.size_bytes & 511);
-        ASSERT_TRUE(blocks.emplace(entry.address, rounded).second);
-        live_bytes += rounded;
-      } else if (entry.action == TraceAction::FreeRequested) {
-        const auto found = blocks.find(entry.address);
-        ASSERT_NE(found, blocks.end());
-        live_bytes -= found->second;
-        blocks.erase(found);
-      }
-      peak_bytes = std::max(peak_bytes, live_bytes);
-      if (const auto event = alone.consume(entry, StorageId(last_id + 1))) {
-        if (event->kind == EventKind::StorageBorn) ++last_id;
-        replayed.apply(*event);
-      }
+      counted.count(entry);
       record_device(entry);
-      ASSERT_EQ(live(), live_bytes);
+      ASSERT_EQ(live(), counted.live_bytes);
     }
-    ASSERT_GT(peak_bytes, 0);
+    ASSERT_GT(counted.peak_bytes, 0);
     const Snapshot peak = with.memory->peak();
-    EXPECT_EQ(peak.total_bytes(cuda(0)), peak_bytes);
-    EXPECT_EQ((*peak.find(cuda(0)))[Category::Untracked], peak_bytes);  // no tensor has shown it
-    EXPECT_EQ(replayed.current().total_bytes(cuda(0)), live_bytes);
-    EXPECT_EQ(replayed.peak().total_bytes(cuda(0)), peak_bytes);
+    EXPECT_EQ(peak.total_bytes(cuda(0)), counted.peak_bytes);
+    // No tensor has shown it.
+    EXPECT_EQ((*peak.find(cuda(0)))[Category::Untracked], counted.peak_bytes);
     EXPECT_EQ(without.memory->peak().total_bytes(cuda(0)), 0);
-    free_all(blocks);
+    free_all(counted.blocks);
     EXPECT_EQ(live(), 0);
   }
 }

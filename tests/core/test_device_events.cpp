@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -89,27 +87,15 @@ TEST(DeviceEvents, LiveBytesOfRecordedTracesAreThoseOfAnIndependentCount) {
   for (const std::string& name : names) {
     SCOPED_TRACE(name);
     Fed f;
-    std::map<uint64_t, int64_t> blocks;
-    int64_t live_bytes = 0;
-    int64_t peak_bytes = 0;
+    LiveBlocks counted;
     const std::vector<DeviceTraceEntry> entries = entries_of(read_recorded_trace(name));
     ASSERT_GT(entries.size(), 50u);
     for (const DeviceTraceEntry& entry : entries) {
-      if (entry.action == TraceAction::Alloc) {
-        const int64_t rounded = entry.size_bytes + (-entry.size_bytes & 511);
-        ASSERT_TRUE(blocks.emplace(entry.address, rounded).second);
-        live_bytes += rounded;
-      } else if (entry.action == TraceAction::FreeRequested) {
-        const auto found = blocks.find(entry.address);
-        ASSERT_NE(found, blocks.end());
-        live_bytes -= found->second;
-        blocks.erase(found);
-      }
-      peak_bytes = std::max(peak_bytes, live_bytes);
+      counted.count(entry);
       f.feed(entry);
-      ASSERT_EQ(f.live(), live_bytes);
+      ASSERT_EQ(f.live(), counted.live_bytes);
     }
-    EXPECT_EQ(f.ledger.peak().total_bytes(cuda(0)), peak_bytes);
+    EXPECT_EQ(f.ledger.peak().total_bytes(cuda(0)), counted.peak_bytes);
     EXPECT_EQ(f.ledger.anomalies().total(), 0u) << f.ledger.anomalies().first();
   }
 }
