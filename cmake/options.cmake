@@ -33,9 +33,9 @@ if(TIDEGAUGE_SANITIZE)
   target_link_options(tidegauge_options INTERFACE ${sanitize})
 endif()
 
-# tidegauge_sources(<variable> <folder>...): all .cpp files of the folders that exist.
+# tidegauge_sources(<variable> <folder>...): all .cpp files in and below the folders that exist.
 function(tidegauge_sources variable)
   list(TRANSFORM ARGN REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/\\1/*.cpp")
-  file(GLOB found CONFIGURE_DEPENDS ${ARGN})
+  file(GLOB_RECURSE found CONFIGURE_DEPENDS ${ARGN})
   set(${variable} ${found} PARENT_SCOPE)
 endfunction()

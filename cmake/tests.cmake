@@ -14,7 +14,8 @@ function(tidegauge_test name)
   set_tests_properties(${name} PROPERTIES FAIL_REGULAR_EXPRESSION "Running 0 tests" TIMEOUT 3600)
 endfunction()
 
-tidegauge_sources(core_tests tests/core tests/trace tests/allocator tests/sharded tests/export)
+tidegauge_sources(core_tests tests/core tests/trace tests/analyze tests/allocator tests/fit
+  tests/export)
 if(core_tests AND TARGET tidegauge_core)
   tidegauge_test(core_tests ${core_tests})
   target_link_libraries(core_tests PRIVATE tidegauge_core)
@@ -29,7 +30,7 @@ if(TARGET tidegauge_core)
   target_include_directories(record_steps PRIVATE src benchmarks)
 endif()
 
-tidegauge_sources(capture_tests tests/capture tests/simulate tests/plan)
+tidegauge_sources(capture_tests tests/capture tests/track tests/simulate)
 if(capture_tests AND TARGET tidegauge)
   tidegauge_test(capture_tests ${capture_tests} tests/allocator/recorded_traces.cpp)
   target_link_libraries(capture_tests PRIVATE tidegauge)

@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "core/event_factory.h"
-#include "core/ledger.h"
+#include "core/events/event_factory.h"
+#include "core/ledger/ledger.h"
 #include "counting_new.h"
 #include "training_step.h"
 

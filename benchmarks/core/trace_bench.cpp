@@ -10,7 +10,7 @@
 #include "counting_new.h"
 #include "trace/reader.h"
 #include "trace/recorder.h"
-#include "trace/summary.h"
+#include "analyze/summary.h"
 #include "training_step.h"
 
 namespace tidegauge {

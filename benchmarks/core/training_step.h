@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/event_factory.h"
+#include "core/events/event_factory.h"
 
 namespace tidegauge {
 

@@ -172,12 +172,12 @@ class AllocatorTrace:
 
 def categories() -> list[str]: ...
 
-# What src/trace/summary.h has, by the names of its members.
+# What src/analyze/summary.h has, by the names of its members.
 def summarize(
     reader: Reader, progress: Callable[[float], object] | None = None
 ) -> dict[str, Any]: ...
 
-# What src/sharded/unit_summary.h has, by the names of its members.
+# What src/analyze/unit_summary.h has, by the names of its members.
 def summarize_units(
     reader: Reader, progress: Callable[[float], object] | None = None
 ) -> list[dict[str, Any]]: ...

@@ -4,7 +4,7 @@
 FSDP2's hooks on modules are bound methods, taken when a module is sharded; but they call the param
 groups, and these their parameters, by name. So wrappers on the two classes see everything, also of
 models sharded before, and nothing is put on a model. Each hands on plain facts, and decides nothing
-(src/sharded/sharded_units.h does). What we fail at does not reach the training: it is counted.
+(src/core/ledger/sharded_units.h does). What we fail at does not reach the training: it is counted.
 """
 
 from __future__ import annotations

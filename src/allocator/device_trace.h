@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/trace_action.h"
+#include "core/events/trace_action.h"
 
 namespace tidegauge {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "allocator/caching_allocator.h"
-#include "core/labeller.h"
+#include "core/ledger/labeller.h"
 #include "tidegauge/errors.h"
 
 namespace tidegauge {

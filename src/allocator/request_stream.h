@@ -9,7 +9,7 @@
 #include "allocator/allocator_options.h"
 #include "allocator/device_trace.h"
 #include "allocator/run_figures.h"
-#include "core/event.h"
+#include "core/events/event.h"
 #include "tidegauge/category.h"
 
 namespace tidegauge {

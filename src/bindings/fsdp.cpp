@@ -11,8 +11,8 @@
 #include "bindings/module_registry.h"
 #include "bindings/snapshots.h"
 #include "bindings/tensors.h"
-#include "capture/moment_facts.h"
-#include "sharded/sharded_units.h"
+#include "capture/hooks/moment_facts.h"
+#include "core/ledger/sharded_units.h"
 
 namespace py = pybind11;
 

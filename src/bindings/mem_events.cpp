@@ -11,9 +11,9 @@
 #include <optional>
 
 #include "bindings/mem_tracker.h"
-#include "capture/fake_hook.h"
-#include "capture/moment_facts.h"
-#include "capture/op_hook.h"
+#include "capture/hooks/fake_hook.h"
+#include "capture/hooks/moment_facts.h"
+#include "capture/hooks/op_hook.h"
 #include "simulate/session.h"
 #include "tidegauge/threads.h"
 

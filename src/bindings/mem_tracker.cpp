@@ -13,8 +13,8 @@
 #include "bindings/module_registry.h"
 #include "bindings/snapshots.h"
 #include "bindings/tensors.h"
-#include "capture/fake_hook.h"
-#include "capture/moment_facts.h"
+#include "capture/hooks/fake_hook.h"
+#include "capture/hooks/moment_facts.h"
 #include "tidegauge/errors.h"
 
 namespace py = pybind11;

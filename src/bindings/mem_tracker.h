@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bindings/mod_tracker.h"
-#include "capture/memory_tracker.h"
+#include "track/memory_tracker.h"
 #include "trace/recorder.h"
 
 namespace tidegauge::bindings {
@@ -19,7 +19,7 @@ namespace tidegauge::bindings {
 /// in its categories and states, and only modules of units are listed. All calls need the GIL.
 class MemTracker : public ModuleListener, public std::enable_shared_from_this<MemTracker> {
  public:
-  /// UsageError for `stacks` that there are not (capture/birth_stacks.h).
+  /// UsageError for `stacks` that there are not (capture/modules/birth_stacks.h).
   static std::shared_ptr<MemTracker> create(std::shared_ptr<ModTracker> modules, bool strict,
                                             bool allocator, const std::string& stacks,
                                             bool is_sharded);

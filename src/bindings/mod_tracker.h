@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "capture/module_activity.h"
+#include "capture/modules/module_activity.h"
 
 namespace tidegauge::bindings {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "bindings/mod_tracker.h"
-#include "capture/moment_facts.h"
+#include "capture/hooks/moment_facts.h"
 
 namespace py = pybind11;
 

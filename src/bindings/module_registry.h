@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/ids.h"
+#include "core/events/ids.h"
 
 namespace tidegauge::bindings {
 

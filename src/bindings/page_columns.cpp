@@ -11,10 +11,10 @@
 
 #include "bindings/column.h"
 #include "bindings/progress.h"
-#include "core/device.h"
-#include "sharded/unit_lanes.h"
+#include "core/events/device.h"
+#include "analyze/unit_lanes.h"
 #include "trace/reader.h"
-#include "trace/timeline.h"
+#include "analyze/timeline.h"
 
 namespace py = pybind11;
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "capture/allocation_failure.h"
-#include "core/post_mortem.h"
+#include "capture/hooks/allocation_failure.h"
+#include "core/ledger/post_mortem.h"
 
 namespace py = pybind11;
 

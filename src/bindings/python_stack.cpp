@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "capture/birth_stacks.h"
+#include "capture/modules/birth_stacks.h"
 
 namespace py = pybind11;
 

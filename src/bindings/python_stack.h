@@ -7,7 +7,7 @@
 
 namespace tidegauge::bindings {
 
-/// Tells libtidegauge where Python allocates (capture/birth_stacks.h), and binds
+/// Tells libtidegauge where Python allocates (capture/modules/birth_stacks.h), and binds
 /// `hide_frames_below`.
 void bind_python_stack(pybind11::module_& m);
 

@@ -7,8 +7,8 @@
 #include <array>
 #include <utility>
 
-#include "capture/torch_device.h"
-#include "core/labeller.h"
+#include "capture/compat/torch_device.h"
+#include "core/ledger/labeller.h"
 
 namespace py = pybind11;
 

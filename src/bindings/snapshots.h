@@ -5,10 +5,10 @@
 
 #include <vector>
 
-#include "core/device.h"
-#include "core/module_stats.h"
-#include "core/snapshot.h"
-#include "sharded/unit_report.h"
+#include "core/events/device.h"
+#include "core/ledger/module_stats.h"
+#include "core/ledger/snapshot.h"
+#include "core/ledger/unit_report.h"
 
 namespace tidegauge::bindings {
 
@@ -21,7 +21,7 @@ pybind11::list to_python(const Snapshot& snapshot);
 /// {"sizes": {...}, "snapshots": [(state, [snapshot, ...]), ...], "local_peak": {device: bytes}}
 pybind11::dict to_python(const ModuleStats& stats);
 
-/// {torch.device: bytes}, of core/module_stats.h's local_peak.
+/// {torch.device: bytes}, of core/ledger/module_stats.h's local_peak.
 pybind11::dict local_peak_totals(const ModuleStats& stats);
 
 /// The same in the categories and states of FSDPMemTracker, without sizes.

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "bindings/snapshots.h"
-#include "core/category.h"
-#include "core/ledger.h"
+#include "core/events/category.h"
+#include "core/ledger/ledger.h"
 #include "trace/reader.h"
 #include "trace/recorder.h"
 

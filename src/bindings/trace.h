@@ -3,7 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
-#include "core/snapshot.h"
+#include "core/ledger/snapshot.h"
 
 namespace tidegauge::bindings {
 

@@ -8,10 +8,10 @@
 #include "bindings/progress.h"
 #include "bindings/snapshots.h"
 #include "bindings/trace.h"
-#include "core/category.h"
-#include "sharded/unit_summary.h"
+#include "core/events/category.h"
+#include "analyze/unit_summary.h"
 #include "trace/reader.h"
-#include "trace/summary.h"
+#include "analyze/summary.h"
 
 namespace py = pybind11;
 

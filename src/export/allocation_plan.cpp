@@ -4,9 +4,9 @@
 #include <unordered_map>
 
 #include "allocator/request_stream.h"
-#include "core/labeller.h"
+#include "core/ledger/labeller.h"
 #include "trace/event_codec.h"
-#include "trace/settled_labels.h"
+#include "analyze/settled_labels.h"
 #include "trace/storage_rows.h"
 
 namespace tidegauge {

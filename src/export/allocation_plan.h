@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/device.h"
-#include "core/ids.h"
+#include "core/events/device.h"
+#include "core/events/ids.h"
 #include "tidegauge/category.h"
 #include "trace/progress.h"
 #include "trace/reader.h"

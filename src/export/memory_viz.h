@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "core/device.h"
+#include "core/events/device.h"
 #include "export/value_writer.h"
 #include "trace/progress.h"
 #include "trace/reader.h"

@@ -7,7 +7,7 @@
 #include <map>
 #include <vector>
 
-#include "core/event.h"
+#include "core/events/event.h"
 
 namespace tidegauge {
 

@@ -6,9 +6,9 @@
 #include <set>
 #include <utility>
 
-#include "core/category.h"
+#include "core/events/category.h"
 #include "export/nested_slices.h"
-#include "trace/settled_labels.h"
+#include "analyze/settled_labels.h"
 
 namespace tidegauge {
 namespace {

@@ -11,7 +11,7 @@
 #include <atomic>
 #include <utility>
 
-#include "capture/moment_facts.h"
+#include "capture/hooks/moment_facts.h"
 #include "simulate/attention_choice.h"
 #include "tidegauge/errors.h"
 

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <utility>
 
-#include "capture/boxed_tensors.h"
+#include "capture/hooks/boxed_tensors.h"
 #include "simulate/simulated_tensor.h"
 
 namespace tidegauge::simulation::known_values {

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "core/spin_lock.h"
+#include "core/util/spin_lock.h"
 #include "simulate/simulated_tensor.h"
 
 namespace tidegauge::simulation {

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <mutex>
 
-#include "capture/op_hook.h"
+#include "capture/hooks/op_hook.h"
 #include "simulate/known_values.h"
 #include "simulate/op_traits.h"
 #include "simulate/output_cache.h"

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "capture/op_hook.h"
-#include "core/spin_lock.h"
+#include "capture/hooks/op_hook.h"
+#include "core/util/spin_lock.h"
 
 namespace tidegauge::simulation {
 namespace {

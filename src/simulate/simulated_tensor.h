@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <typeinfo>
 
-#include "capture/claimed_storage.h"
+#include "capture/storages/claimed_storage.h"
 #include "tidegauge/export.h"
 
 namespace tidegauge::simulation {

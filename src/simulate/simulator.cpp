@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "capture/boxed_tensors.h"
-#include "capture/typed_ops.h"
+#include "capture/hooks/boxed_tensors.h"
+#include "capture/fast/typed_ops.h"
 #include "simulate/attention_choice.h"
 #include "simulate/data_dependent.h"
 #include "simulate/known_values.h"

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "core/event.h"
+#include "core/events/event.h"
 
 namespace tidegauge::trace {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/unit_event.h"
+#include "core/events/unit_event.h"
 #include "trace/event_codec.h"
 
 namespace tidegauge::trace {

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "core/category.h"
-#include "core/event.h"
-#include "core/ledger.h"
-#include "core/post_mortem.h"
-#include "core/unit_event.h"
+#include "core/events/category.h"
+#include "core/events/event.h"
+#include "core/ledger/ledger.h"
+#include "core/ledger/post_mortem.h"
+#include "core/events/unit_event.h"
 
 namespace tidegauge {
 

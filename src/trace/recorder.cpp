@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/spin_lock.h"
+#include "core/util/spin_lock.h"
 #include "trace/gap.h"
 #include "trace/run_facts.h"
 #include "trace/writer.h"

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "core/event_sink.h"
+#include "core/events/event_sink.h"
 
 namespace tidegauge {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "trace/schema.h"
 
-#include "core/category.h"
+#include "core/events/category.h"
 #include "tidegauge/errors.h"
 
 namespace tidegauge::trace {

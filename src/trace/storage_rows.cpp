@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/labeller.h"
+#include "core/ledger/labeller.h"
 
 namespace tidegauge::trace {
 namespace {

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/category.h"
+#include "core/events/category.h"
 #include "trace/event_codec.h"
 
 namespace tidegauge::trace {

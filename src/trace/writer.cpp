@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-#include "core/event_factory.h"
+#include "core/events/event_factory.h"
 #include "tidegauge/errors.h"
 #include "trace/gap.h"
 #include "trace/schema.h"

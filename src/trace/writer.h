@@ -10,9 +10,9 @@
 #include <tuple>
 #include <vector>
 
-#include "core/ledger.h"
-#include "core/post_mortem.h"
-#include "core/unit_event.h"
+#include "core/ledger/ledger.h"
+#include "core/ledger/post_mortem.h"
+#include "core/events/unit_event.h"
 #include "trace/database.h"
 #include "trace/event_codec.h"
 #include "trace/storage_rows.h"

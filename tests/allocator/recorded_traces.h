@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "allocator/trace_text.h"
-#include "core/device_events.h"
+#include "core/events/device_events.h"
 
 namespace tidegauge {
 

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "allocator/request_stream.h"
-#include "core/event_factory.h"
+#include "core/events/event_factory.h"
 
 namespace tidegauge {
 namespace {

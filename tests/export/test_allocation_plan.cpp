@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
-#include "core/event_factory.h"
+#include "core/events/event_factory.h"
 #include "export/allocation_plan.h"
 #include "trace/trace_files.h"
 

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "capture/op_hook.h"
+#include "capture/hooks/op_hook.h"
 #include "simulate/simulated_tensor.h"
 #include "tidegauge/tidegauge.h"
 

@@ -5,8 +5,8 @@
 
 #include <random>
 
-#include "sharded/unit_summary.h"
-#include "trace/summary.h"
+#include "analyze/unit_summary.h"
+#include "analyze/summary.h"
 #include "trace_files.h"
 
 namespace tidegauge {

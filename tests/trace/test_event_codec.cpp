@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "core/random_stream.h"
+#include "core/ledger/random_stream.h"
 #include "trace/event_codec.h"
 
 namespace tidegauge::trace {

@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "core/labeller.h"
+#include "core/ledger/labeller.h"
 #include "trace/database.h"
 #include "trace_files.h"
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "core/random_stream.h"
+#include "core/ledger/random_stream.h"
 #include "tidegauge/errors.h"
 #include "trace/reader.h"
 #include "trace/recorder.h"

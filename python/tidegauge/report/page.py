@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What an HTML report knows of its runs: a header for JSON, and columns of numbers beside it.
 
-C++ reads the trace and makes the columns (src/trace/timeline.h); names, and the figures that the
+C++ reads the trace and makes the columns (src/analyze/timeline.h); names, and the figures that the
 other reports have too, are added here. `report/web/columns.js` reads what `Page.pack` writes.
 """
 

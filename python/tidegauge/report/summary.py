@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A trace file as a value. C++ reads and counts (src/trace/summary.h), here it gets its names."""
+"""A trace file as a value. C++ reads and counts (src/analyze/summary.h), here it gets its names."""
 
 from __future__ import annotations
 

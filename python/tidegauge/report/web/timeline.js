@@ -7,7 +7,7 @@ const FAN = 16; // moments, or nodes, below a node of the pyramid
 export const ACTIVITIES = ["", "forward", "backward", "recompute", "optimizer"];
 
 /**
- * All that one device held, at moments (src/trace/timeline.h).
+ * All that one device held, at moments (src/analyze/timeline.h).
  *
  *   pieces        [====)  [=======)      alive from a moment to another
  *   totals        _--___-------__        bytes at each moment

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "core/events/event.h"
+#include "trace/progress.h"
+#include "trace/reader.h"
+#include "analyze/storage_effects.h"
+
+namespace tidegauge {
+
+/// What an event did to one storage, with the labels as they are read afterwards.
+struct StorageChange {
+  uint32_t life = 0;  ///< counted from 0, in the order of births
+  Device device;
+  int64_t old_bytes = 0;  ///< 0 before the birth
+  int64_t new_bytes = 0;  ///< 0 after the end
+  Category old_category{};
+  Category new_category{};
+  bool is_birth = false;
+  bool is_end = false;
+};
+
+/// Numbers the lives of storages, and counts the labels of each.
+class StorageFollower {
+ public:
+  struct Followed {
+    StorageChange change;      ///< categories as told at the time
+    uint32_t label_count = 0;  ///< labels told since the birth
+    bool is_label = false;     ///< the event is one
+    bool is_since_birth = false;
+  };
+  /// Nothing if the event changes no storage. Must be told of every event, in order.
+  std::optional<Followed> apply(const Event& event);
+
+  Ledger& ledger() { return effects_.ledger(); }
+
+ private:
+  struct Life {
+    uint32_t number = 0;
+    uint32_t label_count = 0;
+  };
+
+  trace::StorageEffects effects_;
+  std::unordered_map<StorageId, Life> lives_;
+  uint32_t birth_count_ = 0;
+};
+
+/// First pass over a trace: what labels since birth made of the past (Note [Labels since birth]),
+/// for a second pass that has to know it at the birth. Memory: 8 bytes a birth.
+class SettledLabels {
+ public:
+  void learn(const Event& event);
+
+  /// All labels up to number `overruled_labels` are replaced by `category`, since the birth.
+  struct Birth {
+    uint32_t overruled_labels = 0;
+    Category category{};
+  };
+  const Birth& of(uint32_t life) const { return births_[life]; }
+  Ledger& ledger() { return follower_.ledger(); }
+
+ private:
+  StorageFollower follower_;
+  std::vector<Birth> births_;
+};
+
+/// The first pass over all events. Throws as the Reader does.
+SettledLabels learn_labels(Reader& reader, const trace::Passes& passes);
+
+/// Second pass: each change with its settled categories. At every event the bytes by category,
+/// added up, are those that the Ledger would give if its peak were there.
+class SettledStorages {
+ public:
+  /// `labels` must have learned the whole trace.
+  explicit SettledStorages(const SettledLabels& labels) : labels_(labels) {}
+
+  /// Nothing if the event changes no storage. Must be told of every event, in order.
+  std::optional<StorageChange> apply(const Event& event);
+
+ private:
+  const SettledLabels& labels_;
+  StorageFollower follower_;
+  std::unordered_map<uint32_t, Category> categories_;  // of the living, by life
+};
+
+}  // namespace tidegauge

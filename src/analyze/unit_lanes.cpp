@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "analyze/unit_lanes.h"
+
+#include <algorithm>
+
+#include "core/ledger/ledger.h"
+#include "core/ledger/sharded_units.h"
+
+namespace tidegauge {
+
+std::vector<LaneChange> read_unit_lanes(Reader& reader) {
+  std::vector<LaneChange> changes;
+  ShardedUnits units;
+  const Ledger empty;  // states do not depend on bytes
+  for (const TraceUnitEvent& told : reader.unit_events()) {
+    const UnitEvent& event = told.event;
+    if (event.kind == UnitEventKind::StorageOwned || !units.apply(event, empty)) continue;
+    LaneChange change{event.unit, told.sequence, event.time_ns, {}};
+    if (event.kind != UnitEventKind::Reduced) change.state = units.state(event.unit);
+    if (!changes.empty()) change.time_ns = std::max(change.time_ns, changes.back().time_ns);
+    changes.push_back(change);
+  }
+  return changes;
+}
+
+}  // namespace tidegauge

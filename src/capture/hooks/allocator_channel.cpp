@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "capture/hooks/allocator_channel.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "capture/storages/storage_capture.h"
+
+namespace tidegauge {
+namespace {
+
+c10::Allocator* current() { return c10::GetAllocator(c10::kCPU); }
+
+/// At the priority of the allocator that was there, which only trying tells: a higher one would
+/// shut out others for the rest of the process.
+void replace_current(c10::Allocator* allocator) {
+  for (int priority = 0; priority <= UINT8_MAX; ++priority) {
+    c10::SetAllocator(c10::kCPU, allocator, static_cast<uint8_t>(priority));
+    if (current() == allocator) return;
+  }
+}
+
+}  // namespace
+
+class AllocatorChannel::Layer final : public c10::Allocator {
+ public:
+  explicit Layer(c10::Allocator* below) : below_(below) {}
+
+  c10::DataPtr allocate(size_t size_bytes) override {
+    c10::DataPtr data = below_->allocate(size_bytes);
+    if (is_counting_.load(std::memory_order_acquire)) {
+      StorageCapture& capture = StorageCapture::get();
+      const std::lock_guard lock(capture.mutex());
+      capture.record_allocation(data, static_cast<int64_t>(size_bytes));
+    }
+    return data;
+  }
+
+  c10::DeleterFnPtr raw_deleter() const override {
+    const c10::DeleterFnPtr below = below_->raw_deleter();
+    const bool is_ours = below != nullptr && is_counting_.load(std::memory_order_acquire);
+    return is_ours ? StorageCapture::deleter() : below;
+  }
+
+  bool is_simple_data_ptr(const c10::DataPtr& data) const override {
+    return below_->is_simple_data_ptr(data);
+  }
+
+  void copy_data(void* to, const void* from, size_t size_bytes) const override {
+    below_->copy_data(to, from, size_bytes);
+  }
+
+  c10::Allocator* below() const { return below_; }
+
+  void set_counting(bool on) {
+    if (on) {
+      StorageCapture& capture = StorageCapture::get();
+      const std::lock_guard lock(capture.mutex());
+      capture.set_wrapped_deleter(below_->raw_deleter());
+    }
+    is_counting_.store(on, std::memory_order_release);
+  }
+
+ private:
+  c10::Allocator* const below_;
+  std::atomic<bool> is_counting_{false};
+};
+
+AllocatorChannel& AllocatorChannel::get() {
+  static auto* channel = new AllocatorChannel;
+  return *channel;
+}
+
+void AllocatorChannel::open() {
+  const std::lock_guard lock(mutex_);
+  ++open_count_;
+  c10::Allocator* below = current();
+  if (Layer* counting = counting_) {
+    if (below == counting) return;
+    // Somebody is on top of it, and may or may not pass on to it: one above counts for both.
+    counting->set_counting(false);
+  }
+  Layer* layer = find_layer(below);  // there it is if somebody who was on top of it has left
+  if (layer == nullptr) {
+    const auto same = std::find_if(layers_.begin(), layers_.end(),
+                                   [&](const Layer* each) { return each->below() == below; });
+    layer = same != layers_.end() ? *same : layers_.emplace_back(new Layer(below));
+    replace_current(layer);
+  }
+  layer->set_counting(true);
+  counting_ = layer;
+  is_open_.store(true, std::memory_order_release);
+}
+
+void AllocatorChannel::close(int count) {
+  const std::lock_guard lock(mutex_);
+  open_count_ -= count;
+  if (open_count_ > 0) return;
+  is_open_ = false;
+  counting_.exchange(nullptr)->set_counting(false);
+  while (const Layer* top = find_layer(current())) replace_current(top->below());
+}
+
+void AllocatorChannel::exchange_allocator(c10::StorageImpl* storage) const noexcept {
+  Layer* layer = counting_;
+  if (layer != nullptr && storage->allocator() == layer->below()) storage->set_allocator(layer);
+}
+
+AllocatorChannel::Layer* AllocatorChannel::find_layer(const c10::Allocator* allocator) const {
+  const auto it = std::find(layers_.begin(), layers_.end(), allocator);
+  return it != layers_.end() ? *it : nullptr;
+}
+
+}  // namespace tidegauge

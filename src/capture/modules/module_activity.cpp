@@ -1,0 +1,533 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "capture/modules/module_activity.h"
+
+#include <ATen/SequenceNumber.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/node.h>
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+#include "capture/modules/backward_watch.h"
+#include "capture/compat/thread_local.h"
+#include "capture/compat/torch_thread.h"
+
+namespace tidegauge {
+namespace {
+
+constexpr size_t kMaxRuns = 8;      // backwards of one call that failed half-way and left a record
+constexpr size_t kMaxRunning = 64;  // likewise, graph tasks
+
+uint64_t next_serial() {
+  static std::atomic<uint64_t> serial{0};
+  return ++serial;
+}
+
+void append_unique(std::vector<ModuleId>& modules, const std::vector<ModuleId>& more) {
+  for (const ModuleId module : more) {
+    if (std::find(modules.begin(), modules.end(), module) == modules.end()) {
+      modules.push_back(module);
+    }
+  }
+}
+
+bool needs_grad(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
+
+/// The call has made no node; `output` is what somebody gave it.
+void add_stop(CallLog& log, const CallLog::OpenCall& call, const at::Tensor& output) {
+  const auto& node = output.grad_fn();
+  if (node && node->thread_id() == torch_thread::id()) {
+    log.add_stop(call, node->sequence_nr());
+  }
+}
+
+}  // namespace
+
+struct ModuleActivity::ThreadState {
+  CallLog log;
+  std::vector<std::shared_ptr<BackwardWatch>> watches;  // of open calls
+  std::vector<CallRef> within;                          // calls whose hook is running
+  int thrown_away_graphs = 0;                           // recomputes whose nodes will never be run
+
+  /// `sequence`: the number that the next node will get.
+  bool wants_outputs(const CallLog::OpenCall& call, uint64_t sequence) const {
+    return !watches.empty() || call.is_outermost ||
+           (log.is_silent(call, sequence) && c10::GradMode::is_enabled());
+  }
+};
+
+// Note [Nothing dies under the lock]
+// Destroying a tensor or a node may need the GIL, whose holder may be waiting for our lock. What
+// may hold the last reference is moved into a variable declared before the lock is taken.
+
+/// The one that the calling thread has asked for last, found without a look at the others.
+struct ModuleActivity::LastState {
+  uint64_t serial = 0;
+  ThreadState* state = nullptr;
+};
+
+/// The states of the calling thread in all activities, so that the hot path needs no table, and so
+/// that they go when the thread does.
+struct ThreadStates {
+  struct Known {
+    uint64_t serial;
+    std::weak_ptr<ModuleActivity> activity;
+    ModuleActivity::ThreadState* state;
+  };
+
+  ~ThreadStates() {
+    for (const Known& known : states) {
+      if (const auto alive = known.activity.lock()) {
+        alive->end_thread(torch_thread::id());
+      }
+    }
+    ThreadLocal<ModuleActivity::LastState>::get() = {};
+  }
+
+  std::vector<Known> states;
+};
+
+class ModuleActivity::WithinCall {
+ public:
+  WithinCall(ModuleActivity& activity, CallRef call) : activity_(activity) {
+    const std::lock_guard lock(activity_.mutex_);
+    activity_.this_thread().within.push_back(std::move(call));
+  }
+  ~WithinCall() {
+    const std::lock_guard lock(activity_.mutex_);
+    activity_.this_thread().within.pop_back();
+  }
+  WithinCall(const WithinCall&) = delete;
+  WithinCall& operator=(const WithinCall&) = delete;
+
+ private:
+  ModuleActivity& activity_;
+};
+
+std::shared_ptr<ModuleActivity> ModuleActivity::create(FindOwner find_owner) {
+  return std::shared_ptr<ModuleActivity>(new ModuleActivity(std::move(find_owner)));
+}
+
+ModuleActivity::ModuleActivity(FindOwner find_owner)
+    : find_owner_(std::move(find_owner)), serial_(next_serial()) {}
+
+ModuleActivity::~ModuleActivity() = default;
+
+std::string ModuleActivity::name(ModuleId module) const {
+  const std::lock_guard lock(mutex_);
+  return std::string(names_.name(module));
+}
+
+bool ModuleActivity::knows(ModuleId module) const {
+  const std::lock_guard lock(mutex_);
+  return names_.knows(module);
+}
+
+void ModuleActivity::name_root(ModuleId module, std::string_view class_name) {
+  const std::lock_guard lock(mutex_);
+  names_.name_root(module, class_name);
+}
+
+void ModuleActivity::rename_root(ModuleId module, std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  names_.rename_root(module, name);
+}
+
+void ModuleActivity::name_child(ModuleId child, ModuleId parent, std::string_view attribute) {
+  const std::lock_guard lock(mutex_);
+  names_.name_child(child, parent, attribute);
+}
+
+void ModuleActivity::mark_dead(ModuleId module) {
+  const std::lock_guard lock(mutex_);
+  names_.mark_dead(module);
+}
+
+void ModuleActivity::set_backward_hooks(BackwardHooks hooks) {
+  const std::lock_guard lock(mutex_);
+  hooks_ = std::move(hooks);
+  is_watching_ = static_cast<bool>(hooks_);
+}
+
+ModuleActivity::ThreadState& ModuleActivity::this_thread() {
+  LastState& last = ThreadLocal<LastState>::get();
+  if (last.serial != serial_) last = {serial_, &find_this_thread()};
+  return *last.state;
+}
+
+ModuleActivity::ThreadState& ModuleActivity::find_this_thread() {
+  thread_local ThreadStates local;
+  for (const auto& known : local.states) {
+    if (known.serial == serial_) return *known.state;
+  }
+  std::erase_if(local.states, [](const auto& known) { return known.activity.expired(); });
+  auto& state = threads_[torch_thread::id()];
+  if (!state) state = std::make_unique<ThreadState>();
+  local.states.push_back({serial_, weak_from_this(), state.get()});
+  return *state;
+}
+
+void ModuleActivity::end_thread(uint64_t thread) {
+  std::vector<std::shared_ptr<BackwardWatch>> abandoned;
+  const std::lock_guard lock(mutex_);
+  const auto it = threads_.find(thread);
+  if (it == threads_.end()) return;
+  abandoned.swap(it->second->watches);
+  if (!it->second->log.keep_held_only()) threads_.erase(it);
+}
+
+ModuleActivity::Entered ModuleActivity::enter(ModuleId module, at::TensorList inputs) {
+  const int task = torch::autograd::get_current_graph_task_id();
+  // Asked without our lock, as it may take the GIL.
+  const std::vector<ModuleId> base = task != -1 ? current_node_chain() : std::vector<ModuleId>();
+  const std::lock_guard lock(mutex_);
+  if (!names_.knows(module)) [[unlikely]]
+    return {};
+  ThreadState& thread = this_thread();
+  const uint64_t sequence = at::sequence_number::peek();
+  const bool was_open = thread.log.find_open(module).has_value();
+  if (thread.log.needs_block(task)) [[unlikely]]
+    open_block(thread, task, sequence, base);
+  const CallLog::OpenCall call = thread.log.enter(module, sequence);
+  if (has_backward_hooks() && c10::GradMode::is_enabled() && thread.thrown_away_graphs == 0)
+      [[unlikely]] {
+    thread.watches.push_back(watch_inputs(thread.log.ref(call), inputs));
+  }
+  return {true, was_open, call.is_outermost && names_.is_root(module), task != -1};
+}
+
+void ModuleActivity::open_block(ThreadState& thread, int task, uint64_t sequence,
+                                const std::vector<ModuleId>& base) {
+  sweep_dead_modules();
+  thread.log.open_block(task, sequence, base);
+}
+
+std::shared_ptr<BackwardWatch> ModuleActivity::watch_inputs(const CallRef& call,
+                                                            at::TensorList inputs) {
+  auto watch = std::make_shared<BackwardWatch>();
+  watch->call = call;
+  watch->module = call.block->module(call.call);
+  watch->serial = ++next_watch_;
+  try {
+    for (const at::Tensor& input : inputs) {
+      if (needs_grad(input)) watch_input(shared_from_this(), input, watch);
+    }
+  } catch (const std::exception& error) {
+    note_failure("hooking the inputs of a module", error.what());
+  }
+  return watch;
+}
+
+ModuleActivity::Open ModuleActivity::before_leave(ModuleId module) {
+  const std::lock_guard lock(mutex_);
+  const ThreadState& thread = this_thread();
+  const auto call = thread.log.find_open(module);
+  return call ? Open{true, thread.wants_outputs(*call, at::sequence_number::peek())} : Open{};
+}
+
+bool ModuleActivity::leave(ModuleId module, at::TensorList outputs) {
+  {
+    const std::lock_guard lock(mutex_);
+    ThreadState& thread = this_thread();
+    const auto open = thread.log.find_open(module);
+    if (!open) return false;
+    const uint64_t sequence = at::sequence_number::peek();
+    if (thread.watches.empty() && (outputs.empty() || !thread.wants_outputs(*open, sequence)))
+        [[likely]] {
+      thread.log.leave(*open, sequence);
+      return true;
+    }
+  }
+  return leave_watched(module, outputs);
+}
+
+bool ModuleActivity::leave_watched(ModuleId module, at::TensorList outputs) {
+  // See Note [Nothing dies under the lock].
+  std::shared_ptr<BackwardWatch> watch;
+  std::vector<std::shared_ptr<BackwardWatch>> abandoned;
+  std::vector<c10::intrusive_ptr<torch::autograd::Node>> held;
+  const std::lock_guard lock(mutex_);
+  ThreadState& thread = this_thread();
+  const auto open = thread.log.find_open(module);
+  if (!open) return false;
+  const uint64_t sequence = at::sequence_number::peek();
+  const CallRef call = thread.log.ref(*open);
+  auto& watches = thread.watches;
+  while (!watches.empty() && watches.back()->call.block == call.block &&
+         watches.back()->call.call > call.call) {
+    abandoned.push_back(std::move(watches.back()));  // an exception went past it
+    watches.pop_back();
+  }
+  if (!watches.empty() && watches.back()->call == call) {
+    watch = std::move(watches.back());
+    watches.pop_back();
+  }
+  try {
+    const bool holds = open->is_outermost && thread.thrown_away_graphs == 0;
+    const bool is_silent = thread.log.is_silent(*open, sequence);
+    for (const at::Tensor& output : outputs) {
+      if (!needs_grad(output) || output.is_leaf()) continue;
+      if (is_silent) add_stop(thread.log, *open, output);
+      if (watch) {
+        watch_output(shared_from_this(), output, watch);
+      } else if (holds) {
+        hold_block(output, call.block);
+      }
+    }
+  } catch (const std::exception& error) {
+    note_failure("hooking the outputs of a module", error.what());
+  }
+  if (watch) held.swap(watch->held_until_left);
+  thread.log.leave(*open, sequence);
+  return true;
+}
+
+void ModuleActivity::begin_recompute(bool keeps_graph) {
+  const int task = torch::autograd::get_current_graph_task_id();
+  const std::vector<ModuleId> base = current_node_chain();
+  const std::lock_guard lock(mutex_);
+  ThreadState& thread = this_thread();
+  thread.log.open_block(task, at::sequence_number::peek(), base,
+                        keeps_graph ? BlockKind::kKeptRegion : BlockKind::kRegion);
+  if (!keeps_graph) ++thread.thrown_away_graphs;
+}
+
+void ModuleActivity::end_recompute() {
+  const std::lock_guard lock(mutex_);
+  ThreadState& thread = this_thread();
+  if (thread.log.close_region(at::sequence_number::peek()) == BlockKind::kRegion) {
+    --thread.thrown_away_graphs;
+  }
+}
+
+void ModuleActivity::stop() {
+  std::vector<std::vector<std::shared_ptr<BackwardWatch>>> abandoned;
+  const std::lock_guard lock(mutex_);
+  const ThreadState* own = &this_thread();
+  for (const auto& [id, thread] : threads_) {
+    abandoned.push_back(std::exchange(thread->watches, {}));
+    thread->thrown_away_graphs = 0;
+    thread->log.leave_all(thread.get() == own ? at::sequence_number::peek() : 0);
+  }
+}
+
+CallRef ModuleActivity::find_node_call(const torch::autograd::Node& node) {
+  ModuleId owner;
+  const auto* accumulator = dynamic_cast<const torch::autograd::AccumulateGrad*>(&node);
+  // Asked without our lock: the answer may need the GIL, whose holder may want our lock.
+  if (accumulator != nullptr) {
+    owner = find_owner_(accumulator->variable);
+    if (!owner) return {};
+  }
+  const std::lock_guard lock(mutex_);
+  if (!owner) return find_made(node, nullptr);
+  if (const auto it = threads_.find(node.thread_id()); it != threads_.end()) {
+    if (CallRef call = it->second->log.find_latest(owner)) return call;
+  }
+  // An accumulator that somebody keeps may be older than the graph, and of another thread.
+  for (const auto& [id, thread] : threads_) {
+    if (CallRef call = thread->log.find_latest(owner)) return call;
+  }
+  return {};
+}
+
+CallRef ModuleActivity::find_made(const torch::autograd::Node& node, SequenceRange* range) {
+  const auto it = threads_.find(node.thread_id());
+  return it == threads_.end() ? CallRef{} : it->second->log.find(node.sequence_nr(), range);
+}
+
+std::vector<ModuleId> ModuleActivity::current_node_chain() {
+  const auto node = torch::autograd::get_current_node();
+  if (!node) return {};
+  const CallRef call = find_node_call(*node);
+  const std::lock_guard lock(mutex_);
+  return call.chain();
+}
+
+std::vector<ModuleId> ModuleActivity::active() {
+  std::vector<ModuleId> modules;
+  std::vector<ModuleId> within;
+  bool is_within = false;
+  {
+    const std::lock_guard lock(mutex_);
+    const ThreadState& thread = this_thread();
+    thread.log.append_open(modules);
+    is_within = !thread.within.empty();
+    if (is_within) within = thread.within.back().chain();
+  }
+  std::vector<ModuleId> result;
+  append_unique(result, modules);
+  append_unique(result, is_within ? within : current_node_chain());
+  return result;
+}
+
+void ModuleActivity::move(BackwardPlace& place, const torch::autograd::Node* node,
+                          std::vector<ModuleMove>& moves) {
+  const std::lock_guard lock(mutex_);
+  const uint64_t sequence = node != nullptr ? node->sequence_nr() : 0;
+  const uint64_t maker = node != nullptr ? node->thread_id() : 0;
+  place.range = {};
+  // Nearly always in the same block as the node before: neither a search nor a change of owners.
+  const bool stays = node != nullptr && place.call && place.maker == maker &&
+                     place.call.block->is_only_home_of(sequence);
+  CallRef found;
+  if (stays) {
+    found.call = place.call.block->call_of(sequence, place.range, place.hint);
+  } else if (node != nullptr) {
+    found = find_made(*node, &place.range);
+  }
+  const CallBlock* from = place.call.block.get();
+  const CallBlock* to = stays ? from : found.block.get();
+  uint32_t call = place.call.call;
+  const auto go_on = [&](uint32_t next) {
+    append_move(from, call, to, next, moves);
+    from = to;
+    call = next;
+  };
+  if (to != nullptr) to->visit_stops(sequence, go_on);
+  go_on(found.call);
+  place.maker = maker;
+  place.call.call = found.call;
+  if (!stays) place.call.block = std::move(found.block);
+}
+
+void ModuleActivity::run_within(ModuleId module, const std::function<void()>& body) {
+  CallRef call;
+  {
+    const std::lock_guard lock(mutex_);
+    call = this_thread().log.find_latest(module);
+  }
+  const WithinCall within(*this, std::move(call));
+  body();
+}
+
+void ModuleActivity::on_gradient(WatchedGradient& watched, const at::Tensor& grad) {
+  std::vector<std::shared_ptr<BackwardWatch>> begins;
+  std::vector<std::pair<std::shared_ptr<BackwardWatch>, size_t>> arrivals;
+  {
+    const std::lock_guard lock(mutex_);
+    // An outer module leaves after the inner ones, so the outermost begins first.
+    begins.assign(watched.outputs.rbegin(), watched.outputs.rend());
+    for (const auto& input : watched.inputs) {
+      if (auto watch = input.watch.lock()) arrivals.emplace_back(std::move(watch), input.slot);
+    }
+  }
+  const int task = torch::autograd::get_current_graph_task_id();
+  for (const auto& watch : begins) begin_backward(watch, task, grad);
+  for (const auto& [watch, slot] : arrivals) add_input_gradient(watch, task, slot, grad);
+}
+
+void ModuleActivity::begin_backward(const std::shared_ptr<BackwardWatch>& watch, int task,
+                                    const at::Tensor& grad) {
+  std::function<void(ModuleId, const at::Tensor&)> begin;
+  std::vector<std::shared_ptr<BackwardWatch>> forgotten;
+  BackwardWatch::Run oldest;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!hooks_ || watch->find_run(task) != nullptr) return;
+    if (watch->runs.size() == kMaxRuns) {
+      oldest = std::move(watch->runs.front());
+      watch->runs.erase(watch->runs.begin());
+    }
+    watch->runs.push_back({.task = task,
+                           .expected = count_reached(watch->input_nodes),
+                           .grads = std::vector<at::Tensor>(watch->input_nodes.size())});
+    auto& running = running_[task];
+    if (running.empty()) {
+      torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this(), task] {
+        if (const auto alive = weak.lock()) alive->finish_task(task);
+      });
+    }
+    running.push_back(watch);
+    if (running_.size() > kMaxRunning) {
+      forgotten = std::move(running_.begin()->second);
+      running_.erase(running_.begin());
+    }
+    begin = hooks_.begin;
+  }
+  if (!begin) return;
+  const WithinCall within(*this, watch->call);
+  begin(watch->module, grad);
+}
+
+void ModuleActivity::add_input_gradient(const std::shared_ptr<BackwardWatch>& watch, int task,
+                                        size_t slot, const at::Tensor& grad) {
+  std::vector<at::Tensor> grads;
+  {
+    const std::lock_guard lock(mutex_);
+    BackwardWatch::Run* run = watch->find_run(task);
+    // Not begun: the gradient came past the module, or nobody listens.
+    if (run == nullptr || run->has_ended) return;
+    run->grads[slot] = grad;
+    if (++run->seen < run->expected) return;
+    run->has_ended = true;
+    grads = std::exchange(run->grads, {});
+  }
+  fire_end(watch, &grads);
+}
+
+void ModuleActivity::fire_end(const std::shared_ptr<BackwardWatch>& watch,
+                              const std::vector<at::Tensor>* grads) {
+  std::function<void(ModuleId, const std::vector<at::Tensor>*)> end;
+  {
+    const std::lock_guard lock(mutex_);
+    end = hooks_.end;
+  }
+  if (!end) return;
+  const WithinCall within(*this, watch->call);
+  end(watch->module, grads);
+}
+
+void ModuleActivity::finish_task(int task) {
+  std::vector<std::shared_ptr<BackwardWatch>> watches;
+  std::vector<BackwardWatch::Run> runs;
+  std::vector<std::shared_ptr<BackwardWatch>> unfinished;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = running_.find(task);
+    if (it == running_.end()) return;
+    watches = std::move(it->second);
+    running_.erase(it);
+    for (const auto& watch : watches) {
+      BackwardWatch::Run* run = watch->find_run(task);
+      if (run == nullptr) continue;
+      if (!run->has_ended) unfinished.push_back(watch);
+      runs.push_back(std::move(*run));
+      watch->runs.erase(watch->runs.begin() + (run - watch->runs.data()));
+    }
+  }
+  // Their inputs need no gradient: they end with the backward, the last entered first.
+  std::sort(unfinished.begin(), unfinished.end(),
+            [](const auto& a, const auto& b) { return a->serial > b->serial; });
+  for (const auto& watch : unfinished) fire_end(watch, nullptr);
+}
+
+void ModuleActivity::sweep_dead_modules() {
+  if (names_.dead_count() < sweep_at_) return;
+  std::unordered_set<ModuleId> referenced;
+  for (const auto& [id, thread] : threads_) {
+    thread->log.visit_modules([&](ModuleId module) { referenced.insert(module); });
+  }
+  names_.sweep([&](ModuleId module) { return referenced.contains(module); });
+  sweep_at_ = 64 + 2 * names_.dead_count();
+}
+
+int64_t ModuleActivity::failure_count() const {
+  const std::lock_guard lock(mutex_);
+  return failure_count_;
+}
+
+std::string ModuleActivity::first_failure() const {
+  const std::lock_guard lock(mutex_);
+  return first_failure_;
+}
+
+void ModuleActivity::note_failure(const char* where, const char* what) {
+  if (failure_count_++ == 0) first_failure_ = std::string(where) + ": " + what;
+}
+
+}  // namespace tidegauge

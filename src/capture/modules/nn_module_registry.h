@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "core/util/flat_table.h"
+#include "core/events/ids.h"
+#include "core/util/spin_lock.h"
+
+namespace tidegauge {
+
+/// Gives each living torch::nn::Module an id, by identity. Holds weak references only. One per
+/// process, never destroyed; thread-safe.
+class NnModuleRegistry {
+ public:
+  static NnModuleRegistry& get();
+
+  /// None if the module was never seen.
+  ModuleId find(const torch::nn::Module& module) const;
+  ModuleId intern(const torch::nn::Module& module);
+  /// Null if the module died. What is not owned by a shared_ptr is taken to be alive.
+  std::shared_ptr<const torch::nn::Module> resolve(ModuleId module) const;
+  bool is_alive(ModuleId module) const;
+  /// The module that registered the parameter first; none if no known module has it.
+  ModuleId find_owner(const at::Tensor& parameter) const;
+  /// Forgets the modules that died, and says which.
+  std::vector<ModuleId> collect_dead();
+
+ private:
+  struct Entry {
+    const torch::nn::Module* object = nullptr;
+    ModuleId id;
+    std::weak_ptr<const torch::nn::Module> reference;
+    bool is_shared = false;
+
+    bool is_dead() const { return is_shared && reference.expired(); }
+  };
+
+  [[gnu::noinline, gnu::cold]] ModuleId add(const torch::nn::Module& module);
+
+  mutable SpinLock mutex_;
+  uint32_t last_id_ = 0;
+  FlatTable<Entry, &Entry::object> by_object_;
+  std::unordered_map<ModuleId, const torch::nn::Module*> by_id_;
+  std::vector<ModuleId> dead_;  // whose address another module has taken
+};
+
+}  // namespace tidegauge

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "core/events/ids.h"
+#include "tidegauge/unit_facts.h"
+
+namespace tidegauge {
+
+/// What became of a unit of sharded parameters.
+enum class UnitEventKind : uint8_t {
+  StorageOwned,  ///< the storage belongs to it, since it has its size and category
+  GatherBegun,
+  GatherFinished,  ///< the whole parameters are there
+  Released,
+  ReleasedToPostForwardShard,
+  Reduced,  ///< its gradients were
+};
+inline constexpr uint8_t kUnitEventKindCount = 6;
+
+/// As trace files have it: "storage", "gathering", "whole", "released", "post-forward sharded",
+/// "reduced".
+std::string_view to_string(UnitEventKind kind);
+/// The inverse ones; nothing for any other text.
+std::optional<UnitEventKind> parse_unit_event_kind(std::string_view text);
+std::optional<GatherReason> parse_gather_reason(std::string_view text);
+
+/// One fact about a unit, beside the events and between two of them.
+struct UnitEvent {
+  int64_t time_ns = 0;
+  StorageId storage{};  ///< StorageOwned
+  UnitId unit{};
+  UnitEventKind kind{};
+  GatherReason reason{};  ///< GatherBegun
+
+  friend bool operator==(const UnitEvent&, const UnitEvent&) = default;
+};
+
+}  // namespace tidegauge

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/events/event.h"
+
+namespace tidegauge {
+
+/// Events that cannot be true. They are ignored, so that totals stay right, and counted, so that
+/// nobody has to trust blindly.
+enum class Anomaly : uint8_t {
+  UnknownEvent,  ///< a kind or another number that this version does not know
+  NoStorage,     ///< storage id 0
+  NoModule,      ///< module id 0
+  NegativeSize,
+  TotalTooLarge,    ///< the bytes of a device would not fit into 63 bits
+  AlreadyBorn,      ///< birth of a storage that is alive
+  ResizeOfUnknown,  ///< of a storage that is not alive: never born, or freed before
+  RelabelOfUnknown,
+  FreeOfUnknown,  ///< also a double free
+  ExitWithoutEnter,
+  OptimizerStepEndWithoutBegin,
+  CollectiveEndWithoutBegin,
+};
+inline constexpr size_t kAnomalyCount = 12;
+std::string_view to_string(Anomaly anomaly);
+
+class Anomalies {
+ public:
+  void count(Anomaly anomaly, const Event& event, uint64_t sequence);
+
+  uint64_t total() const;
+  uint64_t count_of(Anomaly anomaly) const { return counts_[static_cast<size_t>(anomaly)]; }
+
+  /// One sentence on the first of this kind; empty if there was none.
+  const std::string& first_of(Anomaly anomaly) const {
+    return first_[static_cast<size_t>(anomaly)];
+  }
+  /// One sentence on the very first; empty if there was none.
+  const std::string& first() const { return very_first_; }
+
+  friend bool operator==(const Anomalies&, const Anomalies&) = default;
+
+ private:
+  std::array<uint64_t, kAnomalyCount> counts_{};
+  std::array<std::string, kAnomalyCount> first_;
+  std::string very_first_;
+};
+
+}  // namespace tidegauge

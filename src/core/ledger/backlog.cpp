@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/ledger/backlog.h"
+
+namespace tidegauge {
+namespace {
+
+bool restarts_lists(EventKind kind) {
+  return kind == EventKind::IterationBegin || kind == EventKind::StatisticsReset;
+}
+
+}  // namespace
+
+void Backlog::follow_call(size_t position) {
+  const Event& event = events_[position];
+  Entry& entry = events_[position].entry;
+  if (event.kind == EventKind::ModuleEnter) {
+    if (!event.module || !is_phase(event.phase)) return;
+    calls_.enter(event, position);
+    entry = Entry::Some;
+  } else if (event.kind == EventKind::ModuleExit) {
+    const std::optional<size_t> begin = calls_.leave(event);
+    if (!begin) return;
+    entry = Entry::Some;
+    if (*begin == kInLedger || *begin < restarted_) return;
+    entry = events_[*begin].entry = Entry::WholeCall;
+  } else if (event.kind == EventKind::ModuleMark) {
+    if (event.module && is_mark(event.state)) entry = Entry::Some;
+  } else if (restarts_lists(event.kind)) {
+    restarted_ = position;
+  }
+}
+
+bool Backlog::has_statistics(ModuleId module, const Ledger& ledger) const {
+  for (size_t i = events_.size(); i-- > 0;) {
+    const Captured& event = events_[i];
+    if (restarts_lists(event.kind)) return false;
+    if (event.module != module) continue;
+    if (event.kind == EventKind::ModuleGone) return false;
+    if (event.entry != Entry::None) return true;
+  }
+  return ledger.has_statistics(module);
+}
+
+}  // namespace tidegauge

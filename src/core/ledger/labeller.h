@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "core/events/category.h"
+#include "core/events/event.h"
+#include "tidegauge/mem_category.h"
+
+/// The Labeller: the only place that turns facts into categories. Live tracking and replay both
+/// ask it, so a label can be explained, and changed, here alone.
+///
+/// Note [Labels since birth]
+/// Some labels come late: `mm` makes a gradient, but only AccumulateGrad tells that it is one. So
+/// a relabel says from when it holds. The last label wins for every instant that it covers:
+///
+///       born as Temp        relabel to Optstate, now     relabel to Gradient, since birth
+///   ----[===================[============================[===========>
+///       Temp                Optstate                      Gradient       as told at the time
+///       Gradient            Gradient                      Gradient       as read afterwards
+///
+/// Every split taken meanwhile (peaks, module snapshots, open or closed) is read the second way.
+/// A Snapshot that was handed out is a value and is not touched any more.
+namespace tidegauge {
+
+/// The first label. `facts` are BirthFact bits; the first line that applies wins:
+///   from the allocator alone     -> Untracked
+///   in an optimizer step         -> StepTemp
+///   in backward, not recomputing -> Temp
+///   else                         -> Activation
+constexpr Category category_at_birth(uint8_t facts) {
+  if (facts & kFromAllocator) return Category::Untracked;
+  if (facts & kInOptimizerStep) return Category::StepTemp;
+  if ((facts & kInBackward) && !(facts & kInRecompute)) return Category::Temp;
+  return Category::Activation;
+}
+
+Category category_of(Role role);
+
+/// The categories of torch.distributed._tools.fsdp2_mem_tracker, in the order of its enum.
+enum class FsdpCategory : uint8_t {
+  ShardedParam,
+  UnshardedParam,
+  Buffer,
+  ShardedGrad,
+  UnshardedGrad,
+  Activation,
+  Temp,
+  AllGather,
+  ReduceScatter,
+  OptState,
+  Inputs,
+};
+inline constexpr size_t kFsdpCategoryCount = 11;
+
+/// The spelling of torch ("OptState" here, but "Optstate" for MemCategory).
+std::string_view to_string(FsdpCategory category);
+
+/// The nearest category where the drop-in API has no finer one:
+///
+///   ours                           MemTracker   FSDPMemTracker   why
+///   Parameter, Gradient            same         Unsharded *      FSDP leaves it whole on each rank
+///   Other                          same         Inputs           declared by the user
+///   Sharded/Unsharded Param, Grad  Param, Grad  same
+///   All Gather, Reduce Scatter     Temp         same             live for one collective
+///   All Reduce                     Temp         Reduce Scatter   second half of HSDP's reduction
+///   Post-Forward Shard             Parameter    Sharded Param    shards, of a smaller mesh
+///   Inputs                         Other        same
+///   Step Temp                      Optstate     OptState         as torch counts them
+///   Untracked                      Other        Temp
+///   Saved Activation               Activation   same
+MemCategory to_mem_category(Category category);
+FsdpCategory to_fsdp_category(Category category);
+
+using MemSplit = std::array<int64_t, kMemCategoryCount>;
+using FsdpSplit = std::array<int64_t, kFsdpCategoryCount>;
+
+/// The same bytes in the drop-in categories; totals stay equal.
+MemSplit to_mem_split(const CategorySplit& split);
+FsdpSplit to_fsdp_split(const CategorySplit& split);
+
+}  // namespace tidegauge

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/ledger/ledger.h"
+
+#include <algorithm>
+
+#include "core/ledger/labeller.h"
+
+namespace tidegauge {
+namespace {
+
+// The states of one phase of a call. A recomputation has no peak of its own: it is part of the
+// backward that asked for it.
+struct PhaseStates {
+  ModuleState before;
+  ModuleState after;
+  std::optional<ModuleState> peak;
+};
+constexpr std::array<PhaseStates, kPhaseCount> kStatesOfPhase = {{
+    {ModuleState::PreForward, ModuleState::PostForward, ModuleState::PeakForward},
+    {ModuleState::PreBackward, ModuleState::PostBackward, ModuleState::PeakBackward},
+    {ModuleState::PreForwardAc, ModuleState::PostForwardAc, std::nullopt},
+}};
+
+/// What a broken trace holds may be none.
+bool is_label(const Event& event) {
+  return static_cast<uint8_t>(event.role) < kRoleCount && event.since <= Since::Birth;
+}
+
+const PhaseStates& states_of(Phase phase) { return kStatesOfPhase[static_cast<size_t>(phase)]; }
+
+}  // namespace
+
+Ledger::Ledger(LedgerOptions options) : options_(options) { open_frame({.kind = FrameKind::Run}); }
+
+void Ledger::apply(const Event& event) {
+  begin(event);
+  if (is_of_storage(event.kind)) changed_sequence_ = now_.sequence;
+  switch (event.kind) {
+    case EventKind::StorageBorn:
+      return storage_born(event);
+    case EventKind::StorageResized:
+      return storage_resized(event);
+    case EventKind::StorageRelabelled:
+      if (!is_label(event)) return reject(Anomaly::UnknownEvent, event);
+      if (StorageRecord* record = find_live(event, Anomaly::RelabelOfUnknown)) {
+        storage_relabelled(event, *record);
+      }
+      return;
+    case EventKind::StorageFreed:
+      if (StorageRecord* record = find_live(event, Anomaly::FreeOfUnknown)) storage_freed(*record);
+      return;
+    case EventKind::ModuleEnter:
+      return module_enter(event);
+    case EventKind::ModuleExit:
+      return module_exit(event);
+    case EventKind::ModuleMark:
+      return module_mark(event);
+    case EventKind::ModuleSize:
+      return module_size(event);
+    case EventKind::OptimizerStepBegin:
+    case EventKind::OptimizerStepEnd:
+      nest(optimizer_depth_, event.kind == EventKind::OptimizerStepBegin,
+           Anomaly::OptimizerStepEndWithoutBegin, event);
+      now_.in_optimizer_step = optimizer_depth_ > 0;
+      return;
+    case EventKind::CollectiveBegin:
+    case EventKind::CollectiveEnd:
+      nest(collective_depth_, event.kind == EventKind::CollectiveBegin,
+           Anomaly::CollectiveEndWithoutBegin, event);
+      now_.in_collective = collective_depth_ > 0;
+      return;
+    case EventKind::StepMarker:
+      return step_marker();
+    case EventKind::StatisticsReset:
+      module_log_.forget_sizes();
+      return restart_lists();
+    case EventKind::IterationBegin:
+      return restart_lists();
+    case EventKind::PeakReset:
+      return peak_reset();
+    case EventKind::ModuleGone:
+      return module_log_.forget(event.module);
+    case EventKind::StorageClaimed:
+      return storage_claimed(event);
+    case EventKind::AllocationFailed:
+      if (event.size_bytes < 0) reject(Anomaly::NegativeSize, event);
+      return;
+  }
+  reject(Anomaly::UnknownEvent, event);
+}
+
+void Ledger::apply_relabelled(const Event& event, StorageRecord& record) {
+  begin_of_storage(event);
+  if (!is_label(event)) return reject(Anomaly::UnknownEvent, event);
+  storage_relabelled(event, record);
+}
+
+void Ledger::reject(Anomaly anomaly, const Event& event) {
+  anomalies_.count(anomaly, event, now_.sequence);
+}
+
+// ---- storages ----
+
+void Ledger::storage_born(const Event& event) {
+  if (!event.storage) return reject(Anomaly::NoStorage, event);
+  if (event.size_bytes < 0) return reject(Anomaly::NegativeSize, event);
+  if (event.birth_facts & ~kAllBirthFacts) {
+    return reject(Anomaly::UnknownEvent, event);
+  }
+  const auto [record, is_new] = storages_.insert(event.storage);
+  if (!is_new) return reject(Anomaly::AlreadyBorn, event);
+  record->device_slot = slot_of(event.device);
+  record->category = category_at_birth(event.birth_facts);
+  record->size_bytes = event.size_bytes;
+  record->since_sequence = now_.sequence;
+  if (!stacks_[record->device_slot].add(record->category, event.size_bytes, now_)) {
+    storages_.erase(record);
+    reject(Anomaly::TotalTooLarge, event);
+  }
+}
+
+void Ledger::storage_resized(const Event& event) {
+  if (event.size_bytes < 0) return reject(Anomaly::NegativeSize, event);
+  StorageRecord* record = find_live(event, Anomaly::ResizeOfUnknown);
+  if (!record || record->size_bytes == event.size_bytes) return;
+  PeakStack& stack = stacks_[record->device_slot];
+  const int64_t growth_bytes = event.size_bytes - record->size_bytes;
+  if (growth_bytes < 0) {
+    stack.remove(record->category, -growth_bytes, now_);
+  } else if (!stack.add(record->category, growth_bytes, now_)) {
+    return reject(Anomaly::TotalTooLarge, event);
+  }
+  remember(*record);
+  record->size_bytes = event.size_bytes;
+  settle_and_trim_if_due();
+}
+
+void Ledger::storage_relabelled(const Event& event, StorageRecord& record) {
+  const Category category = category_of(event.role);
+  if (event.since == Since::Birth) {
+    relabel_since_birth(record, category);
+  } else if (record.category != category) {
+    stacks_[record.device_slot].move(record.category, category, record.size_bytes, now_);
+    remember(record);
+    record.category = category;
+  }
+  settle_and_trim_if_due();
+}
+
+void Ledger::storage_claimed(const Event& event) {
+  if (event.birth_facts & ~kAllBirthFacts) return reject(Anomaly::UnknownEvent, event);
+  StorageRecord* record = find_live(event, Anomaly::RelabelOfUnknown);
+  if (!record) return;
+  relabel_since_birth(*record, category_at_birth(event.birth_facts));
+  settle_and_trim_if_due();
+}
+
+void Ledger::relabel_since_birth(StorageRecord& record, Category category) {
+  const auto owe = [&](uint64_t from, uint64_t to, int64_t size_bytes, Category old) {
+    late_labels_.add({from, to, size_bytes, record.device_slot, old, category});
+  };
+  history_.relabel(record, category, [&](const StorageHistory::Piece& piece) {
+    owe(piece.from_sequence, piece.to_sequence, piece.size_bytes, piece.category);
+  });
+  if (record.category == category) return;
+  // Nearly all gradients are named before anybody took a split of them: nothing to correct then.
+  if (record.since_sequence <= newest_stored_sequence(record.device_slot)) {
+    owe(record.since_sequence, now_.sequence, record.size_bytes, record.category);
+  }
+  stacks_[record.device_slot].correct(record.category, category, record.size_bytes);
+  record.category = category;
+}
+
+void Ledger::storage_freed(StorageRecord& record) {
+  stacks_[record.device_slot].remove(record.category, record.size_bytes, now_);
+  if (record.history != kNoHistory) history_.forget(record);
+  storages_.erase(&record);
+}
+
+StorageRecord* Ledger::find_live(const Event& event, Anomaly if_unknown) {
+  StorageRecord* record = storages_.find(event.storage);
+  if (!record) {
+    reject(event.storage ? if_unknown : Anomaly::NoStorage, event);
+  }
+  return record;
+}
+
+// Before size or category change, but after the stack knows: it may have stored a peak just now.
+void Ledger::remember(StorageRecord& record) {
+  if (record.size_bytes > 0 &&
+      record.since_sequence <= newest_stored_sequence(record.device_slot)) {
+    history_.remember(record, now_.sequence);
+    ++remembered_since_trim_;
+  }
+  record.since_sequence = now_.sequence;
+}
+
+uint16_t Ledger::slot_of(Device device) {
+  if (last_slot_ < devices_.size() && devices_[last_slot_] == device) return last_slot_;
+  return find_slot(device);
+}
+
+uint16_t Ledger::find_slot(Device device) {
+  const auto [slot, is_new] = slots_.try_emplace(device, static_cast<uint16_t>(devices_.size()));
+  if (is_new) {
+    devices_.push_back(device);
+    stacks_.emplace_back(frames_.size());
+  }
+  return last_slot_ = slot->second;
+}
+
+// ---- frames: run, steps, module calls ----
+
+void Ledger::open_frame(const Frame& frame) {
+  for (PeakStack& stack : stacks_) stack.open(now_);
+  frames_.push_back(frame);
+}
+
+template <typename Consume>
+void Ledger::close_frame(size_t position, Consume consume) {
+  for (size_t slot = 0; slot < stacks_.size(); ++slot) {
+    const Moment highest = stacks_[slot].close(position, now_);
+    if (highest.total_bytes > 0) consume(static_cast<uint16_t>(slot), highest);
+  }
+  frames_.erase(frames_.begin() + static_cast<ptrdiff_t>(position));
+}
+
+std::optional<size_t> Ledger::find_frame(FrameKind kind) const {
+  for (size_t i = frames_.size(); i-- > 0;) {
+    if (frames_[i].kind == kind) return i;
+  }
+  return std::nullopt;
+}
+
+std::optional<size_t> Ledger::find_call(const Event& exit) const {
+  std::optional<size_t> other_thread;
+  for (size_t i = frames_.size(); i-- > 0;) {
+    const Frame& frame = frames_[i];
+    if (frame.kind != FrameKind::Call || frame.module != exit.module || frame.phase != exit.phase) {
+      continue;
+    }
+    if (frame.thread == exit.thread) return i;
+    // Autograd may begin the backward of a module in one thread and end it in another.
+    if (exit.phase == Phase::Backward && !other_thread) other_thread = i;
+  }
+  return other_thread;
+}
+
+void Ledger::module_enter(const Event& event) {
+  if (!event.module) return reject(Anomaly::NoModule, event);
+  if (!is_phase(event.phase)) return reject(Anomaly::UnknownEvent, event);
+  take_snapshot(event.module, states_of(event.phase).before, now_.sequence);
+  open_frame({now_.sequence, event.module, event.thread, FrameKind::Call, event.phase});
+}
+
+void Ledger::module_exit(const Event& event) {
+  if (!event.module) return reject(Anomaly::NoModule, event);
+  if (!is_phase(event.phase)) return reject(Anomaly::UnknownEvent, event);
+  const std::optional<size_t> position = find_call(event);
+  if (!position) return reject(Anomaly::ExitWithoutEnter, event);
+  const uint64_t call = frames_[*position].call;
+  const PhaseStates& states = states_of(event.phase);
+  take_snapshot(event.module, states.after, call);
+  if (states.peak) {
+    module_log_.begin(event.module, *states.peak, call, now_);
+    close_frame(*position,
+                [&](uint16_t slot, const Moment& highest) { module_log_.add(slot) = highest; });
+  } else {
+    close_frame(*position, [](uint16_t, const Moment&) {});
+  }
+}
+
+void Ledger::module_mark(const Event& event) {
+  if (!event.module) return reject(Anomaly::NoModule, event);
+  if (!is_mark(event.state)) return reject(Anomaly::UnknownEvent, event);
+  take_snapshot(event.module, event.state, 0);
+}
+
+void Ledger::module_size(const Event& event) {
+  if (!event.module) return reject(Anomaly::NoModule, event);
+  if (event.size_bytes < 0) return reject(Anomaly::NegativeSize, event);
+  if (static_cast<uint8_t>(event.size_of) >= kSizeOfCount) {
+    return reject(Anomaly::UnknownEvent, event);
+  }
+  module_log_.set_size(event.module, event.size_of, event.size_bytes);
+}
+
+void Ledger::take_snapshot(ModuleId module, ModuleState state, uint64_t call) {
+  newest_snapshot_sequence_ = now_.sequence;
+  if (!module_log_.begin_present(module, state, call, now_, changed_sequence_)) return;
+  for (size_t slot = 0; slot < stacks_.size(); ++slot) {
+    const PeakStack& stack = stacks_[slot];
+    if (stack.total_bytes() == 0) continue;
+    Moment& moment = module_log_.add(static_cast<uint16_t>(slot));
+    moment.at = now_;
+    moment.state_sequence = now_.sequence;
+    moment.total_bytes = stack.total_bytes();
+    moment.split = stack.split();
+  }
+}
+
+void Ledger::restart_lists() {
+  module_log_.restart_lists();
+  settle();  // now, as only few splits are left to correct
+}
+
+void Ledger::nest(uint64_t& depth, bool begins, Anomaly if_none, const Event& event) {
+  if (begins) {
+    ++depth;
+  } else if (depth > 0) {
+    --depth;
+  } else {
+    reject(if_none, event);
+  }
+}
+
+void Ledger::step_marker() {
+  ++now_.step;
+  if (const std::optional<size_t> running = find_frame(FrameKind::Step)) {
+    ClosedStep closed{now_.step - 1, now_, {}};
+    close_frame(*running, [&](uint16_t slot, const Moment& highest) {
+      closed.moments.push_back({slot, highest});
+    });
+    closed_steps_.push_back(std::move(closed));
+    if (closed_steps_.size() > options_.kept_steps) closed_steps_.pop_front();
+    newest_snapshot_sequence_ = now_.sequence;
+  }
+  open_frame({.kind = FrameKind::Step});
+}
+
+void Ledger::peak_reset() {
+  // The new frame comes first: a stack is never without one.
+  const std::optional<size_t> old = find_frame(FrameKind::Run);
+  open_frame({.kind = FrameKind::Run});
+  close_frame(*old, [](uint16_t, const Moment&) {});
+}
+
+}  // namespace tidegauge

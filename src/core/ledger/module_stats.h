@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "core/events/event.h"
+#include "core/util/flat_table.h"
+#include "core/events/ids.h"
+#include "core/ledger/snapshot.h"
+
+namespace tidegauge {
+
+/// One entry of a module's list for one state.
+struct ModuleSnapshot {
+  /// Names the call: the sequence number of its ModuleEnter. Pre-, Post- and Peak- entries of one
+  /// call have the same. 0 for a ModuleMark, which belongs to no call.
+  uint64_t call = 0;
+  bool is_open = false;  ///< the peak so far of a call that has not ended
+  Snapshot bytes;
+
+  friend bool operator==(const ModuleSnapshot&, const ModuleSnapshot&) = default;
+};
+
+/// What is known of one module, as a value. Lists are in the order of calls.
+struct ModuleStats {
+  std::array<std::vector<ModuleSnapshot>, kModuleStateCount> snapshots;
+  std::array<std::optional<int64_t>, kSizeOfCount> sizes;  ///< as told by ModuleSize events
+
+  const std::vector<ModuleSnapshot>& operator[](ModuleState state) const {
+    return snapshots[static_cast<size_t>(state)];
+  }
+  std::optional<int64_t> size_bytes(SizeOf size_of) const {
+    return sizes[static_cast<size_t>(size_of)];
+  }
+
+  friend bool operator==(const ModuleStats&, const ModuleStats&) = default;
+};
+
+/// MemTracker's states that have entries, in the order in which their lists came to be: when the
+/// first call began, or ended for the states after it. Where that is one moment, upstream's order.
+std::vector<ModuleState> states_in_order(const ModuleStats& stats);
+
+/// The peak of the last backward, or of the last forward if there was none; null: neither.
+const Snapshot* local_peak(const ModuleStats& stats);
+
+/// A Moment of one device; devices are numbered by the Ledger in the order first seen.
+struct DeviceMoment {
+  uint16_t device_slot = 0;
+  Moment moment;
+};
+
+/// The statistics of all modules as one log in the order of events, sorted out by module only when
+/// somebody reads. So an event costs the same with ten modules or ten thousand, and a restart of
+/// all lists is one clear().
+///
+///   records   Pre-Fw A | Pre-Fw B | Post-Fw B | Peak-Fw B | Post-Fw A | Peak-Fw A
+///   moments   cpu      | cpu cuda | cpu cuda  | cpu cuda  |           | cpu cuda
+///
+/// A module ends where the next begins: entries between which no bytes have changed (here Post-Fw A
+/// and Post-Fw B) share their moments.
+class ModuleLog {
+ public:
+  /// Starts an entry; its moments follow by `add`.
+  void begin(ModuleId module, ModuleState state, uint64_t call, const Instant& taken);
+  /// Starts an entry of what is there at `taken`, if bytes have last changed at `changed_sequence`.
+  /// True if its moments are to follow, false if they are known.
+  bool begin_present(ModuleId module, ModuleState state, uint64_t call, const Instant& taken,
+                     uint64_t changed_sequence);
+  /// To be filled by the caller. Devices without bytes are to be left out.
+  Moment& add(uint16_t device_slot);
+
+  void set_size(ModuleId module, SizeOf size_of, int64_t size_bytes) {
+    sizes_.insert(module).first->bytes[static_cast<size_t>(size_of)] = size_bytes;
+  }
+
+  void restart_lists();
+  void forget_sizes();
+  /// The module is gone: so are its entries and sizes.
+  void forget(ModuleId module);
+
+  /// Modules that have entries, in the order of the first one.
+  const std::vector<ModuleId>& modules();
+  bool has_entries(ModuleId module) const;
+  /// Whether there is anything to forget: entries or sizes.
+  bool knows(ModuleId module) const;
+  /// All but the peaks of open calls. Late labels must have been settled before.
+  ModuleStats read(ModuleId module, const std::vector<Device>& devices);
+
+  /// Calls `visit(DeviceMoment&)` for every stored split.
+  template <typename Visit>
+  void for_each_stored(Visit visit) {
+    for (DeviceMoment& moment : moments_) visit(moment);
+  }
+  size_t moment_count() const { return moments_.size(); }
+  size_t footprint_bytes() const;
+
+ private:
+  struct Record {
+    Instant taken;
+    uint64_t call = 0;
+    size_t first_moment = 0;
+    uint32_t moment_count = 0;
+    ModuleId module;
+    ModuleState state{};
+  };
+  static constexpr int64_t kNotTold = -1;
+  struct Sizes {
+    ModuleId module;
+    std::array<int64_t, kSizeOfCount> bytes{kNotTold, kNotTold, kNotTold, kNotTold};
+  };
+  void update_index();
+  void drop_forgotten();
+
+  std::vector<Record> records_;  // those of no module are forgotten
+  size_t forgotten_ = 0;
+  std::vector<DeviceMoment> moments_;
+  std::optional<size_t> last_present_;  // the record
+  FlatTable<Sizes, &Sizes::module> sizes_;
+
+  // By module, of the first `indexed_` records.
+  std::unordered_map<ModuleId, std::vector<size_t>> index_;
+  std::vector<ModuleId> modules_;
+  size_t indexed_ = 0;
+};
+
+}  // namespace tidegauge

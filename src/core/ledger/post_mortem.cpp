@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/ledger/post_mortem.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <utility>
+
+namespace tidegauge {
+namespace {
+
+constexpr size_t kColumns = 80;
+constexpr size_t kRows = 8;  // of a table
+
+struct Unit {
+  std::string_view name;
+  double bytes;
+};
+constexpr std::array<Unit, 5> kUnits{{
+    {"B", 1},
+    {"KiB", 1024},
+    {"MiB", 1024.0 * 1024},
+    {"GiB", 1024.0 * 1024 * 1024},
+    {"TiB", 1024.0 * 1024 * 1024 * 1024},
+}};
+
+/// With four digits or fewer, as the command line does: "512 B", "1.50 KiB".
+std::string render_bytes(int64_t size_bytes) {
+  if (size_bytes < 1024) return std::to_string(size_bytes) + " B";
+  size_t unit = 0;
+  auto value = static_cast<double>(size_bytes);
+  for (; value >= 1023.5 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
+  const int digits = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "%.*f ", digits, value);
+  return text.data() + std::string(kUnits[unit].name);
+}
+
+std::optional<int64_t> read_size(std::string_view text) {
+  int64_t whole = 0;
+  const auto digits = std::from_chars(text.data(), text.data() + text.size(), whole);
+  if (digits.ec == std::errc() &&
+      text.substr(static_cast<size_t>(digits.ptr - text.data())).starts_with(" bytes"))
+    return whole;
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || value < 0) return std::nullopt;
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  for (const Unit& unit : kUnits) {
+    if (!text.starts_with(" " + std::string(unit.name))) continue;
+    const double size_bytes = std::round(value * unit.bytes);
+    if (size_bytes < 9.2e18) return static_cast<int64_t>(size_bytes);
+  }
+  return std::nullopt;
+}
+
+/// The text behind `mark`; nothing if it is not there.
+std::optional<std::string_view> find_after(std::string_view text, std::string_view mark) {
+  const size_t position = text.find(mark);
+  if (position == std::string_view::npos) return std::nullopt;
+  return text.substr(position + mark.size());
+}
+
+/// What would free memory of the category; empty: nothing does, short of another model.
+std::string_view way_out(Category category) {
+  switch (category) {
+    case Category::Gradient:
+    case Category::ShardedGrad:
+    case Category::UnshardedGrad:
+      return "call optimizer.zero_grad() before the forward";
+    case Category::Activation:
+    case Category::SavedActivation:
+      return "take a smaller batch, or checkpoint the modules that made most";
+    case Category::Optstate:
+      return "take an optimizer with less state, or shard it";
+    case Category::StepTemp:
+      return "give the optimizer foreach=False";
+    case Category::Temp:
+      return "goes by itself when the backward has used it";
+    case Category::UnshardedParam:
+    case Category::AllGather:
+      return "reshard after forward, or make smaller FSDP units";
+    case Category::ReduceScatter:
+    case Category::AllReduce:
+    case Category::PostForwardShard:
+      return "make smaller FSDP units";
+    case Category::Inputs:
+    case Category::Other:
+      return "goes when the program lets go of it";
+    case Category::Untracked:
+      return "goes by itself when the kernels have used it";
+    case Category::Parameter:
+    case Category::Buffer:
+    case Category::ShardedParam:
+      break;
+  }
+  return {};
+}
+
+struct Sum {
+  int64_t storage_count = 0;
+  int64_t size_bytes = 0;
+};
+using Row = std::pair<std::string, Sum>;
+
+/// Groups of the failed device, put together by `key`, the largest first.
+template <typename Key>
+std::vector<Row> sum_by(const std::vector<const LiveGroup*>& groups, Key key) {
+  std::map<std::string, Sum> sums;
+  for (const LiveGroup* group : groups) {
+    const std::string name = key(*group);
+    if (name.empty()) continue;
+    Sum& sum = sums[name];
+    sum.storage_count += group->storage_count;
+    sum.size_bytes += group->size_bytes;
+  }
+  std::vector<Row> rows(sums.begin(), sums.end());
+  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+    return a.second.size_bytes > b.second.size_bytes;
+  });
+  return rows;
+}
+
+/// The end of a long name says more than its beginning.
+std::string shorten(const std::string& text, size_t columns) {
+  if (text.size() <= columns) return text;
+  return "..." + text.substr(text.size() - columns + 3);
+}
+
+std::string pad_left(const std::string& text, size_t columns) {
+  return std::string(columns - std::min(columns, text.size()), ' ') + text;
+}
+
+class Report {
+ public:
+  void line(const std::string& text) { text_ += text.substr(0, kColumns) + "\n"; }
+
+  void table(const std::string& title, const std::vector<Row>& rows, int64_t total_bytes) {
+    if (rows.empty()) return;
+    line("");
+    line("  " + title);
+    for (size_t i = 0; i < std::min(rows.size(), kRows); ++i) {
+      row(rows[i].first, rows[i].second, total_bytes);
+    }
+    if (rows.size() <= kRows) return;
+    Sum rest;
+    for (size_t i = kRows; i < rows.size(); ++i) {
+      rest.storage_count += rows[i].second.storage_count;
+      rest.size_bytes += rows[i].second.size_bytes;
+    }
+    row("(" + std::to_string(rows.size() - kRows) + " more)", rest, total_bytes);
+  }
+
+  const std::string& text() const { return text_; }
+
+ private:
+  void row(const std::string& name, const Sum& sum, int64_t total_bytes) {
+    const double share = 100.0 * static_cast<double>(sum.size_bytes) /
+                         static_cast<double>(std::max<int64_t>(total_bytes, 1));
+    std::array<char, 32> percent{};
+    std::snprintf(percent.data(), percent.size(), "%3.0f %%", share);
+    const std::string count =
+        sum.storage_count == 1 ? "" : std::to_string(sum.storage_count) + " x";
+    std::string begin = pad_left(render_bytes(sum.size_bytes), 12) + pad_left(percent.data(), 7) +
+                        pad_left(count, 9) + "  ";
+    const size_t columns = kColumns - begin.size();
+    line(begin + shorten(name, columns));
+  }
+
+  std::string text_;
+};
+
+std::string tensor_of(const LiveGroup& group) {
+  std::string name = group.dtype.empty() ? "(no tensor seen)" : group.dtype + " " + group.shape;
+  if (!group.op.empty()) name += " " + group.op;
+  return name;
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+std::string what_could_go(const LiveGroup& group) {
+  if (way_out(group.category).empty()) return {};
+  const std::string place = !group.stack.empty() ? first_line(group.stack) : group.module;
+  const std::string category(to_string(group.category));
+  return place.empty() ? category : category + ": " + place;
+}
+
+/// How they go, for the categories of these groups.
+std::string ways_out(const std::vector<const LiveGroup*>& groups) {
+  std::map<Category, std::string_view> ways;
+  for (const LiveGroup* group : groups) ways[group->category] = way_out(group->category);
+  std::string text;
+  for (const auto& [category, way] : ways) {
+    if (!way.empty())
+      text.append("  ").append(to_string(category)).append(": ").append(way) += '\n';
+  }
+  return text;
+}
+
+}  // namespace
+
+std::optional<FailedAllocation> read_failed_allocation(std::string_view message) {
+  if (const auto size = find_after(message,
+                                   "DefaultCPUAllocator: can't allocate memory: you tried"
+                                   " to allocate ")) {
+    return FailedAllocation{read_size(*size), "cpu"};
+  }
+  if (message.find("DefaultCPUAllocator: not enough memory") != std::string_view::npos) {
+    const auto size = find_after(message, "you tried to allocate ");
+    return FailedAllocation{size ? read_size(*size) : std::nullopt, "cpu"};
+  }
+  if (message.find("out of memory") == std::string_view::npos) return std::nullopt;
+  const auto size = find_after(message, "Tried to allocate ");
+  if (!size) return std::nullopt;
+  FailedAllocation failed{read_size(*size), {}};
+  if (const auto number = find_after(message, "GPU "); number && !number->empty()) {
+    const size_t digits = std::min(number->find_first_not_of("0123456789"), number->size());
+    if (digits > 0) failed.device = "cuda:" + std::string(number->substr(0, digits));
+  }
+  return failed;
+}
+
+int64_t live_bytes(const PostMortem& post_mortem) {
+  int64_t sum = 0;
+  for (const LiveGroup& group : post_mortem.live) sum += group.size_bytes;
+  return sum;
+}
+
+std::string render_post_mortem(const PostMortem& post_mortem) {
+  const FailedAllocation& failed = post_mortem.failed;
+  std::vector<const LiveGroup*> groups;
+  int64_t total_bytes = 0;
+  int64_t elsewhere_bytes = 0;
+  for (const LiveGroup& group : post_mortem.live) {
+    if (!failed.device.empty() && group.device != failed.device) {
+      elsewhere_bytes += group.size_bytes;
+      continue;
+    }
+    groups.push_back(&group);
+    total_bytes += group.size_bytes;
+  }
+
+  Report report;
+  report.line("tidegauge: no memory for " +
+              (failed.size_bytes ? render_bytes(*failed.size_bytes) : "an allocation") +
+              (failed.device.empty() ? "" : " on " + failed.device));
+  std::string where = "  asked for";
+  if (!post_mortem.op.empty()) where += " by " + post_mortem.op;
+  if (!post_mortem.module.empty()) where += " in " + post_mortem.module;
+  if (post_mortem.step > 0) where += ", in step " + std::to_string(post_mortem.step);
+  if (where.size() > 11) report.line(where);
+  std::string alive = "  alive at that moment: " + render_bytes(total_bytes);
+  if (elsewhere_bytes > 0) alive += ", and " + render_bytes(elsewhere_bytes) + " on other devices";
+  report.line(alive);
+
+  report.table(
+      "by category",
+      sum_by(groups, [](const LiveGroup& group) { return std::string(to_string(group.category)); }),
+      total_bytes);
+  report.table("by module that made it",
+               sum_by(groups,
+                      [](const LiveGroup& group) {
+                        return group.module.empty() ? "(outside of modules)" : group.module;
+                      }),
+               total_bytes);
+  report.table("by tensor", sum_by(groups, &tensor_of), total_bytes);
+  report.table("the largest that could go", sum_by(groups, &what_could_go), total_bytes);
+  return report.text() + ways_out(groups);
+}
+
+}  // namespace tidegauge

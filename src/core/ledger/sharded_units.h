@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/events/event.h"
+#include "core/ledger/ledger.h"
+#include "core/events/unit_event.h"
+#include "core/ledger/unit_report.h"
+
+namespace tidegauge {
+
+/// The life of sharded parameters (UnitState): a function of the facts told, without torch or
+/// Python, so that any code that shards can tell it.
+///
+/// A fact about a storage becomes a label (`decide`), and its bytes then belong to the unit. All
+/// changes of bytes are logged with the number of their event, so that the bytes at any instant,
+/// above all that of the peak, can be summed afterwards; a late label adds changes in the past:
+///
+///   settled_  | changes_: -- +400 (seq 7) -- +100 (seq 9) -- -400 (seq 12) -- +50 (seq 8, late)
+///             '-- the sum of all older changes; the sum at the peak is kept beside it
+///
+/// When there are many, the oldest are settled; a peak that comes later is later than all of them.
+///
+/// Not thread-safe: the MemoryTracker calls it under the lock of StorageCapture.
+class ShardedUnits {
+ public:
+  static constexpr size_t kKeptGatherings = 64;
+
+  struct Label {
+    Role role;
+    Since since;
+  };
+
+  /// `kept_changes`: how far timelines go back, in changes of all units.
+  explicit ShardedUnits(size_t kept_changes = 16384) : kept_changes_(kept_changes) {}
+
+  /// Known from now on; a second time it changes the name. Whether anything is new.
+  bool add(UnitId unit, std::string name);
+
+  /// What a storage that is `category` now becomes by a fact; nothing if it stays what it is.
+  static std::optional<Label> decide(UnitFact fact, Category category);
+
+  /// An event that `ledger` has just applied. Must be told of every one.
+  void apply(const Event& event, const Ledger& ledger);
+  /// Something became of a unit after the last of them. False, and no effect, if it makes no
+  /// difference: nothing is gathered twice, and nobody owns what the ledger does not know.
+  bool apply(const UnitEvent& event, const Ledger& ledger);
+  /// 0 if it belongs to none.
+  UnitId unit_of(StorageId storage) const {
+    const auto entry = storages_.find(storage);
+    return entry == storages_.end() ? UnitId{} : entry->second.unit;
+  }
+
+  UnitState state(UnitId unit) const;
+  /// In the order of `add`; `peak` is what the Ledger says.
+  std::vector<UnitReport> read(const Snapshot& peak) const;
+  /// Without names and gatherings, of which there are as many as units.
+  size_t footprint_bytes() const {
+    return changes_.capacity() * sizeof(Change) + storages_.size() * 96;
+  }
+  /// To be called at times; `peak` is asked for only if there is much to settle.
+  template <typename ReadPeak>
+  void settle_if_due(ReadPeak&& peak) {
+    if (changes_.size() > 2 * kept_changes_) settle(peak());
+  }
+
+ private:
+  struct Unit {
+    std::string name;
+    UnitState state{};
+    std::deque<Gathering> gatherings;
+    int64_t reduce_count = 0;
+  };
+  struct When {
+    uint64_t sequence = 0;
+    int64_t time_ns = 0;  // 0: not known
+  };
+  struct Owned {
+    UnitId unit;
+    Device device;
+    int64_t size_bytes = 0;
+    Category category{};
+    When since;
+  };
+  struct Change {
+    When when;
+    int64_t size_bytes = 0;
+    UnitId unit;
+    Device device;
+    Category category{};
+  };
+  using Key = std::pair<UnitId, Device>;
+  using Sums = std::map<Key, CategorySplit>;
+
+  Unit& find(UnitId unit);
+  bool assign(UnitId unit, StorageId storage, const Ledger& ledger);
+  void storage_changed(Owned& owned, int64_t size_bytes, Category category, const Instant& at);
+  void storage_corrected(Owned& owned, Category category);
+  static bool begin_gather(Unit& unit, GatherReason reason, const Instant& now);
+  static bool finish_gather(Unit& unit, const Instant& now);
+  static bool release(Unit& unit, UnitState state, const Instant& now);
+  void log(const Owned& owned, int64_t size_bytes, Category category, const When& when);
+  Sums sums_at(const std::map<Device, uint64_t>& sequences) const;
+  void settle(const Snapshot& peak);
+  void append_timelines(std::vector<UnitReport>& reports) const;
+
+  const size_t kept_changes_;
+  std::map<UnitId, Unit> units_;
+  std::vector<UnitId> order_;
+  std::unordered_map<StorageId, Owned> storages_;
+  std::vector<Change> changes_;  // since the last settling
+  Sums settled_;                 // all before `changes_`
+  Sums settled_at_peak_;
+  std::map<Device, uint64_t> settled_peak_;  // the events of the peaks meant above
+};
+
+}  // namespace tidegauge

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/events/category.h"
+#include "core/events/device.h"
+#include "core/events/ids.h"
+#include "core/ledger/snapshot.h"
+#include "tidegauge/unit_facts.h"
+
+namespace tidegauge {
+
+/// Once from the all-gather to the release.
+struct Gathering {
+  GatherReason reason{};
+  Instant begun;                    ///< the all-gather
+  std::optional<Instant> complete;  ///< the whole parameters are there
+  std::optional<Instant> released;
+};
+
+/// What a unit has on a device from a moment on.
+struct UnitChange {
+  int64_t time_ns = 0;
+  Device device;
+  CategorySplit split;
+};
+
+struct UnitReport {
+  UnitId id;
+  std::string name;
+  UnitState state{};
+  std::map<Device, CategorySplit> now;
+  std::map<Device, CategorySplit> at_peak;  ///< at the instant of each device's peak
+  std::map<Device, double> peak_share;      ///< of all bytes at that instant
+  std::vector<Gathering> gatherings;        ///< the last ones
+  std::vector<UnitChange> timeline;         ///< the last changes, in the order of events
+  int64_t reduce_count = 0;
+};
+
+}  // namespace tidegauge

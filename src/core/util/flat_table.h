@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/events/ids.h"
+
+namespace tidegauge {
+
+/// Records by the key that they have in them: a flat table with linear probing, at most
+/// `kMaxEighths`/8 full.
+///
+///   [ ][a][b][c][ ]   erase a    Erasing moves later records of the run back into the hole,
+///       |  |  home of c          unless that would put one before its home. So there are no
+///       home of a and b          tombstones, and finding stays as fast as in a fresh table.
+///   [ ][b][c][ ][ ]
+///
+/// The keys stand once more side by side, eight in a line of the cache: a search looks there, and
+/// at no record but the one it finds.
+///
+/// 3/4 full: 1.33 to 2.67 times the memory of a record and its key for each, 4 of a record and 2.67
+/// of a key for the instant in which it grows. Less full: shorter runs. Records move: a pointer is
+/// valid until the next insert or erase.
+template <typename Record, auto kKey, size_t kMaxEighths = 6>
+class FlatTable {
+ public:
+  using Key = std::remove_cvref_t<decltype(std::declval<Record>().*kKey)>;
+
+  /// nullptr if there is none, also for the key of nothing (0, null).
+  const Record* find(Key key) const {
+    if (key == Key() || keys_.empty()) return nullptr;
+    const size_t mask = keys_.size() - 1;
+    for (size_t i = home(key);; i = (i + 1) & mask) {
+      if (keys_[i] == key) return &records_[i];
+      if (keys_[i] == Key()) return nullptr;
+    }
+  }
+  Record* find(Key key) { return const_cast<Record*>(std::as_const(*this).find(key)); }
+
+  /// The record of `key` (not that of nothing), and whether it is new, and blank.
+  std::pair<Record*, bool> insert(Key key) {
+    if (size_ == max_size_) grow();
+    const size_t mask = keys_.size() - 1;
+    for (size_t i = home(key);; i = (i + 1) & mask) {
+      if (keys_[i] == key) return {&records_[i], false};
+      if (keys_[i] == Key()) {
+        keys_[i] = key;
+        records_[i] = Record{};
+        records_[i].*kKey = key;
+        ++size_;
+        return {&records_[i], true};
+      }
+    }
+  }
+
+  void erase(Record* record) {
+    const size_t mask = keys_.size() - 1;
+    auto hole = static_cast<size_t>(record - records_.data());
+    for (size_t i = (hole + 1) & mask; keys_[i] != Key(); i = (i + 1) & mask) {
+      // Distances run backwards from i, around the end of the table.
+      const size_t to_home = (i - home(keys_[i])) & mask;
+      const size_t to_hole = (i - hole) & mask;
+      if (to_home >= to_hole) {
+        keys_[hole] = keys_[i];
+        records_[hole] = std::move(records_[i]);
+        hole = i;
+      }
+    }
+    keys_[hole] = Key();
+    if constexpr (std::is_trivially_destructible_v<Record>) {
+      records_[hole].*kKey = Key();
+    } else {
+      records_[hole] = Record{};
+    }
+    --size_;
+  }
+
+  /// In no order.
+  template <typename Visit>
+  void visit(Visit&& visit) const {
+    for (size_t i = 0; i < keys_.size(); ++i) {
+      if (keys_[i] != Key()) visit(records_[i]);
+    }
+  }
+  /// Likewise. The key stays as it is.
+  template <typename Visit>
+  void visit(Visit&& visit) {
+    for (size_t i = 0; i < keys_.size(); ++i) {
+      if (keys_[i] != Key()) visit(records_[i]);
+    }
+  }
+  void erase(Key key) {
+    if (Record* record = find(key)) erase(record);
+  }
+
+  size_t size() const { return size_; }
+  size_t footprint_bytes() const { return keys_.capacity() * (sizeof(Key) + sizeof(Record)); }
+
+ private:
+  static constexpr size_t kFirstCapacity = 64;
+  static constexpr int kFirstShift = 64 - 6;
+
+  template <typename Tag, typename Value>
+  static uint64_t bits(Id<Tag, Value> id) {
+    return id.value;
+  }
+  static uint64_t bits(const void* address) { return reinterpret_cast<uintptr_t>(address); }
+  // Fibonacci hashing: keys often come in sequence, or are aligned.
+  size_t home(Key key) const {
+    return static_cast<size_t>((bits(key) * 0x9E3779B97F4A7C15ull) >> shift_);
+  }
+
+  [[gnu::noinline, gnu::cold]] void grow() {
+    keys_ = std::vector<Key>();  // the records have them, too
+    std::vector<Record> old(records_.empty() ? kFirstCapacity : records_.size() * 2);
+    old.swap(records_);
+    keys_.resize(records_.size());
+    shift_ = old.empty() ? kFirstShift : shift_ - 1;
+    max_size_ = keys_.size() * kMaxEighths / 8;
+    const size_t mask = keys_.size() - 1;
+    for (Record& record : old) {
+      if (record.*kKey == Key()) continue;
+      size_t i = home(record.*kKey);
+      while (keys_[i] != Key()) i = (i + 1) & mask;
+      keys_[i] = record.*kKey;
+      records_[i] = std::move(record);
+    }
+  }
+
+  std::vector<Key> keys_;  // a power of two, or empty
+  std::vector<Record> records_;
+  size_t size_ = 0;
+  size_t max_size_ = 0;
+  int shift_ = 64;
+};
+
+}  // namespace tidegauge

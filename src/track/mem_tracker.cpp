@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tidegauge/mem_tracker.h"
+
+#include <torch/nn/module.h>
+#include <torch/version.h>
+
+#include <iostream>
+#include <mutex>
+#include <utility>
+
+#include "track/mem_snapshots.h"
+#include "track/memory_tracker.h"
+#include "track/mod_tracker_impl.h"
+#include "track/nn_module_labels.h"
+#include "capture/modules/nn_module_registry.h"
+#include "capture/hooks/op_hook.h"
+#include "track/optimizer_states.h"
+#include "tidegauge/errors.h"
+#include "trace/recorder.h"
+
+namespace tidegauge {
+namespace {
+
+void check_type(std::string_view type) {
+  if (type == "current" || type == "peak") return;
+  throw UsageError("'" + std::string(type) +
+                   "' is not a type of snapshot; use \"current\" or \"peak\"");
+}
+
+/// A module called within a backward: the program computes something again.
+Phase phase_of_call(bool is_bw) { return is_bw ? Phase::Recompute : Phase::Forward; }
+
+std::shared_ptr<Recorder> make_recorder(const MemTrackerOptions& options) {
+  if (options.record.empty()) return nullptr;
+  RecorderOptions how;
+  how.overwrites = options.overwrites;
+  how.facts["torch_version"] = TORCH_VERSION;
+  return std::make_shared<Recorder>(options.record, std::move(how));
+}
+
+}  // namespace
+
+/// A ModTracker that also feeds a MemoryTracker. Scopes share its ownership: they end in peace
+/// after the tracker was destroyed.
+class MemTracker::Impl : public ModTracker::Impl {
+ public:
+  explicit Impl(const MemTrackerOptions& options)
+      : labels(std::make_shared<NnModuleLabels>()),
+        memory(MemoryTracker::create(
+            activity,
+            [labels = labels](const at::Tensor& leaf) { return labels->is_parameter(leaf); },
+            options.allocator, parse_stack_mode(options.stacks, /*has_python=*/false))),
+        recorder(make_recorder(options)),
+        strict_(options.strict) {
+    if (recorder) memory->record_to(recorder);
+  }
+
+  void begin_optimizer_step() noexcept override {
+    guarded("an optimizer step", [&] { memory->optimizer_step(/*begins=*/true); });
+  }
+
+  void end_optimizer_step(const torch::optim::Optimizer& optimizer) noexcept override {
+    guarded("an optimizer step", [&] {
+      label_states(optimizer);
+      if (memory->is_recording()) memory->count_optimizer_step(class_name(optimizer));
+      memory->optimizer_step(/*begins=*/false);
+    });
+  }
+
+  void label_states(const torch::optim::Optimizer& optimizer) {
+    visit_states(optimizer, [&](const at::Tensor& state) {
+      memory->label(state, Role::IsOptimizerState, Since::Birth);
+    });
+  }
+
+  int64_t failure_count() const {
+    const std::lock_guard lock(failure_mutex_);
+    return failure_count_;
+  }
+  std::string first_failure() const {
+    const std::lock_guard lock(failure_mutex_);
+    return first_failure_;
+  }
+
+  const std::shared_ptr<NnModuleLabels> labels;
+  const std::shared_ptr<MemoryTracker> memory;
+  const std::shared_ptr<Recorder> recorder;  // may be null
+  std::mutex entry_mutex;                    // guards the count
+
+ protected:
+  void on_enter(const torch::nn::Module& module, ModuleId id,
+                const ModuleActivity::Entered& entered, at::TensorList inputs) override {
+    const Phase phase = phase_of_call(entered.is_bw);
+    const bool is_forward = phase == Phase::Forward;
+    if (is_forward && entered.is_root_call) memory->begin_root_call(id, strict_);
+    guarded("entering a module", [&] {
+      if (is_forward) labels->look_at_call(*memory, module, id);
+      memory->enter_module(id, phase, is_forward ? inputs : at::TensorList());
+    });
+  }
+
+  void on_leave(ModuleId id, bool is_bw, at::TensorList outputs) noexcept override {
+    const Phase phase = phase_of_call(is_bw);
+    guarded("leaving a module", [&] {
+      memory->exit_module(id, phase, phase == Phase::Forward ? outputs : at::TensorList());
+    });
+  }
+
+  void on_new_modules() override {
+    for (const ModuleId dead : labels->forget_dead()) {
+      activity->mark_dead(dead);
+      memory->forget_module(dead);
+    }
+  }
+
+ private:
+  /// What we fail at must not reach the training.
+  template <typename Body>
+  void guarded(const char* where, Body&& body) noexcept {
+    try {
+      body();
+    } catch (const std::exception& error) {
+      const std::lock_guard lock(failure_mutex_);
+      if (failure_count_++ == 0) first_failure_ = std::string(where) + ": " + error.what();
+    }
+  }
+
+  const bool strict_;
+  mutable std::mutex failure_mutex_;
+  int64_t failure_count_ = 0;
+  std::string first_failure_;
+};
+
+MemTracker::MemTracker(const MemTrackerOptions& options) : impl_(std::make_shared<Impl>(options)) {}
+
+MemTracker::~MemTracker() {
+  if (impl_->entry_count == 0) return;
+  impl_->stop();
+  impl_->memory->stop();
+}
+
+void MemTracker::enter() {
+  const std::lock_guard lock(impl_->entry_mutex);
+  if (impl_->entry_count == 0) {
+    impl_->memory->start();
+    impl_->start(impl_);
+  }
+  ++impl_->entry_count;
+}
+
+void MemTracker::exit() {
+  const std::lock_guard lock(impl_->entry_mutex);
+  if (impl_->entry_count == 0) {
+    throw UsageError(
+        "MemTracker::exit() was called on a tracker that is not entered; call enter() first");
+  }
+  if (--impl_->entry_count > 0) return;
+  impl_->stop();
+  impl_->memory->stop();
+  if (impl_->recorder) impl_->recorder->flush();
+}
+
+void MemTracker::track_external(const torch::nn::Module& module) {
+  impl_->labels->track(*impl_->memory, module);
+}
+
+void MemTracker::track_external(const torch::optim::Optimizer& optimizer) {
+  impl_->memory->expect_optimizer();
+  impl_->label_states(optimizer);
+}
+
+void MemTracker::track_external(const at::Tensor& tensor) {
+  if (tensor.defined()) impl_->memory->label(tensor, Role::IsExternal, Since::Now);
+}
+
+void MemTracker::track_external(std::string_view name, const torch::nn::Module& module) {
+  if (name.empty() || name.find('.') != std::string_view::npos) {
+    throw UsageError("'" + std::string(name) +
+                     "' cannot be the name of a module: give one that is not empty and has no dot, "
+                     "which separates a module from those below it");
+  }
+  impl_->rename_root(module, name);
+  track_external(module);
+}
+
+void MemTracker::track_external(std::string_view name, const at::Tensor& tensor) {
+  if (!tensor.defined()) return;
+  track_external(tensor);
+  impl_->memory->name_owned(tensor, {}, name);
+}
+
+MemSnapshot MemTracker::get_tracker_snapshot(std::string_view type) const {
+  check_type(type);
+  impl_->labels->refresh(*impl_->memory);
+  return to_mem_snapshot(type == "current" ? impl_->memory->current() : impl_->memory->peak());
+}
+
+BytesByDevice MemTracker::get_foreign_memory() const {
+  BytesByDevice all;
+  for (const auto& [device, bytes] : impl_->memory->foreign_bytes()) {
+    all.emplace_back(to_torch(device), bytes);
+  }
+  return all;
+}
+
+BytesByDevice MemTracker::get_untracked_memory(std::string_view type) const {
+  check_type(type);
+  const Snapshot held = type == "current" ? impl_->memory->current() : impl_->memory->peak();
+  BytesByDevice all;
+  for (const DeviceSplit& entry : held.devices) {
+    const int64_t bytes = entry.split[Category::Untracked];
+    if (bytes > 0) all.emplace_back(to_torch(entry.device), bytes);
+  }
+  return all;
+}
+
+std::vector<ModMemStats> MemTracker::memory_tracking() const {
+  impl_->labels->refresh(*impl_->memory);
+  std::vector<ModMemStats> all;
+  for (const ModuleId id : impl_->memory->modules()) {
+    if (!NnModuleRegistry::get().is_alive(id)) continue;
+    all.push_back(to_mod_mem_stats(impl_->memory->module_stats(id), impl_->activity->name(id)));
+  }
+  return all;
+}
+
+std::vector<UnitMemory> MemTracker::units() const {
+  std::vector<UnitMemory> all;
+  for (const UnitReport& unit : impl_->memory->units()) all.push_back(to_unit_memory(unit));
+  return all;
+}
+
+void MemTracker::reset_mod_stats() {
+  impl_->labels->forget_sizes();
+  impl_->memory->reset_statistics();
+}
+
+void MemTracker::display_snapshot(std::string_view type, std::string_view units) const {
+  std::cout << render_snapshot(get_tracker_snapshot(type), units) << std::flush;
+}
+
+void MemTracker::display_modulewise_snapshots(int depth, std::string_view units) const {
+  std::cout << render_modulewise_snapshots(memory_tracking(), depth, units) << std::flush;
+}
+
+std::string MemTracker::render_post_mortem() const {
+  const std::shared_ptr<const PostMortem> last = impl_->memory->post_mortem();
+  return last ? tidegauge::render_post_mortem(*last) : std::string();
+}
+
+int64_t MemTracker::anomaly_count() const { return impl_->memory->anomaly_count(); }
+std::string MemTracker::first_anomaly() const { return impl_->memory->first_anomaly(); }
+
+int64_t MemTracker::lost_event_count() const {
+  return impl_->recorder ? static_cast<int64_t>(impl_->recorder->health().lost_events) : 0;
+}
+
+std::string MemTracker::first_loss() const {
+  return impl_->recorder ? impl_->recorder->health().first_error : std::string();
+}
+
+int64_t MemTracker::failure_count() const {
+  return impl_->failure_count() + impl_->activity->failure_count() + op_hook::failure_count();
+}
+
+std::string MemTracker::first_failure() const {
+  for (const std::string& text :
+       {impl_->first_failure(), impl_->activity->first_failure(), op_hook::first_failure()}) {
+    if (!text.empty()) return text;
+  }
+  return {};
+}
+
+}  // namespace tidegauge

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tidegauge/sharded_unit.h"
+
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "track/memory_tracker.h"
+#include "capture/storages/storage_capture.h"
+
+namespace tidegauge {
+namespace {
+
+/// They lock by themselves, so they are called without the lock that guards the list of them.
+std::vector<std::shared_ptr<MemoryTracker>> living_trackers() {
+  std::vector<std::shared_ptr<MemoryTracker>> trackers;
+  const auto lock = StorageCapture::lock();
+  for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
+    if (auto living = tracker->weak_from_this().lock()) trackers.push_back(std::move(living));
+  }
+  return trackers;
+}
+
+template <typename Tell>
+void tell_all(const ShardedUnit& unit, Tell&& tell) {
+  for (const auto& tracker : living_trackers()) {
+    tracker->add_unit(UnitId(unit.id()), unit.name());
+    tell(*tracker);
+  }
+}
+
+}  // namespace
+
+ShardedUnit::ShardedUnit(std::string name) : id_(new_unit_id().value), name_(std::move(name)) {
+  tell_all(*this, [](MemoryTracker&) {});
+}
+
+void ShardedUnit::label(UnitFact fact, const at::Tensor& tensor) const {
+  if (!tensor.defined()) return;
+  tell_all(*this, [&](MemoryTracker& tracker) { tracker.label_unit(UnitId(id_), fact, tensor); });
+}
+
+void ShardedUnit::begin_gather(GatherReason reason) const {
+  tell_all(*this, [&](MemoryTracker& tracker) { tracker.begin_gather(UnitId(id_), reason); });
+}
+
+void ShardedUnit::finish_gather() const {
+  tell_all(*this, [&](MemoryTracker& tracker) { tracker.finish_gather(UnitId(id_)); });
+}
+
+void ShardedUnit::release(bool keeps_post_forward_shard) const {
+  tell_all(*this,
+           [&](MemoryTracker& tracker) { tracker.release(UnitId(id_), keeps_post_forward_shard); });
+}
+
+void ShardedUnit::reduce() const {
+  tell_all(*this, [&](MemoryTracker& tracker) { tracker.reduce(UnitId(id_)); });
+}
+
+UnitBirths::UnitBirths(const ShardedUnit& unit, UnitFact fact) {
+  begin_unit_births(UnitId(unit.id()), fact);
+}
+
+UnitBirths::~UnitBirths() { end_unit_births(); }
+
+}  // namespace tidegauge

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Traces of real CUDA allocators, told to a tracker as the adapter of capture/cuda tells them.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "allocator/recorded_traces.h"
+#include "core/events/device_events.h"
+#include "memory_tracking.h"
+
+namespace tidegauge {
+namespace {
+
+/// Where no memory of this process is: its addresses are in the same table.
+constexpr uint64_t kElsewhere = uint64_t{1} << 60;
+
+/// Tells the end of all that is still alive: the table outlives the test.
+void free_all(const std::map<uint64_t, int64_t>& blocks) {
+  for (const auto& [address, size_bytes] : blocks) {
+    record_device({TraceAction::FreeRequested, cuda(0), address, size_bytes, 0});
+  }
+}
+
+TEST(RecordedDevices, TrackerWithTheChannelHasTheLiveBytesOfEveryRecordedTrace) {
+  const std::vector<std::string> names = recorded_trace_names();
+  if (names.empty()) {
+    ASSERT_FALSE(must_have_recorded_traces()) << no_recorded_traces();
+    GTEST_SKIP() << no_recorded_traces();
+  }
+  for (const std::string& name : names) {
+    SCOPED_TRACE(name);
+    Tracking with({.has_channel = true});
+    Tracking without;
+    const auto live = [&] { return with.memory->current().total_bytes(cuda(0)); };
+    LiveBlocks counted;
+    for (DeviceTraceEntry entry : entries_of(read_recorded_trace(name))) {
+      entry.address += kElsewhere;
+      counted.count(entry);
+      record_device(entry);
+      ASSERT_EQ(live(), counted.live_bytes);
+    }
+    ASSERT_GT(counted.peak_bytes, 0);
+    const Snapshot peak = with.memory->peak();
+    EXPECT_EQ(peak.total_bytes(cuda(0)), counted.peak_bytes);
+    // No tensor has shown it.
+    EXPECT_EQ((*peak.find(cuda(0)))[Category::Untracked], counted.peak_bytes);
+    EXPECT_EQ(without.memory->peak().total_bytes(cuda(0)), 0);
+    free_all(counted.blocks);
+    EXPECT_EQ(live(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace tidegauge
