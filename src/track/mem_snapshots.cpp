@@ -5,27 +5,21 @@
 #include <array>
 #include <cctype>
 #include <cstdio>
+#include <span>
 #include <utility>
 
 #include "core/ledger/labeller.h"
+#include "core/util/byte_text.h"
 #include "tidegauge/errors.h"
 
 namespace tidegauge {
 namespace {
 
-struct Unit {
-  std::string_view name;
-  int64_t bytes;
-};
-constexpr std::array<Unit, 4> kUnits{{
-    {"B", 1},
-    {"KiB", int64_t{1} << 10},
-    {"MiB", int64_t{1} << 20},
-    {"GiB", int64_t{1} << 30},
-}};
+/// torch's printing knows no TiB.
+constexpr std::span<const ByteUnit> kTorchUnits = std::span(kByteUnits).first<4>();
 
-Unit find_unit(std::string_view name) {
-  for (const Unit& unit : kUnits) {
+ByteUnit find_unit(std::string_view name) {
+  for (const ByteUnit& unit : kTorchUnits) {
     if (unit.name == name) return unit;
   }
   throw UsageError("Unsupported unit: " + std::string(name) +
@@ -33,7 +27,7 @@ Unit find_unit(std::string_view name) {
 }
 
 /// As Python prints `round(bytes / unit, 2)`: up to two decimals, at least one. Bytes are whole.
-std::string round_bytes(int64_t bytes, const Unit& unit) {
+std::string round_bytes(int64_t bytes, const ByteUnit& unit) {
   if (unit.bytes == 1) return std::to_string(bytes);
   std::array<char, 64> text{};
   const double value = static_cast<double>(bytes) / static_cast<double>(unit.bytes);
@@ -43,7 +37,7 @@ std::string round_bytes(int64_t bytes, const Unit& unit) {
   return digits;
 }
 
-std::string render(const MemSnapshot& snapshot, const Unit& unit) {
+std::string render(const MemSnapshot& snapshot, const ByteUnit& unit) {
   if (snapshot.devices.empty()) return "No memory tracked.\n";
   std::string text;
   const auto add = [&](std::string_view name, const std::string& size) {
@@ -153,7 +147,7 @@ std::string render_snapshot(const MemSnapshot& snapshot, std::string_view units)
 
 std::string render_modulewise_snapshots(std::vector<ModMemStats> modules, int depth,
                                         std::string_view units) {
-  const Unit unit = find_unit(units);
+  const ByteUnit unit = find_unit(units);
   std::stable_sort(modules.begin(), modules.end(), [](const ModMemStats& a, const ModMemStats& b) {
     return natural_order(a.mod_fqn) < natural_order(b.mod_fqn);
   });

@@ -9,35 +9,13 @@
 #include <map>
 #include <utility>
 
+#include "core/util/byte_text.h"
+
 namespace tidegauge {
 namespace {
 
 constexpr size_t kColumns = 80;
 constexpr size_t kRows = 8;  // of a table
-
-struct Unit {
-  std::string_view name;
-  double bytes;
-};
-constexpr std::array<Unit, 5> kUnits{{
-    {"B", 1},
-    {"KiB", 1024},
-    {"MiB", 1024.0 * 1024},
-    {"GiB", 1024.0 * 1024 * 1024},
-    {"TiB", 1024.0 * 1024 * 1024 * 1024},
-}};
-
-/// With four digits or fewer, as the command line does: "512 B", "1.50 KiB".
-std::string render_bytes(int64_t size_bytes) {
-  if (size_bytes < 1024) return std::to_string(size_bytes) + " B";
-  size_t unit = 0;
-  auto value = static_cast<double>(size_bytes);
-  for (; value >= 1023.5 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
-  const int digits = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%.*f ", digits, value);
-  return text.data() + std::string(kUnits[unit].name);
-}
 
 std::optional<int64_t> read_size(std::string_view text) {
   int64_t whole = 0;
@@ -49,9 +27,9 @@ std::optional<int64_t> read_size(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || value < 0) return std::nullopt;
   text.remove_prefix(static_cast<size_t>(end - text.data()));
-  for (const Unit& unit : kUnits) {
+  for (const ByteUnit& unit : kByteUnits) {
     if (!text.starts_with(" " + std::string(unit.name))) continue;
-    const double size_bytes = std::round(value * unit.bytes);
+    const double size_bytes = std::round(value * static_cast<double>(unit.bytes));
     if (size_bytes < 9.2e18) return static_cast<int64_t>(size_bytes);
   }
   return std::nullopt;
