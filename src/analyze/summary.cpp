@@ -7,9 +7,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "analyze/storage_effects.h"
 #include "core/events/event_factory.h"
 #include "trace/event_codec.h"
-#include "analyze/storage_effects.h"
 #include "trace/storage_rows.h"
 
 namespace tidegauge {
@@ -120,14 +120,14 @@ class LiveSets {
 
 }  // namespace
 
-TraceSummary summarize(Reader& reader, const Progress& progress) {
-  const uint64_t event_count = reader.event_count();
+TraceSummary summarize(EventSource& source, const Progress& progress) {
+  const uint64_t event_count = source.event_count();
   const trace::Passes passes(progress, event_count, 2);
 
   TraceSummary summary;
   Ledger ledger({.kept_steps = kKeptSteps});
   bool was_in_optimizer = false;
-  reader.visit_events(1, event_count, [&](const Event& event, uint64_t sequence) {
+  source.visit_events(1, event_count, [&](const Event& event, uint64_t sequence) {
     if (sequence == 1) summary.first_ns = event.time_ns;
     ledger.apply(events::without_modules(event));
     summary.storage_count += event.kind == EventKind::StorageBorn ? 1 : 0;
@@ -149,7 +149,7 @@ TraceSummary summarize(Reader& reader, const Progress& progress) {
   }
 
   LiveSets sets(summary.peaks);
-  reader.visit_trace_events(1, event_count, [&](const CodedEvent& traced, uint64_t sequence) {
+  source.visit_trace_events(1, event_count, [&](const CodedEvent& traced, uint64_t sequence) {
     sets.apply(traced);
     passes.tell(sequence, 1);
   });
@@ -157,14 +157,15 @@ TraceSummary summarize(Reader& reader, const Progress& progress) {
   return summary;
 }
 
-DevicePeak read_moment(Reader& reader, Device device, uint64_t sequence, const Progress& progress) {
+DevicePeak read_moment(EventSource& source, Device device, uint64_t sequence,
+                       const Progress& progress) {
   std::vector<DevicePeak> moments(1);
   moments[0].device = device;
   moments[0].at.sequence = sequence;
-  const trace::Passes passes(progress, reader.event_count(), 1);
+  const trace::Passes passes(progress, source.event_count(), 1);
   LiveSets sets(moments);
   // To the end: labels since birth may come long after the moment.
-  reader.visit_trace_events(1, UINT64_MAX, [&](const CodedEvent& traced, uint64_t at) {
+  source.visit_trace_events(1, UINT64_MAX, [&](const CodedEvent& traced, uint64_t at) {
     sets.apply(traced);
     if (at == sequence) moments[0].at = sets.now();
     passes.tell(at, 0);

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/ledger/ledger.h"
+#include "trace/event_source.h"
 #include "trace/progress.h"
-#include "trace/reader.h"
 
 namespace tidegauge {
 
@@ -58,11 +58,11 @@ struct TraceSummary {
 ///     '-------> live storages --------->| frozen there; labels since birth still correct them
 ///
 /// Memory: the live storages, and a number for each step. Throws as the Reader does.
-TraceSummary summarize(Reader& reader, const Progress& progress = {});
+TraceSummary summarize(EventSource& source, const Progress& progress = {});
 
 /// The same of any moment of a device: after event `sequence`, what there was and who ran. One
 /// pass.
-DevicePeak read_moment(Reader& reader, Device device, uint64_t sequence,
+DevicePeak read_moment(EventSource& source, Device device, uint64_t sequence,
                        const Progress& progress = {});
 
 }  // namespace tidegauge

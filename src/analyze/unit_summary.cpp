@@ -63,11 +63,11 @@ class Gatherings {
 
 }  // namespace
 
-std::vector<UnitSummary> summarize_units(Reader& reader, const Progress& progress) {
-  const std::vector<TraceUnitEvent> unit_events = reader.unit_events();
+std::vector<UnitSummary> summarize_units(EventSource& source, const Progress& progress) {
+  const std::vector<TraceUnitEvent> unit_events = source.unit_events();
   if (unit_events.empty()) return {};
   ShardedUnits units;
-  for (auto& [id, name] : reader.units()) units.add(id, name);
+  for (auto& [id, name] : source.units()) units.add(id, name);
   Ledger ledger;
   Gatherings gatherings;
   auto next = unit_events.begin();
@@ -77,9 +77,9 @@ std::vector<UnitSummary> summarize_units(Reader& reader, const Progress& progres
       units.settle_if_due([&] { return ledger.peak(); });
     }
   };
-  const trace::Passes passes(progress, reader.event_count(), 1);
+  const trace::Passes passes(progress, source.event_count(), 1);
   apply_up_to(0);
-  reader.visit_events(1, UINT64_MAX, [&](const Event& event, uint64_t sequence) {
+  source.visit_events(1, UINT64_MAX, [&](const Event& event, uint64_t sequence) {
     ledger.apply(events::without_modules(event));
     units.apply(event, ledger);
     apply_up_to(sequence);

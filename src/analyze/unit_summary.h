@@ -9,8 +9,8 @@
 #include "core/events/category.h"
 #include "core/events/device.h"
 #include "core/events/ids.h"
+#include "trace/event_source.h"
 #include "trace/progress.h"
-#include "trace/reader.h"
 
 namespace tidegauge {
 
@@ -27,6 +27,6 @@ struct UnitSummary {
 /// The units of a trace, by id. Live and replayed are one path: the events go through a Ledger and
 /// the ShardedUnits that a tracker has. One pass, none if nothing was sharded. Throws as the Reader
 /// does.
-std::vector<UnitSummary> summarize_units(Reader& reader, const Progress& progress = {});
+std::vector<UnitSummary> summarize_units(EventSource& source, const Progress& progress = {});
 
 }  // namespace tidegauge

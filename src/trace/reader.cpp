@@ -298,14 +298,12 @@ std::vector<PostMortem> Reader::failures() {
   return failures;
 }
 
-void Reader::visit_events(uint64_t first, uint64_t last,
-                          const std::function<void(const Event&, uint64_t)>& visit) {
+void Reader::visit_events(uint64_t first, uint64_t last, const VisitEvent& visit) {
   impl_->visit(first, last,
                [&](const CodedEvent& traced, uint64_t sequence) { visit(traced.event, sequence); });
 }
 
-void Reader::visit_trace_events(uint64_t first, uint64_t last,
-                                const std::function<void(const CodedEvent&, uint64_t)>& visit) {
+void Reader::visit_trace_events(uint64_t first, uint64_t last, const VisitCoded& visit) {
   impl_->visit(first, last, visit);
 }
 

@@ -12,40 +12,9 @@
 #include "core/events/event.h"
 #include "core/ledger/ledger.h"
 #include "core/ledger/post_mortem.h"
-#include "core/events/unit_event.h"
+#include "trace/event_source.h"
 
 namespace tidegauge {
-
-/// Events that could not be written (trace/gap.h); `sequence` is the first event after them.
-struct TraceGap {
-  uint64_t sequence = 0;
-  uint64_t lost_events = 0;
-  uint64_t lost_steps = 0;
-  int64_t begin_ns = 0;
-  int64_t end_ns = 0;
-  std::string reason;
-};
-
-namespace trace {
-struct CodedEvent;
-}
-
-struct TraceTensor {
-  std::string dtype;
-  std::string shape;  ///< "[2, 3]"
-};
-
-struct TraceModule {
-  ModuleId id;
-  std::string name;
-  std::string class_name;  ///< may be empty
-};
-
-/// What became of a unit of sharded parameters.
-struct TraceUnitEvent {
-  uint64_t sequence = 0;  ///< of the last event before it
-  UnitEvent event;
-};
 
 /// One life of a storage.
 struct TraceStorage {
@@ -71,44 +40,34 @@ struct TraceStorage {
 ///
 /// Every function may throw FormatError (damaged, foreign, cut off, newer) or IoError. Used by one
 /// thread at a time. A file that is still being written can be read up to its last batch.
-class Reader {
+class Reader : public EventSource {
  public:
   explicit Reader(const std::string& path);
-  ~Reader();
+  ~Reader() override;
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
-  /// Facts of the run by name: command, host, rank, torch_version, started, ...
-  std::map<std::string, std::string> run_facts();
-  /// Whether the run ended the file itself, and was not killed.
-  bool is_complete();
-  uint64_t event_count();
-  std::vector<TraceGap> gaps();
-  std::vector<TraceModule> modules();
-  std::map<OpId, std::string> ops();
-  /// By the number that a CodedEvent has.
-  std::map<uint32_t, TraceTensor> tensors();
+  std::map<std::string, std::string> run_facts() override;
+  bool is_complete() override;
+  uint64_t event_count() override;
+  std::vector<TraceGap> gaps() override;
+  std::vector<TraceModule> modules() override;
+  std::map<OpId, std::string> ops() override;
+  std::map<uint32_t, TraceTensor> tensors() override;
+  std::map<UnitId, std::string> units() override;
+  std::vector<TraceUnitEvent> unit_events() override;
   /// Names of parameters and buffers, such as "Net.fc.weight"; one of those that are tied.
   std::map<StorageId, std::string> parameters();
   /// Frames of each stack, one a line, the innermost first; by the number that a CodedEvent has.
   std::map<uint32_t, std::string> stacks();
-
   /// Steps of the optimizers of each class.
   std::map<std::string, int64_t> optimizer_steps();
-  /// Names of the units of sharded parameters.
-  std::map<UnitId, std::string> units();
-  /// In their order. What makes no sense is left out.
-  std::vector<TraceUnitEvent> unit_events();
   /// Allocations that failed, in the order in which they did.
   std::vector<PostMortem> failures();
 
-  /// Calls `visit(event, its sequence number)` for events `first` to `last`, counted from 1. Reads
-  /// only the batches that hold them, one at a time.
-  void visit_events(uint64_t first, uint64_t last,
-                    const std::function<void(const Event&, uint64_t)>& visit);
-  /// The same, with the numbers of side tables.
-  void visit_trace_events(uint64_t first, uint64_t last,
-                          const std::function<void(const trace::CodedEvent&, uint64_t)>& visit);
+  /// Both read only the batches that hold the events, one at a time.
+  void visit_events(uint64_t first, uint64_t last, const VisitEvent& visit) override;
+  void visit_trace_events(uint64_t first, uint64_t last, const VisitCoded& visit) override;
   /// Applies the events up to `last` to a fresh ledger: the state is that of the tracker then.
   void replay(Ledger& ledger, uint64_t last = UINT64_MAX);
 

@@ -12,13 +12,13 @@
 #include <semaphore>
 #include <span>
 #include <thread>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "core/util/spin_lock.h"
 #include "trace/gap.h"
 #include "trace/run_facts.h"
+#include "trace/tensor_ids.h"
 #include "trace/writer.h"
 
 namespace tidegauge {
@@ -46,27 +46,6 @@ struct Waiting {
   Names names;
   bool is_closing = false;
   uint64_t flush_ticket = 0;  // the last flush that was asked for
-};
-
-/// Gives each (dtype, shape) its number. A thousand differ in most runs; beyond a million, none.
-class Tensors {
- public:
-  uint32_t intern(const TensorFacts& facts, Names& names) {
-    key_.assign(facts.dtype);
-    key_.append(reinterpret_cast<const char*>(facts.shape.data()), facts.shape.size_bytes());
-    const auto found = ids_.find(key_);
-    if (found != ids_.end()) return found->second;
-    if (ids_.size() == kMaxTensors) return 0;
-    const auto id = static_cast<uint32_t>(ids_.size() + 1);
-    names.tensors.push_back({id, std::string(facts.dtype), shape_text(facts.shape)});
-    ids_.emplace(key_, id);
-    return id;
-  }
-
- private:
-  static constexpr size_t kMaxTensors = 1'000'000;
-  std::unordered_map<std::string, uint32_t> ids_;
-  std::string key_;  // scratch
 };
 
 constexpr size_t kWakeEvents = 16 * 1024;
@@ -310,7 +289,7 @@ class Recorder::Impl {
   SpinLock lock_;  // waiting_, gap_, tensors_, failure_count_
   Waiting waiting_;
   Gap gap_;  // not empty: events are lost at this moment
-  Tensors tensors_;
+  trace::TensorIds tensors_;
   uint32_t failure_count_ = 0;
   std::atomic<uint64_t> lost_events_{0};
   std::counting_semaphore<> wake_{0};

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/events/event.h"
+#include "core/events/unit_event.h"
+#include "trace/event_codec.h"
+
+namespace tidegauge {
+
+/// Events that could not be written (trace/gap.h); `sequence` is the first event after them.
+struct TraceGap {
+  uint64_t sequence = 0;
+  uint64_t lost_events = 0;
+  uint64_t lost_steps = 0;
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  std::string reason;
+};
+
+struct TraceTensor {
+  std::string dtype;
+  std::string shape;  ///< "[2, 3]"
+};
+
+struct TraceModule {
+  ModuleId id;
+  std::string name;
+  std::string class_name;  ///< may be empty
+};
+
+/// A change of a unit of sharded parameters.
+struct TraceUnitEvent {
+  uint64_t sequence = 0;  ///< of the last event before it
+  UnitEvent event;
+};
+
+/// The events of one run and the names behind their ids, wherever they are kept: in a trace file
+/// (Reader) or in memory (MemoryTrace). Analyses read a run through this interface, so that they
+/// give equal answers for both.
+class EventSource {
+ public:
+  using VisitEvent = std::function<void(const Event&, uint64_t)>;
+  using VisitCoded = std::function<void(const trace::CodedEvent&, uint64_t)>;
+
+  virtual ~EventSource() = default;
+
+  /// Facts of the run by name: command, host, rank, torch_version, started, ...
+  virtual std::map<std::string, std::string> run_facts() = 0;
+  /// True if the run ended the recording itself, and was not killed.
+  virtual bool is_complete() = 0;
+  virtual uint64_t event_count() = 0;
+  virtual std::vector<TraceGap> gaps() = 0;
+  virtual std::vector<TraceModule> modules() = 0;
+  virtual std::map<OpId, std::string> ops() = 0;
+  /// By the number that a CodedEvent has.
+  virtual std::map<uint32_t, TraceTensor> tensors() = 0;
+  /// Names of the units of sharded parameters.
+  virtual std::map<UnitId, std::string> units() = 0;
+  /// In order. Entries that make no sense are left out.
+  virtual std::vector<TraceUnitEvent> unit_events() = 0;
+
+  /// Calls `visit(event, its sequence number)` for events `first` to `last`, counted from 1.
+  virtual void visit_events(uint64_t first, uint64_t last, const VisitEvent& visit) = 0;
+  /// The same, with the numbers of side tables.
+  virtual void visit_trace_events(uint64_t first, uint64_t last, const VisitCoded& visit) = 0;
+};
+
+}  // namespace tidegauge

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/events/event_sink.h"
+#include "trace/event_source.h"
+#include "trace/tensor_ids.h"
+#include "trace/writer.h"
+
+namespace tidegauge {
+
+/// A trace in memory: takes the events of one tracker and is read as a trace file is. For runs that
+/// are short and whose file nobody asked for, such as simulated training steps.
+///
+///   tracker --EventSink--> MemoryTrace --EventSource--> analyses
+///                               '--save()--> trace file
+///
+/// Memory: 56 bytes an event. Read it after the tracker was left; one thread at a time.
+class MemoryTrace : public EventSink, public EventSource {
+ public:
+  /// `facts` are added to the facts that a Recorder finds itself (command, host, started, ...).
+  explicit MemoryTrace(const std::map<std::string, std::string>& facts = {});
+  MemoryTrace(const MemoryTrace&) = delete;
+  MemoryTrace& operator=(const MemoryTrace&) = delete;
+
+  /// Writes the trace file that a Recorder would have written. IoError if that is not possible.
+  void save(const std::string& path, bool overwrites) const;
+  /// Events for which there was no memory.
+  uint64_t lost_events() const { return lost_events_; }
+
+  void record(const Event& event, const TensorFacts* first_tensor, StackId stack) noexcept override;
+  void record_failure(const Event& event, const PostMortem& post_mortem) noexcept override;
+  void name_module(ModuleId module, std::string_view name,
+                   std::string_view class_name) noexcept override;
+  void name_op(OpId op, std::string_view name) noexcept override;
+  void name_owned(StorageId storage, ModuleId module, std::string_view name) noexcept override;
+  void count_optimizer_step(std::string_view class_name) noexcept override;
+  void name_stack(StackId stack, std::string_view frames) noexcept override;
+  void name_unit(UnitId unit, std::string_view name) noexcept override;
+  void record_unit(const UnitEvent& event) noexcept override;
+
+  std::map<std::string, std::string> run_facts() override { return facts_; }
+  bool is_complete() override { return true; }
+  uint64_t event_count() override { return events_.size(); }
+  std::vector<TraceGap> gaps() override { return {}; }
+  std::vector<TraceModule> modules() override;
+  std::map<OpId, std::string> ops() override { return names_.ops; }
+  std::map<uint32_t, TraceTensor> tensors() override;
+  std::map<UnitId, std::string> units() override { return names_.units; }
+  std::vector<TraceUnitEvent> unit_events() override;
+  void visit_events(uint64_t first, uint64_t last, const VisitEvent& visit) override;
+  void visit_trace_events(uint64_t first, uint64_t last, const VisitCoded& visit) override;
+
+ private:
+  template <typename Change>
+  void change(Change change) noexcept;
+
+  const std::map<std::string, std::string> facts_;
+  std::vector<trace::CodedEvent> events_;
+  std::vector<trace::PlacedUnitEvent> units_;
+  trace::Names names_;
+  trace::TensorIds tensors_;
+  uint64_t lost_events_ = 0;
+};
+
+}  // namespace tidegauge
