@@ -19,7 +19,7 @@ endif()
 find_package(Torch QUIET REQUIRED)
 
 # The package refuses to load on any other minor version; one line says which one that is.
-file(STRINGS python/tidegauge/_torch_version.py torch_needed REGEX "^BUILT_FOR")
+file(STRINGS python/tidegauge/_torch/compat.py torch_needed REGEX "^BUILT_FOR")
 string(REGEX MATCH "[0-9]+\\.[0-9]+" torch_needed "${torch_needed}")
 if(NOT Torch_VERSION MATCHES "^${torch_needed}\\.")
   message(FATAL_ERROR "tidegauge: found torch ${Torch_VERSION}, needs ${torch_needed}. "

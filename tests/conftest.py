@@ -2,16 +2,22 @@
 """Tests marked `long` run only when asked for: `pytest --long`, or TIDEGAUGE_LONG=1.
 
 Golden tests compare with a file of tests/golden; `pytest --rewrite-golden` writes these anew.
+Helper modules are in tests/python/support, which is on the path: `from runs import run_scenario`.
 """
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 GOLDEN = Path(__file__).parent / "golden"
+
+sys.path.insert(0, str(Path(__file__).parent / "python" / "support"))
+# Their assertions say what differs.
+pytest.register_assert_rewrite("both_mem_trackers", "observe", "random_programs")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,3 +52,11 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(), f"{path} differs; see `pytest --rewrite-golden`"
 
     return compare
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of traces."""
+    from traces import record_all
+
+    return record_all(tmp_path_factory.mktemp("recorded"))

@@ -22,12 +22,12 @@ $fixed_layout ctest --test-dir "build/$1" --output-on-failure --no-tests=error
 # A package of its own, so that the one in python/ stays as it was built.
 packages=$PWD/build/asan/python
 cmake --install build/asan --prefix "$packages/tidegauge" >/dev/null
-cp python/tidegauge/*.py "$packages/tidegauge"
+(cd python && find tidegauge -name '*.py' -exec cp --parents {} "$packages" \;)
 # libasan must come before all others, and sees exceptions only of a libstdc++ that is there at once.
 preload=$(ldd build/asan/libtidegauge.so | awk '/lib(asan|stdc\+\+)\./ { print $3 }' | paste -sd:)
 
 # Python leaks at exit by design, and all that is made from Python has it in its stack, so that no
-# suppression tells our leaks from its own: C++ tests judge leaks, and test_memory.py judges growth.
+# suppression tells our leaks from its own: C++ tests judge leaks, and mod/test_memory.py judges growth.
 export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0
 run_python() {
   $fixed_layout env LD_PRELOAD="$preload" PYTHONMALLOC=malloc PYTHONPATH="$packages" \
@@ -41,7 +41,7 @@ loaded=$(run_python -c 'import tidegauge; print(tidegauge._C.__file__)')
 # With --capture=sys, as a report goes to the descriptor, which pytest would keep when it dies.
 unset TIDEGAUGE_LONG
 run_python -m pytest -p no:cacheprovider --capture=sys -k "not loop_of" \
-  tests/python/test_{autograd,checkpoint,interpreter_exit,memory,restoration,threads,user_hooks}.py \
-  tests/python/test_mem_tracker_{object,statistics}.py \
-  tests/python/mem/test_mem_{random_programs,several_trackers}.py \
-  tests/python/mem/test_mem_against_upstream.py::test_totals_are_those_of_the_allocator
+  tests/python/trackers/mod/test_{autograd,checkpoint,memory,restoration,threads,user_hooks}.py \
+  tests/python/trackers/mem/test_{interpreter_exit,mem_tracker_object,mem_tracker_statistics}.py \
+  tests/python/trackers/mem/test_mem_{random_programs,several_trackers}.py \
+  tests/python/trackers/mem/test_mem_against_upstream.py::test_totals_are_those_of_the_allocator

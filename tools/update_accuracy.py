@@ -12,8 +12,7 @@ from tidegauge import estimate
 from tidegauge.estimation import Plan, load_contract
 from update_readme import BLOCK, REPO
 
-sys.path.insert(0, str(REPO / "tests" / "python"))
-sys.path.insert(0, str(REPO / "tests" / "python" / "estimate"))
+sys.path.insert(0, str(REPO / "tests" / "python" / "support"))
 import real_run
 
 EXAMPLES = REPO / "examples" / "python"

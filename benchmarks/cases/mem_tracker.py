@@ -16,7 +16,7 @@ from tidegauge import MemTracker
 from torch import nn
 from torch.distributed._tools.mem_tracker import MemTracker as UpstreamMemTracker
 
-sys.path.append(str(Path(__file__).parents[2] / "tests" / "python"))
+sys.path.append(str(Path(__file__).parents[2] / "tests" / "python" / "support"))
 import hf_models  # of the tests, here with sizes of our own
 
 OURS, UPSTREAM = "tidegauge", "upstream"

@@ -13,13 +13,13 @@ from tidegauge.errors import FormatError, IoError
 
 if TYPE_CHECKING:
     from tidegauge.estimation import Estimate, estimate
-    from tidegauge.fsdp2_mem_tracker import FSDPMemTracker
-    from tidegauge.mem_tracker import MemTracker
-    from tidegauge.mod_tracker import ModTracker
-    from tidegauge.recorder import Recorder
     from tidegauge.report import read_summary
     from tidegauge.simulation import Simulation, simulate
-    from tidegauge.threads import attach_thread, detach_thread
+    from tidegauge.trackers.fsdp2_mem_tracker import FSDPMemTracker
+    from tidegauge.trackers.mem_tracker import MemTracker
+    from tidegauge.trackers.mod_tracker import ModTracker
+    from tidegauge.trackers.recorder import Recorder
+    from tidegauge.trackers.threads import attach_thread, detach_thread
 
 __all__ = [
     "Estimate",
@@ -57,7 +57,7 @@ _MODULES = ("_C", "allocator", "export", "report", *_HOMES.values())
 
 def __getattr__(name: str) -> Any:
     if name == "_C":
-        from tidegauge._torch_version import check_torch_version
+        from tidegauge._torch.compat import check_torch_version
 
         check_torch_version()  # before anything compiled is loaded
     if name in _MODULES:

@@ -10,7 +10,7 @@
 /// computes there, since every op on a simulated tensor is simulated. Streams are numbers; births
 /// carry that of their thread.
 ///
-/// The rest is Python's: `python/tidegauge/simulation/_claimed_cuda.py`, which checks the version
+/// The rest is Python's: `python/tidegauge/_torch/claimed_cuda.py`, which checks the version
 /// of torch and tries the whole before it is used.
 namespace tidegauge::claimed_cuda {
 

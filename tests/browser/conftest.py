@@ -18,7 +18,6 @@ import pytest
 from tidegauge.cli.main import main
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "python" / "cli"))
 
 playwright = pytest.importorskip("playwright.sync_api", reason="run: pip install playwright")
 
@@ -53,14 +52,6 @@ def browser() -> Iterator[playwright.Browser]:
         )
         yield browser
         browser.close()
-
-
-@pytest.fixture(scope="session")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of traces that the tests of the command line have."""
-    from traces import record_all
-
-    return record_all(tmp_path_factory.mktemp("recorded"))
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from reading import OpenPage, column, wait_for_drawing
 from tidegauge.cli.main import main
 from tidegauge.report.text import render_bytes
 
-MODEL = Path(__file__).parents[1] / "python" / "estimate" / "small_model.py"
+MODEL = Path(__file__).parents[1] / "python" / "support" / "small_model.py"
 CONTRAST = Path(__file__).with_name("contrast.js")
 NAME = "</text><script>boo()</script>"
 VALUE = "<img src=x onerror=boo()>"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bytes are also compared with what Python writes: tests/python/cli/test_html.py.
+// Bytes are also compared with what Python writes: tests/python/report/test_html.py.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from tidegauge._suggestions import did_you_mean
+from tidegauge._util.suggestions import did_you_mean
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,10 @@ import io
 import os
 import runpy
 import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import wraps
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidegauge.cli.common import (
     EXIT_DONE,
@@ -36,7 +32,8 @@ from tidegauge.report.summary import largest_first
 from tidegauge.report.text import name_device, render_categories
 
 if TYPE_CHECKING:
-    from tidegauge import MemTracker, Recorder
+    from tidegauge.trackers.mem_tracker import MemTracker
+    from tidegauge.trackers.recorder import Recorder
 
 NAME = "run"
 HELP = "run a training script, unchanged, and record its memory"
@@ -128,8 +125,8 @@ def name_trace(script: str, is_module: bool, output: str | None) -> str:
 
 
 def _run_tracked(args: argparse.Namespace, script: str, is_module: bool) -> int:
-    from tidegauge import Recorder
-    from tidegauge._script_tracker import ScriptTracker
+    from tidegauge.trackers.recorder import Recorder
+    from tidegauge.trackers.script_tracker import ScriptTracker
 
     path = name_trace(script, is_module, args.output)
     if os.path.lexists(path) and not args.force:
@@ -139,7 +136,7 @@ def _run_tracked(args: argparse.Namespace, script: str, is_module: bool) -> int:
     if args.verbose:
         note(args, f"recording to {path}")
     process = os.getpid()
-    with tracker, _finding_optimizers(tracker):
+    with tracker:
         code, died_of = _run_script(script, is_module)
     if os.getpid() == process:  # else the script forked, and this is its child
         recorder.close()
@@ -216,29 +213,6 @@ def _without_own(traceback: TracebackType | None) -> TracebackType | None:
     for frame in reversed(frames):
         kept = TracebackType(kept, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
     return kept
-
-
-@contextmanager
-def _finding_optimizers(tracker: MemTracker) -> Iterator[None]:
-    """Tells the tracker of each optimizer that is made, before it steps first."""
-    from torch import optim
-
-    make = optim.Optimizer.__init__
-
-    @wraps(make)
-    def tracked_init(self: optim.Optimizer, *args: Any, **kwargs: Any) -> None:
-        make(self, *args, **kwargs)
-        try:
-            tracker.track_external(self)
-        except Exception as error:  # an optimizer unlike torch's own; its training goes on
-            warnings.warn(f"tidegauge cannot track {type(self).__name__}: {error!r}", stacklevel=2)
-
-    optim.Optimizer.__init__ = tracked_init  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        if optim.Optimizer.__init__ is tracked_init:  # else somebody else's patch calls ours
-            optim.Optimizer.__init__ = make  # type: ignore[method-assign]
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tidegauge._suggestions import did_you_mean
+from tidegauge._util.suggestions import did_you_mean
 
 _REQUIRED = ("build_model", "make_inputs", "compute_loss")
 _OPTIONAL = ("blocks", "shard", "tensor_parallel_plan", "make_optimizer")

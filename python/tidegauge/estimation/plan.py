@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from tidegauge._suggestions import did_you_mean
+from tidegauge._util.suggestions import did_you_mean
 
 CHECKPOINTING = ("none", "selective", "full")
 OPTIMIZERS = ("adamw", "adam", "sgd", "sgd-momentum", "adafactor", "rmsprop", "adagrad")

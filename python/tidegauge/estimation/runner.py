@@ -17,10 +17,10 @@ from torch.utils._pytree import tree_leaves
 from tidegauge.estimation.contract import Contract, ContractError
 from tidegauge.estimation.plan import Plan
 from tidegauge.estimation.preparation import make_optimizer, prepare_model
-from tidegauge.fsdp2_mem_tracker import FSDPMemTracker
-from tidegauge.mem_tracker import MemTracker
-from tidegauge.recorder import Recorder
 from tidegauge.simulation import Simulation, simulate
+from tidegauge.trackers.fsdp2_mem_tracker import FSDPMemTracker
+from tidegauge.trackers.mem_tracker import MemTracker
+from tidegauge.trackers.recorder import Recorder
 
 _MOST_STEPS = 6
 Progress = Callable[[str], None]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from tidegauge._printing import natural_order
+from tidegauge._util.ordering import natural_order
 
 if TYPE_CHECKING:
     from tidegauge import _C

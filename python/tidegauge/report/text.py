@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from tidegauge._printing import natural_order
+from tidegauge._util.ordering import natural_order
 from tidegauge.report.summary import (
     NO_MODULE,
     SAVED,

@@ -12,9 +12,9 @@ from torch import nn
 from torch._guards import detect_fake_mode
 
 from tidegauge import _C
-from tidegauge._patches import FOR_OPS
-from tidegauge.simulation import _claimed_cuda
-from tidegauge.simulation._adopt import adopt_module, adopt_tree
+from tidegauge._torch import claimed_cuda
+from tidegauge._torch.op_patches import FOR_OPS
+from tidegauge._torch.simulated_tensors import adopt_module, adopt_tree
 from tidegauge.simulation._process_group import OwnProcessGroup
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class Simulation:
 
     def __enter__(self) -> Simulation:
         # Not at the top of the file: it loads DTensor, which takes long.
-        from tidegauge.simulation import _patches
+        from tidegauge._torch import simulation_patches
 
         if detect_fake_mode() is not None:
             raise RuntimeError(
@@ -48,14 +48,16 @@ class Simulation:
                 "itself; use one of the two"
             )
         with ExitStack() as entry:
-            _C.simulation_start(self._item, self._mask_fraction, _patches.decomposed_ops())
+            _C.simulation_start(
+                self._item, self._mask_fraction, simulation_patches.decomposed_ops()
+            )
             entry.callback(_C.simulation_stop)
-            for patches in (FOR_OPS, _patches.installation()):
+            for patches in (FOR_OPS, simulation_patches.installation()):
                 patches.install()
                 entry.callback(patches.uninstall)
             if self.device.type == "cuda":
-                entry.callback(_claimed_cuda.claim())
-                _claimed_cuda.self_test()
+                entry.callback(claimed_cuda.claim())
+                claimed_cuda.self_test()
             if self._group is not None:
                 self._group.begin()
                 entry.callback(self._group.end)

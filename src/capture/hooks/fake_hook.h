@@ -11,7 +11,7 @@
 ///
 /// Counts in threads in which op_hook is started, and only ops of a mode in which some tracker was
 /// started: the fakes of torch.compile are nobody's. Nor are those of DTensor when it works out
-/// shardings, during which op_hook is off (_dtensor_patches.py).
+/// shardings, during which op_hook is off (_torch/dtensor_patches.py).
 /// While a fake op of whatever mode runs, op_hook is off: what its kernel does on meta is no
 /// memory.
 namespace tidegauge::fake_hook {

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`torch.cuda` as it would answer on a machine with CUDA devices, for `simulate(device="cuda")`.
+
+The fragile part of simulations, in one place: what is here and in `src/simulate/claimed_cuda.cpp`
+stands for a driver and is checked against one version of torch. `claim` refuses another version,
+and tries the whole before it is used.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import nn
+from torch.cuda._utils import _get_device_index
+
+from tidegauge import _C
+from tidegauge._torch.compat import BUILT_FOR, fits
+from tidegauge._torch.patching import Installation, Patch
+from tidegauge._torch.simulated_tensors import paused
+
+DEVICE_COUNT = 8
+_CAPABILITY = (9, 0)
+_RNG_STATE_BYTES = 16
+
+_originals: dict[str, Any] = {}
+
+
+class ClaimedStream(torch.Stream):
+    """A number: nothing runs on it."""
+
+    def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> ClaimedStream:
+        index = _get_device_index(device, optional=True)
+        return super().__new__(cls, device=torch.device("cuda", index), priority=priority)
+
+    @property
+    def cuda_stream(self) -> int:
+        return self.stream_id
+
+
+class ClaimedEvent(torch.Event):
+    """Has happened as soon as it is recorded."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> ClaimedEvent:
+        return super().__new__(cls, device=torch.device("cuda"))
+
+    def record(self, stream: Any = None) -> None:
+        pass
+
+    def wait(self, stream: Any = None) -> None:
+        pass
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        pass
+
+    def elapsed_time(self, end_event: Any) -> float:
+        return 0.0
+
+
+class _ClaimedStreamContext:
+    """`torch.cuda.stream(stream)`."""
+
+    def __init__(self, stream: torch.Stream | None) -> None:
+        self._stream = stream
+        self._before: torch.Stream | None = None
+
+    def __enter__(self) -> None:
+        if self._stream is not None:
+            self._before = _current_stream()
+            torch.accelerator.set_stream(self._stream)
+
+    def __exit__(self, *args: object) -> None:
+        if self._before is not None:
+            torch.accelerator.set_stream(self._before)
+
+
+def _current_stream(device: Any = None) -> torch.Stream:
+    index = _get_device_index(device, optional=True)
+    return torch.accelerator.current_stream(torch.device("cuda", index))
+
+
+def _default_stream(device: Any = None) -> torch.Stream:
+    index = _get_device_index(device, optional=True)
+    return torch.Stream(stream_id=0, device_index=index, device_type=1)
+
+
+def _set_device(device: Any) -> None:
+    index = _get_device_index(device, optional=True)
+    if index >= 0:
+        torch._C._accelerator_setDeviceIndex(index)
+
+
+def _exchange_device(device: int) -> int:
+    return -1 if device < 0 else torch._C._accelerator_exchangeDevice(device)
+
+
+def _properties(device: Any = None) -> Any:
+    return SimpleNamespace(
+        name="simulated CUDA device",
+        major=_CAPABILITY[0],
+        minor=_CAPABILITY[1],
+        total_memory=80 * 2**30,
+        multi_processor_count=132,
+    )
+
+
+def _rng_state(device: Any = "cuda") -> torch.Tensor:
+    with paused():
+        return torch.zeros(_RNG_STATE_BYTES, dtype=torch.uint8)
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    pass
+
+
+def _constant(value: Any) -> Callable[..., Any]:
+    return lambda *args, **kwargs: value
+
+
+def _replacements() -> dict[str, Any]:
+    """By name in `torch.cuda`."""
+    return {
+        "_lazy_init": _nothing,
+        "_lazy_call": _nothing,
+        "init": _nothing,
+        "is_initialized": _constant(True),
+        "is_available": _constant(True),
+        "is_bf16_supported": _constant(True),
+        "device_count": _constant(DEVICE_COUNT),
+        "current_device": torch._C._accelerator_getDeviceIndex,
+        "set_device": _set_device,
+        "_exchange_device": _exchange_device,
+        "_maybe_exchange_device": _exchange_device,
+        "synchronize": _nothing,
+        "ipc_collect": _nothing,
+        "get_device_capability": _constant(_CAPABILITY),
+        "get_device_properties": _properties,
+        "get_device_name": lambda device=None: _properties().name,
+        "Stream": ClaimedStream,
+        "Event": ClaimedEvent,
+        "stream": _ClaimedStreamContext,
+        "StreamContext": _ClaimedStreamContext,
+        "set_stream": torch.accelerator.set_stream,
+        "current_stream": _current_stream,
+        "default_stream": _default_stream,
+        "get_rng_state": _rng_state,
+        "get_rng_state_all": lambda: [_rng_state() for _ in range(DEVICE_COUNT)],
+        "set_rng_state": _nothing,
+        "set_rng_state_all": _nothing,
+        "manual_seed": _nothing,
+        "manual_seed_all": _nothing,
+        "seed": _nothing,
+        "seed_all": _nothing,
+        "empty_cache": _nothing,
+        "memory_allocated": _constant(0),
+        "max_memory_allocated": _constant(0),
+        "memory_reserved": _constant(0),
+        "max_memory_reserved": _constant(0),
+        "reset_peak_memory_stats": _nothing,
+        "mem_get_info": lambda device=None: (_properties().total_memory,) * 2,
+    }
+
+
+@functools.cache
+def _installation() -> Installation:
+    return Installation(
+        {name: Patch(torch.cuda, name, value) for name, value in _replacements().items()},
+        variables=_originals,
+    )
+
+
+def why_not() -> str | None:
+    """Why devices cannot be claimed here; None if they can."""
+    if not fits(torch.__version__):
+        return f"torch is {torch.__version__}; the stand-in for CUDA was made for {BUILT_FOR}.x"
+    if torch.version.cuda is not None or torch.version.hip is not None:
+        return "this build of torch has CUDA or ROCm itself; a build for the CPU is needed"
+    return None
+
+
+def claim() -> Callable[[], None]:
+    """There are CUDA devices from now on; the answer takes them back. NotImplementedError if not"""
+    if (reason := why_not()) is not None:
+        raise NotImplementedError(f"simulate(device='cuda') is not possible here: {reason}")
+    importlib.import_module("torch._dynamo")  # lists the functions of torch.cuda as it is loaded
+    threads = torch._C._is_multithreading_enabled()
+    _C.claim_cuda(DEVICE_COUNT)
+    _installation().install()
+    torch._C._set_only_lift_cpu_tensors(True)
+    # The engine's threads were made for the devices that there were at its first backward.
+    torch._C._set_multithreading_enabled(False)
+
+    def undo() -> None:
+        torch._C._set_multithreading_enabled(threads)
+        torch._C._set_only_lift_cpu_tensors(False)
+        _installation().uninstall()
+        _C.unclaim_cuda()
+
+    return undo
+
+
+def self_test() -> None:
+    """A step of training on a claimed device, inside a simulation; raises if something is off."""
+    device = torch.device("cuda", 0)
+    side = ClaimedStream()
+    layer = nn.Linear(4, 4).to(device)
+    with _ClaimedStreamContext(side):
+        x = torch.ones(2, 4, device=device)
+    layer(x).sum().backward()
+    half = torch.ones(1, 2, 8, 16, device=device, dtype=torch.bfloat16)
+    attended = nn.functional.scaled_dot_product_attention(half, half, half, is_causal=True)
+    places = {layer.weight.device, x.device, attended.device, torch.tensor(1, device=device).device}
+    assert layer.weight.grad is not None
+    if places | {layer.weight.grad.device} != {device} or _current_stream().stream_id != 0:
+        raise NotImplementedError(
+            f"the self-test of simulate(device='cuda') failed: tensors are on {places}, and all "
+            f"should be on {device}; please report it with the version of torch"
+        )

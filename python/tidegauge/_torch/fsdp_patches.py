@@ -1,0 +1,419 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The places of FSDP2 that tell a param group's life, wrapped while an FSDPMemTracker is entered.
+
+FSDP2's hooks on modules are bound methods, taken when a module is sharded; but they call the param
+groups, and these their parameters, by name. So wrappers on the two classes see everything, also of
+models sharded before, and nothing is put on a model. Each hands on plain facts, and decides nothing
+(src/core/ledger/sharded_units.h does). What we fail at does not reach the training: it is counted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import wraps
+from types import ModuleType
+from typing import Any
+from weakref import WeakKeyDictionary, ref
+
+import torch
+from torch import nn
+from torch.distributed.fsdp._fully_shard import _fsdp_param_group
+from torch.distributed.fsdp._fully_shard._fsdp_collectives import (
+    DefaultAllGather,
+    DefaultReduceScatter,
+)
+from torch.distributed.fsdp._fully_shard._fsdp_common import TrainingState
+from torch.distributed.fsdp._fully_shard._fsdp_param import FSDPParam
+from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
+
+from tidegauge import _C
+from tidegauge._C import ModuleMark, UnitFact
+from tidegauge._torch.patching import Installation, Patch
+
+_NAMES: dict[type | ModuleType, str] = {
+    FSDPParamGroup: "__init__ lazy_init unshard wait_for_unshard _prefetch_unshard pre_forward "
+    "post_forward pre_backward post_backward finalize_backward _to_sharded "
+    "_to_sharded_post_forward",
+    FSDPParam: "to_sharded_post_forward to_accumulated_grad_if_needed reset_sharded_param",
+    _fsdp_param_group: "foreach_reduce",
+}
+
+
+def check_names(names: dict[type | ModuleType, str] = _NAMES) -> None:
+    """NotImplementedError if this torch has another FSDP2 than the one that we know."""
+    missing = [
+        f"{owner.__name__}.{name}"
+        for owner, all_names in names.items()
+        for name in all_names.split()
+        if name not in owner.__dict__
+    ]
+    if missing:
+        raise NotImplementedError(
+            f"FSDPMemTracker does not know the FSDP2 of torch {torch.__version__}: "
+            f"{', '.join(missing)} is not there. Use the torch that tidegauge was made for"
+        )
+
+
+check_names()
+
+_originals: dict[str, Callable[..., Any]] = {}
+_units: WeakKeyDictionary[FSDPParamGroup | FSDPParam, int] = WeakKeyDictionary()
+
+
+class _Running(threading.local):
+    """What FSDP2 is doing in this thread."""
+
+    def __init__(self) -> None:
+        self.prefetches = 0
+        # The pre-forward of a module ends with the prefetch of this group.
+        self.last_prefetch: tuple[ref[FSDPParamGroup], ref[nn.Module]] | None = None
+
+
+_running = _Running()
+
+
+def _safely(tell: Callable[..., None]) -> Callable[..., None]:
+    @wraps(tell)
+    def told(*args: Any) -> None:
+        try:
+            tell(*args)
+        except Exception as error:
+            _C.unit_failure(f"{tell.__name__}: {error!r}")
+
+    return told
+
+
+def find_unit(group: FSDPParamGroup) -> int:
+    """The number of the group, the same for all trackers; its parameters have the same."""
+    unit = _units.get(group)
+    if unit is None:
+        unit = _C.new_unit()
+        _units[group] = unit
+        for parameter in group.fsdp_params:
+            _units[parameter] = unit
+        _tell_unit(unit, group)
+    return unit
+
+
+@_safely
+def _tell_unit(unit: int, group: FSDPParamGroup) -> None:
+    _C.unit_made(unit, name_of(group), group.modules)
+    _C.unit_fact(unit, UnitFact.SHARD, shards_of(group.fsdp_params))
+
+
+def name_of(group: FSDPParamGroup) -> str:
+    """As FSDP2 has it, relative to the root; before the first forward the class of the module.
+
+    Of several groups of a module the later ones have their number behind it.
+    """
+    name: str | None = group._module_fqn
+    if name is None:
+        name = ", ".join(type(module).__name__ for module in group.modules)
+    return name if _is_first(group) else f"{name}#{group._param_group_index + 1}"
+
+
+def shards_of(parameters: Sequence[FSDPParam]) -> list[torch.Tensor]:
+    return [tensor for p in parameters for tensor in (p.sharded_param, p._sharded_param_data)]
+
+
+def whole_of(parameters: Sequence[FSDPParam]) -> list[torch.Tensor]:
+    return [
+        tensor
+        for p in parameters
+        for tensor in (*p.all_gather_outputs, *getattr(p, "_unsharded_inner_tensors", ()))
+    ]
+
+
+def shard_grads_of(parameters: Sequence[FSDPParam]) -> list[torch.Tensor]:
+    return [grad for p in parameters if (grad := p.sharded_param.grad) is not None]
+
+
+def unsharded_grads_of(parameters: Sequence[FSDPParam]) -> list[torch.Tensor]:
+    grads = [p.unsharded_accumulated_grad for p in parameters]
+    # Before the first gathering there is no unsharded parameter.
+    grads += [p._unsharded_param.grad for p in parameters if hasattr(p, "_unsharded_param")]
+    return [grad for grad in grads if grad is not None]
+
+
+def _call_with_births(
+    unit: int, fact: UnitFact, original: Callable[..., Any], *args: Any, **kwargs: Any
+) -> Any:
+    """All that the original makes is `fact`."""
+    _C.begin_unit_births(unit, fact)
+    try:
+        return original(*args, **kwargs)
+    finally:
+        _C.end_unit_births()
+
+
+# A module may have several groups: they enter the forward in their order, as well as the backward,
+# and leave the backward in the reverse order.
+
+
+def _is_first(group: FSDPParamGroup) -> bool:
+    return bool(group._param_group_index == 0)
+
+
+def _is_last(group: FSDPParamGroup) -> bool:
+    return bool(group._param_group_index == group._num_param_groups - 1)
+
+
+@wraps(FSDPParamGroup.__init__)
+def _tracked_init(self: FSDPParamGroup, *args: Any, **kwargs: Any) -> None:
+    """A module is sharded while somebody tracks."""
+    _originals["init"](self, *args, **kwargs)
+    find_unit(self)
+
+
+@wraps(FSDPParamGroup.lazy_init)
+def _tracked_lazy_init(self: FSDPParamGroup) -> None:
+    _originals["lazy_init"](self)
+    # By now it has the name that it keeps.
+    _tell_unit(find_unit(self), self)
+
+
+@wraps(FSDPParamGroup.unshard)
+def _tracked_unshard(self: FSDPParamGroup, *args: Any, **kwargs: Any) -> Any:
+    if self._all_gather_result is not None or self.is_unsharded:
+        return _originals["unshard"](self, *args, **kwargs)
+    unit = find_unit(self)
+    result = _call_with_births(
+        unit, UnitFact.GATHER_BUFFER, _originals["unshard"], self, *args, **kwargs
+    )
+    if self._all_gather_result is not None:
+        _tell_gathering(unit, self)
+    return result
+
+
+@_safely
+def _tell_gathering(unit: int, group: FSDPParamGroup) -> None:
+    if type(group._all_gather_comm) is not DefaultAllGather:
+        # It may have had the buffer for long.
+        _C.unit_fact(unit, UnitFact.GATHER_BUFFER, [group._all_gather_result.all_gather_output])  # type: ignore[union-attr]
+    _C.unit_gathering(unit, group._training_state.name, _running.prefetches > 0)
+
+
+@wraps(FSDPParamGroup.wait_for_unshard)
+def _tracked_wait_for_unshard(self: FSDPParamGroup) -> Any:
+    if self._all_gather_result is None:
+        return _originals["wait_for_unshard"](self)
+    unit, is_first_time = find_unit(self), not hasattr(self.fsdp_params[-1], "_unsharded_param")
+    result = _call_with_births(unit, UnitFact.GATHER_BUFFER, _originals["wait_for_unshard"], self)
+    if is_first_time:  # afterwards the storages are resized
+        _tell_whole(unit, self)
+    _C.unit_unsharded(unit)
+    return result
+
+
+@_safely
+def _tell_whole(unit: int, group: FSDPParamGroup) -> None:
+    _C.unit_fact(unit, UnitFact.UNSHARDED, whole_of(group.fsdp_params))
+
+
+def _tracked_prefetch_unshard(target: FSDPParamGroup, pass_type: str) -> None:
+    _running.prefetches += 1
+    try:
+        _originals["prefetch_unshard"](target, pass_type)
+    finally:
+        _running.prefetches -= 1
+    if (last := _running.last_prefetch) is not None and last[0]() is target:
+        _running.last_prefetch = None
+        if (module := last[1]()) is not None:
+            _C.mark_modules((module,), ModuleMark.AFTER_PRE_FORWARD)
+
+
+@wraps(FSDPParamGroup.pre_forward)
+def _tracked_pre_forward(self: FSDPParamGroup, module: nn.Module, *args: Any) -> Any:
+    is_entering = self._training_state != TrainingState.FORWARD
+    result = _originals["pre_forward"](self, module, *args)
+    if _is_last(self) and not _in_backward():
+        _tell_pre_forward(module, is_entering)
+    return result
+
+
+@_safely
+def _tell_pre_forward(module: nn.Module, is_entering: bool) -> None:
+    states = module._get_fsdp_state()._states_to_forward_prefetch if is_entering else []  # type: ignore[operator]
+    targets = [group for state in states for group in state._fsdp_param_groups]
+    if targets:
+        _running.last_prefetch = ref(targets[-1]), ref(module)
+    else:
+        _C.mark_modules((module,), ModuleMark.AFTER_PRE_FORWARD)
+
+
+@wraps(FSDPParamGroup.post_forward)
+def _tracked_post_forward(self: FSDPParamGroup, module: nn.Module | None, *args: Any) -> Any:
+    # No module: the root ends the forward of a group whose modules were not all called.
+    if module is not None and _is_first(self) and not _in_backward():
+        _C.mark_modules((module,), ModuleMark.BEFORE_POST_FORWARD)
+    return _originals["post_forward"](self, module, *args)
+
+
+@wraps(FSDPParamGroup.pre_backward)
+def _tracked_pre_backward(self: FSDPParamGroup, *args: Any) -> Any:
+    if self._training_state == TrainingState.PRE_BACKWARD:
+        return _originals["pre_backward"](self, *args)
+    if _is_first(self):
+        _C.mark_modules(self.modules, ModuleMark.BEFORE_PRE_BACKWARD)
+    result = _originals["pre_backward"](self, *args)
+    if _is_last(self):
+        _C.mark_modules(self.modules, ModuleMark.AFTER_PRE_BACKWARD)
+    return result
+
+
+@wraps(FSDPParamGroup.post_backward)
+def _tracked_post_backward(self: FSDPParamGroup, *args: Any) -> Any:
+    unit = find_unit(self)
+    if not self.reduce_grads:  # otherwise the reduction has them
+        _tell_unsharded_grads(unit, self)
+    if _is_last(self):
+        _C.mark_modules(self.modules, ModuleMark.BEFORE_POST_BACKWARD)
+    result = _originals["post_backward"](self, *args)
+    if _is_first(self):
+        _C.mark_modules(self.modules, ModuleMark.AFTER_POST_BACKWARD)
+    return result
+
+
+@_safely
+def _tell_unsharded_grads(unit: int, group: FSDPParamGroup) -> None:
+    # In a function of its own: a list that lives on would keep the gradients alive.
+    _C.unit_fact(unit, UnitFact.UNSHARDED_GRAD, unsharded_grads_of(group.fsdp_params))
+
+
+@wraps(FSDPParamGroup.finalize_backward)
+def _tracked_finalize_backward(self: FSDPParamGroup) -> None:
+    was_in_vain = self._all_gather_result is not None
+    _originals["finalize_backward"](self)
+    if was_in_vain:  # prefetched, and not needed by this backward
+        _C.unit_released(find_unit(self), keeps_post_forward_shard=self.is_sharded_post_forward)
+
+
+@wraps(FSDPParamGroup._to_sharded)
+def _tracked_to_sharded(self: FSDPParamGroup) -> None:
+    _originals["to_sharded"](self)
+    if self._all_gather_result is None:
+        _C.unit_released(find_unit(self), keeps_post_forward_shard=False)
+
+
+@wraps(FSDPParamGroup._to_sharded_post_forward)
+def _tracked_to_sharded_post_forward(self: FSDPParamGroup) -> None:
+    _originals["to_sharded_post_forward"](self)
+    _C.unit_released(find_unit(self), keeps_post_forward_shard=True)
+
+
+def _with_births(name: str, fact: UnitFact, original: Any) -> Callable[..., Any]:
+    """Wraps a method of a parameter: all that it makes is `fact`."""
+
+    @wraps(original)
+    def tracked(self: FSDPParam, *args: Any) -> Any:
+        unit = _units.get(self)
+        if unit is None:  # of a group that nobody has told of yet
+            return _originals[name](self, *args)
+        return _call_with_births(unit, fact, _originals[name], self, *args)
+
+    return tracked
+
+
+@wraps(FSDPParam.reset_sharded_param)
+def _tracked_reset_sharded_param(self: FSDPParam) -> None:
+    """Shards were exchanged, by load_state_dict or Module.to."""
+    _originals["reset_sharded_param"](self)
+    if (unit := _units.get(self)) is not None:
+        _C.unit_fact(unit, UnitFact.SHARD, shards_of([self]))
+
+
+@wraps(_fsdp_param_group.foreach_reduce)  # type: ignore[attr-defined]
+def _tracked_foreach_reduce(
+    fsdp_params: list[FSDPParam],
+    unsharded_grads: list[torch.Tensor],
+    reduce_scatter_group: Any,
+    reduce_scatter_stream: Any,
+    reduce_scatter_comm: Any,
+    orig_dtype: torch.dtype | None,
+    reduce_dtype: torch.dtype | None,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    unit = _units.get(fsdp_params[0], 0)  # post_backward has told of it
+    _C.unit_fact(unit, UnitFact.UNSHARDED_GRAD, unsharded_grads)
+    buffer_dtype = reduce_dtype or unsharded_grads[0].dtype  # the list is empty afterwards
+    result = _call_with_births(
+        unit,
+        UnitFact.REDUCE_BUFFER,
+        _originals["foreach_reduce"],
+        fsdp_params,
+        unsharded_grads,
+        reduce_scatter_group,
+        reduce_scatter_stream,
+        reduce_scatter_comm,
+        orig_dtype,
+        reduce_dtype,
+        *args,
+        **kwargs,
+    )
+    is_cast = orig_dtype is not None and orig_dtype != buffer_dtype
+    _tell_reduced(unit, fsdp_params, reduce_scatter_comm, result, is_cast)
+    return result
+
+
+@_safely
+def _tell_reduced(
+    unit: int, parameters: list[FSDPParam], comm: Any, result: Any, is_cast: bool
+) -> None:
+    reduce_input, all_reduce_input, partial_output = result[0], result[4], result[6]
+    if type(comm) is not DefaultReduceScatter:
+        _C.unit_fact(unit, UnitFact.REDUCE_BUFFER, [reduce_input])
+    buffers = [t for t in (all_reduce_input, partial_output) if t is not None]
+    _C.unit_fact(unit, UnitFact.ALL_REDUCE_BUFFER, buffers)
+    if partial_output is None:  # else the gradient is still to come
+        fact = UnitFact.SHARD_GRAD if is_cast else UnitFact.REDUCED_GRAD
+        _C.unit_fact(unit, fact, shard_grads_of(parameters))
+    _C.unit_reduced(unit)
+
+
+def _in_backward() -> bool:
+    return bool(torch._C._current_graph_task_id() != -1)
+
+
+_PARAMETER_BIRTHS = {
+    "to_sharded_post_forward": UnitFact.POST_FORWARD_SHARD,
+    "to_accumulated_grad_if_needed": UnitFact.UNSHARDED_GRAD,
+}
+_TABLE: list[tuple[str, type | ModuleType, str, Any]] = [
+    ("init", FSDPParamGroup, "__init__", _tracked_init),
+    ("lazy_init", FSDPParamGroup, "lazy_init", _tracked_lazy_init),
+    ("unshard", FSDPParamGroup, "unshard", _tracked_unshard),
+    ("wait_for_unshard", FSDPParamGroup, "wait_for_unshard", _tracked_wait_for_unshard),
+    (
+        "prefetch_unshard",
+        FSDPParamGroup,
+        "_prefetch_unshard",
+        staticmethod(_tracked_prefetch_unshard),
+    ),
+    ("pre_forward", FSDPParamGroup, "pre_forward", _tracked_pre_forward),
+    ("post_forward", FSDPParamGroup, "post_forward", _tracked_post_forward),
+    ("pre_backward", FSDPParamGroup, "pre_backward", _tracked_pre_backward),
+    ("post_backward", FSDPParamGroup, "post_backward", _tracked_post_backward),
+    ("finalize_backward", FSDPParamGroup, "finalize_backward", _tracked_finalize_backward),
+    ("to_sharded", FSDPParamGroup, "_to_sharded", _tracked_to_sharded),
+    (
+        "to_sharded_post_forward",
+        FSDPParamGroup,
+        "_to_sharded_post_forward",
+        _tracked_to_sharded_post_forward,
+    ),
+    ("reset_sharded_param", FSDPParam, "reset_sharded_param", _tracked_reset_sharded_param),
+    ("foreach_reduce", _fsdp_param_group, "foreach_reduce", _tracked_foreach_reduce),
+    *(
+        (key := f"param.{name}", FSDPParam, name, _with_births(key, fact, getattr(FSDPParam, name)))
+        for name, fact in _PARAMETER_BIRTHS.items()
+    ),
+]
+_FOR_FSDP = Installation(
+    {key: Patch(owner, name, wrapper) for key, owner, name, wrapper in _TABLE},
+    variables=_originals,
+)
+
+install = _FOR_FSDP.install
+uninstall = _FOR_FSDP.uninstall

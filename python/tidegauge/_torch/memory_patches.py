@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The places of torch's Python that show memory past the dispatcher, and optimizer steps.
+
+They are wrapped while a tracker of memory is entered.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import torch
+from torch import nn, optim
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.meta_utils import MetaConverter
+from torch.autograd.profiler import record_function
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_parameter_registration_hook,
+)
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from tidegauge import _C
+from tidegauge._torch.late_patches import LatePatches, Patches
+from tidegauge._torch.op_patches import FOR_OPS
+from tidegauge._torch.patching import GlobalHook, Installation, Patch
+
+_is_compiling = torch.compiler.is_dynamo_compiling
+
+
+# What the wrappers call; an installation renews them.
+_setstate: Callable[..., Any] = nn.Module.__setstate__
+_compiled_region: Callable[..., Any] = torch._C._ForceDispatchKeyGuard
+_resize: Callable[..., Any] = torch.UntypedStorage.resize_
+_swap: Callable[..., Any] = torch.UntypedStorage._swap_data_ptr_  # type: ignore[attr-defined]
+_exit_profiled: Callable[..., Any] = record_function.__exit__
+_get_rng_state: Callable[..., torch.Tensor] = torch.random.get_rng_state
+_enter_fake_mode: Callable[..., Any] = FakeTensorMode.__enter__
+_run_backward: Callable[..., Any] = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+_convert_to_meta: Callable[..., Any] = MetaConverter.__call__
+
+
+def _tracked_setstate(self: nn.Module, state: Any) -> None:
+    """A module that is copied or unpickled registers nothing."""
+    _setstate(self, state)
+    _C.module_restored(self)
+
+
+@wraps(_resize)
+def _tracked_resize(self: torch.UntypedStorage, *args: Any) -> Any:
+    _C.before_resize(self)
+    try:
+        return _resize(self, *args)
+    except RuntimeError as error:
+        _C.allocation_failed(str(error))
+        raise
+    finally:
+        _C.after_resize(self)
+
+
+@wraps(_swap)
+def _tracked_swap(self: torch.UntypedStorage, other: torch.UntypedStorage) -> Any:
+    _C.before_resize(self)
+    _C.before_resize(other)
+    try:
+        return _swap(self, other)
+    finally:
+        _C.after_resize(other)
+        _C.after_resize(self)
+
+
+@wraps(_get_rng_state)
+def _tracked_get_rng_state() -> torch.Tensor:
+    """Checkpoints keep the state of the generator, which is made past the dispatcher."""
+    state = _get_rng_state()
+    if not _is_compiling():
+        _C.tensor_made(state)
+    return state
+
+
+@wraps(_enter_fake_mode)
+def _tracked_enter_fake_mode(self: FakeTensorMode) -> Any:
+    """What it computes on meta is no memory, whether a tracker counts the mode or not."""
+    _C.enter_fake_mode()
+    return _enter_fake_mode(self)
+
+
+@wraps(_convert_to_meta)
+def _tracked_convert_to_meta(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """A fake is made of a tensor, by torch.export for one: what it has on meta is no memory."""
+    with _C.UnseenRegion():
+        return _convert_to_meta(self, *args, **kwargs)
+
+
+@wraps(_run_backward)
+def _tracked_run_backward(outputs: Any, *args: Any, **kwargs: Any) -> Any:
+    """`torch.autograd.grad` hands gradients over without the node that accumulates them."""
+    if not _is_compiling():
+        _C.watch_thread_again()  # the threads of the engine take over the keys of this one
+    grads = _run_backward(outputs, *args, **kwargs)
+    if not _is_compiling() and not kwargs.get("accumulate_grad", False):
+        _C.gradients_made(args[3], grads)
+    return grads
+
+
+# The hooks are Python functions with a test that dynamo folds away: it does not trace into C++.
+
+
+def _parameter_registered(module: nn.Module, name: str, parameter: Any) -> None:
+    if not _is_compiling():
+        _C.parameter_registered(module, name, parameter)
+
+
+def _buffer_registered(module: nn.Module, name: str, buffer: Any) -> None:
+    if not _is_compiling():
+        _C.buffer_registered(module, name, buffer)
+
+
+class _RunningSteps(threading.local):
+    """The optimizers whose `step` runs in this thread, the innermost last."""
+
+    def __init__(self) -> None:
+        self.optimizers: list[weakref.ref[optim.Optimizer]] = []
+
+
+def _begin_step(optimizer: optim.Optimizer, args: Any, kwargs: Any) -> None:
+    if not _is_compiling():
+        _running_steps.optimizers.append(weakref.ref(optimizer))
+        _C.optimizer_step_begin(optimizer)
+
+
+def _end_step(optimizer: optim.Optimizer, args: Any, kwargs: Any) -> None:
+    if not _is_compiling() and (running := _running_steps.optimizers):
+        running.pop()
+        _C.optimizer_step_end(optimizer)
+
+
+# `wraps` leads TorchScript, which compiles this class, to the source of the original.
+@wraps(_exit_profiled)
+def _tracked_exit_profiled(self: Any, exc_type: Any, exc_value: Any, traceback: Any) -> Any:
+    if exc_type is not None and self.name.startswith("Optimizer.step#"):
+        _end_failed_step(self.name)
+    return _exit_profiled(self, exc_type, exc_value, traceback)
+
+
+def _end_failed_step(profiled_name: str) -> None:
+    """The post-hook is not told of a step that raises, but the profiler is."""
+    running = _running_steps.optimizers
+    optimizer = running[-1]() if running else None
+    if optimizer and profiled_name == f"Optimizer.step#{type(optimizer).__name__}.step":
+        _end_step(optimizer, (), {})
+
+
+def _end_running_steps() -> None:
+    """A tracker is left within a step, of whose end nobody will tell."""
+    while running := _running_steps.optimizers:
+        if (optimizer := running[-1]()) is not None:
+            _C.optimizer_step_end(optimizer)
+        running.pop()
+
+
+_running_steps = _RunningSteps()
+
+
+_FOR_MEMORY = Installation(
+    {
+        "_setstate": Patch(nn.Module, "__setstate__", _tracked_setstate),
+        "_compiled_region": Patch(torch._C, "_ForceDispatchKeyGuard", _C.CompiledRegion),
+        "_resize": Patch(torch.UntypedStorage, "resize_", _tracked_resize),
+        "_swap": Patch(torch.UntypedStorage, "_swap_data_ptr_", _tracked_swap),
+        "_exit_profiled": Patch(record_function, "__exit__", _tracked_exit_profiled),
+        "_get_rng_state": Patch(torch.random, "get_rng_state", _tracked_get_rng_state),
+        "_same_get_rng_state": Patch(torch, "get_rng_state", _tracked_get_rng_state),
+        "_enter_fake_mode": Patch(FakeTensorMode, "__enter__", _tracked_enter_fake_mode),
+        "_convert_to_meta": Patch(MetaConverter, "__call__", _tracked_convert_to_meta),
+        "_run_backward": Patch(torch.autograd, "_engine_run_backward", _tracked_run_backward),
+    },
+    globals(),
+    [
+        GlobalHook(register_optimizer_step_pre_hook, _begin_step),
+        GlobalHook(register_optimizer_step_post_hook, _end_step),
+        GlobalHook(register_module_parameter_registration_hook, _parameter_registered),
+        GlobalHook(register_module_buffer_registration_hook, _buffer_registered),
+    ],
+    _end_running_steps,
+)
+
+
+def _load_dtensor_patches() -> Patches:
+    from tidegauge._torch import dtensor_patches
+
+    return dtensor_patches
+
+
+_FOR_DTENSOR = LatePatches("torch.distributed.tensor._sharding_prop", _load_dtensor_patches)
+
+
+def install() -> None:
+    FOR_OPS.install()
+    _FOR_MEMORY.install()
+    _FOR_DTENSOR.install()
+
+
+def uninstall() -> None:
+    _FOR_DTENSOR.uninstall()
+    _FOR_MEMORY.uninstall()
+    FOR_OPS.uninstall()

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The places of torch's Python that show which modules run, wrapped while a tracker is entered."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.utils.checkpoint as checkpoint
+from torch import nn
+
+from tidegauge import _C
+from tidegauge._torch.patching import Installation, Patch
+
+_is_compiling = torch.compiler.is_dynamo_compiling
+_enter = _C.module_enter
+_leave = _C.module_leave
+_TORCHS_CALL = nn.Module._wrapped_call_impl
+
+# What the wrappers call; an installation renews them.
+_call_module: Callable[..., Any] = nn.Module.__call__
+_enter_recomputation: Callable[..., Any] = checkpoint._recomputation_hook.__enter__
+_exit_recomputation: Callable[..., Any] = checkpoint._recomputation_hook.__exit__
+_backward_reentrant: Callable[..., Any] = checkpoint.CheckpointFunction.backward
+
+
+def _tracked_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    # Dynamo folds this test away and sees nothing of ours: no graph break, no guard.
+    if _is_compiling() or not _enter(self, args, kwargs):
+        return _call_module(self, *args, **kwargs)
+    try:
+        if _call_module is _TORCHS_CALL and self._compiled_call_impl is None:
+            # All that torch's does then; a frame less.
+            output = self._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]
+        else:
+            output = _call_module(self, *args, **kwargs)
+            if self._compiled_call_impl is not None:
+                _C.compiled_module_called(self, output)
+    except BaseException:
+        _leave_after_error(self, args)
+        raise
+    _leave(self, args, output)
+    return output
+
+
+def _leave_after_error(module: nn.Module, args: Any) -> None:
+    try:
+        _leave(module, args, None)
+    except Exception as error:  # a user's hook; the error of the forward is the one to see
+        warnings.warn(
+            f"a post_fw_hook raised {error!r} while the forward of {type(module).__name__} was "
+            "already failing; the error of the forward goes on",
+            stacklevel=3,
+        )
+
+
+def _tracked_enter_recomputation(self: Any) -> Any:
+    _C.begin_recompute(keeps_graph=False)
+    try:
+        return _enter_recomputation(self)
+    except BaseException:
+        _C.end_recompute()
+        raise
+
+
+def _tracked_exit_recomputation(self: Any, *args: Any) -> Any:
+    try:
+        return _exit_recomputation(self, *args)
+    finally:
+        _C.end_recompute()
+
+
+def _tracked_backward_reentrant(ctx: Any, *args: Any) -> Any:
+    _C.begin_recompute(keeps_graph=True)
+    try:
+        return _backward_reentrant(ctx, *args)
+    finally:
+        _C.end_recompute()
+
+
+FOR_MODULES = Installation(
+    {
+        "_call_module": Patch(nn.Module, "__call__", _tracked_call),
+        "_enter_recomputation": Patch(
+            checkpoint._recomputation_hook, "__enter__", _tracked_enter_recomputation
+        ),
+        "_exit_recomputation": Patch(
+            checkpoint._recomputation_hook, "__exit__", _tracked_exit_recomputation
+        ),
+        "_backward_reentrant": Patch(
+            checkpoint.CheckpointFunction, "backward", staticmethod(_tracked_backward_reentrant)
+        ),
+    },
+    variables=globals(),
+)

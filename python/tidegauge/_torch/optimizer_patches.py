@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Notifies of each optimizer that is made, while a listener is registered."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+from torch import optim
+
+from tidegauge._torch.patching import Installation, Patch
+
+Listener = Callable[[optim.Optimizer], None]
+
+_listeners: list[Listener] = []
+_originals: dict[str, Callable[..., Any]] = {}
+
+
+@wraps(optim.Optimizer.__init__)
+def _tracked_init(self: optim.Optimizer, *args: Any, **kwargs: Any) -> None:
+    _originals["init"](self, *args, **kwargs)
+    for listener in list(_listeners):
+        try:
+            listener(self)
+        except Exception as error:  # an optimizer unlike torch's own; its training goes on
+            warnings.warn(f"tidegauge cannot track {type(self).__name__}: {error!r}", stacklevel=2)
+
+
+_FOR_OPTIMIZERS = Installation(
+    {"init": Patch(optim.Optimizer, "__init__", _tracked_init)}, variables=_originals
+)
+
+
+@contextmanager
+def notify_of_optimizers(listener: Listener) -> Iterator[None]:
+    """Calls `listener` with each optimizer that is made within the context."""
+    _listeners.append(listener)
+    _FOR_OPTIMIZERS.install()
+    try:
+        yield
+    finally:
+        _FOR_OPTIMIZERS.uninstall()
+        _listeners.remove(listener)

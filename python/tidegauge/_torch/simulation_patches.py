@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The places of torch's Python that look at memory past the dispatcher, wrapped in a simulation."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable
+from traceback import walk_stack
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import distributed as dist
+from torch import nn
+from torch._C._distributed_c10d import Reducer
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed import device_mesh as mesh_module
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining._utils import InferenceMode
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
+from torch.nn.parallel import distributed as data_parallel
+
+from tidegauge import _C
+from tidegauge._torch import dtensor_lists, memory_patches
+from tidegauge._torch.patching import Installation, Patch
+from tidegauge._torch.simulated_tensors import adopt_tree, find_simulated, paused
+
+_originals: dict[str, Any] = {}
+
+
+def _data_ptr(self: torch.Tensor) -> int:
+    """FSDP2 and others compare addresses: each storage has one that is its own."""
+    if _C.is_simulated(self):
+        return _C.simulated_address(self)
+    address: int = _originals["tensor_data_ptr"](self)
+    return address
+
+
+def _storage_data_ptr(self: torch.UntypedStorage) -> int:
+    if _C.is_simulated_storage(self):
+        return _C.simulated_storage_address(self)
+    address: int = _originals["storage_data_ptr"](self)
+    return address
+
+
+def _share_memory(self: torch.UntypedStorage) -> torch.UntypedStorage:
+    """What is shared with other processes is as large as it was."""
+    return self if _C.is_simulated_storage(self) else _originals["share_memory"](self)
+
+
+def _values(tensor: torch.Tensor, asked_by: str) -> torch.Tensor:
+    with paused():
+        values = _C.known_values(tensor)
+    if values is None:
+        raise RuntimeError(
+            f"{asked_by} asks for the values of a simulated tensor of shape {tuple(tensor.shape)}, "
+            "which holds no data. Compute what depends on them outside of `simulate`, or leave it "
+            "out"
+        )
+    return values
+
+
+def _tolist(self: torch.Tensor) -> Any:
+    if not _C.is_simulated(self):
+        return _originals["tolist"](self)
+    with paused():
+        return _originals["tolist"](_values(self, "tolist()"))
+
+
+def _numpy(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    if not _C.is_simulated(self):
+        return _originals["numpy"](self, *args, **kwargs)
+    with paused():
+        return _originals["numpy"](_values(self, "numpy()"), *args, **kwargs)
+
+
+def _repr(self: torch.Tensor, *args: Any, **kwargs: Any) -> str:
+    if type(self) not in (torch.Tensor, torch.nn.Parameter) or not _C.is_simulated(self):
+        text: str = _originals["repr"](self, *args, **kwargs)
+        return text
+    parts = ["..."]
+    parts.append(f"size={tuple(self.shape)}")
+    parts.append(f"dtype={self.dtype}")
+    parts.append(f"device='{self.device}'")
+    if self.grad_fn is not None:
+        parts.append(f"grad_fn=<{type(self.grad_fn).__name__}>")
+    elif self.requires_grad:
+        parts.append("requires_grad=True")
+    return f"simulated({', '.join(parts)})"
+
+
+def _new_tensor(self: torch.Tensor, data: Any, **options: Any) -> Any:
+    """torch's own asks the keys of a tensor for its device, and does not know ours."""
+    if not _C.is_simulated(self):
+        return _originals["new_tensor"](self, data, **options)
+    own: dict[str, Any] = {"dtype": self.dtype, "device": self.device}
+    return torch.tensor(data, **own | options)
+
+
+def _trunc_normal(tensor: torch.Tensor, mean: float, std: float, *args: Any, **kwargs: Any) -> Any:
+    """torch's own draws again as long as a value is out of bounds, which nobody can know."""
+    if not _C.is_simulated(getattr(tensor, "_local_tensor", tensor)):
+        return _originals["trunc_normal"](tensor, mean, std, *args, **kwargs)
+    with torch.no_grad():
+        return tensor.normal_(mean, std)
+
+
+def _has_compatible_type(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """`Module.to` keeps a parameter and exchanges its memory, if both are of one kind."""
+    return _C.is_simulated(tensor) == _C.is_simulated(other) and bool(
+        _originals["has_compatible_type"](tensor, other)
+    )
+
+
+def _load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """A file is read really; then its shapes come in."""
+    is_device = isinstance(map_location, (str, torch.device))
+    with paused():
+        loaded = _originals["load"](f, "cpu" if is_device else map_location, *args, **kwargs)
+    return adopt_tree(loaded, torch.device(map_location) if is_device else None)
+
+
+def _refuse_save(*args: Any, **kwargs: Any) -> Any:
+    if (where := find_simulated(args[0] if args else kwargs.get("obj"))) is not None:
+        raise RuntimeError(
+            f"torch.save was given a simulated tensor of shape {tuple(where.shape)}, which holds "
+            "no data to be saved; save outside of `simulate`, or leave it out"
+        )
+    with paused():
+        return _originals["save"](*args, **kwargs)
+
+
+def _propagate(self: Any, op_schema: Any) -> Any:
+    return dtensor_lists.propagate(_originals["propagate"], self, op_schema)
+
+
+def _brings_in(name: str) -> Callable[..., Any]:
+    """What this place makes past the dispatcher, of numpy's memory or another's, comes in."""
+
+    def wrapper(data: Any, *args: Any, **kwargs: Any) -> Any:
+        made = _originals[name](data, *args, **kwargs)
+        return made if made is data or _C.simulation_is_paused() else adopt_tree(made, None)
+
+    return wrapper
+
+
+def _enter_fake_mode(self: FakeTensorMode) -> Any:
+    """torch enters some itself, to find out about shapes."""
+    # The wrapper of a tracker may be in between.
+    callers = (frame.f_globals.get("__name__", "") for frame, _ in walk_stack(sys._getframe(1)))
+    if not next(name for name in callers if name != memory_patches.__name__).startswith("torch."):
+        raise RuntimeError(
+            "a FakeTensorMode was entered inside `simulate`, which makes tensors without memory "
+            "itself; use one of the two"
+        )
+    return _originals["enter_fake_mode"](self)
+
+
+def _real_inside(name: str, *, only_integers: bool = False) -> Callable[..., Any]:
+    """What this place makes is real: ranks of a mesh, pickled objects, the lengths of buckets."""
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with paused(only_integers=only_integers):
+            return _originals[name](*args, **kwargs)
+
+    return wrapper
+
+
+def _vote(self: Any, has_backward: bool, received_acc: Any = None) -> torch.Tensor:
+    """Of a pipeline's stages, whether all know their shapes; in a simulation there is only one."""
+    if InferenceMode.needs_dynamic(self._user_meta, has_backward):
+        raise RuntimeError(
+            f"stage {self.stage_index} of a pipeline asks its neighbours for shapes, and in a "
+            "simulation it has none; give `PipelineStage` its input_args and output_args"
+        )
+    return torch.ones(1, dtype=torch.int32)
+
+
+def _vote_result(self: Any, received_result: Any = None) -> torch.Tensor:
+    return torch.ones(1, dtype=torch.int32)
+
+
+_FOREIGN_MEMORY = ("from_numpy", "frombuffer", "as_tensor", "asarray")
+_OBJECT_PLACES = (
+    *("all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list"),
+    *("send_object_list", "recv_object_list"),
+)
+_BUCKET_PLACES: dict[str, tuple[type | ModuleType, str]] = {
+    "reducer_init": (Reducer, "__init__"),
+    "rebuild_buckets": (Reducer, "_rebuild_buckets"),
+    "verify_shapes": (data_parallel, "_verify_param_shape_across_processes"),
+}
+_MESH_PLACES: dict[str, tuple[type | ModuleType, str]] = {
+    "mesh_init": (DeviceMesh, "__init__"),
+    "mesh_getitem": (DeviceMesh, "__getitem__"),
+    "mesh_flatten": (DeviceMesh, "_flatten"),
+    "mesh_unflatten": (DeviceMesh, "_unflatten"),
+    "mesh_init_function": (mesh_module, "init_device_mesh"),
+    "mesh_all_submeshes": (DeviceMesh, "_get_all_submeshes"),
+}
+
+
+def _wrap(owner: type | ModuleType, name: str, wrapper: Any) -> Patch:
+    return Patch(owner, name, functools.wraps(getattr(owner, name))(wrapper))
+
+
+@functools.cache
+def installation() -> Installation:
+    """All of them; put in place while a simulation is on."""
+    patches = {
+        "tensor_data_ptr": _wrap(torch.Tensor, "data_ptr", _data_ptr),
+        "storage_data_ptr": _wrap(torch.UntypedStorage, "data_ptr", _storage_data_ptr),
+        "share_memory": _wrap(torch.UntypedStorage, "share_memory_", _share_memory),
+        "enter_fake_mode": _wrap(FakeTensorMode, "__enter__", _enter_fake_mode),
+        "vote": _wrap(PipelineStage, "_warmup_forward_vote", _vote),
+        "vote_result": _wrap(PipelineStage, "_warmup_backward_result", _vote_result),
+        "tolist": _wrap(torch.Tensor, "tolist", _tolist),
+        "numpy": _wrap(torch.Tensor, "numpy", _numpy),
+        "repr": _wrap(torch.Tensor, "__repr__", _repr),
+        "new_tensor": _wrap(torch.Tensor, "new_tensor", _new_tensor),
+        "trunc_normal": _wrap(nn.init, "_no_grad_trunc_normal_", _trunc_normal),
+        "has_compatible_type": _wrap(
+            torch, "_has_compatible_shallow_copy_type", _has_compatible_type
+        ),
+        "load": _wrap(torch, "load", _load),
+        "save": _wrap(torch, "save", _refuse_save),
+        "propagate": _wrap(ShardingPropagator, "propagate_op_sharding_non_cached", _propagate),
+    }
+    for name in _FOREIGN_MEMORY:
+        patches[name] = _wrap(torch, name, _brings_in(name))
+    for key, (owner, name) in _MESH_PLACES.items():
+        patches[key] = _wrap(owner, name, _real_inside(key))
+    for name in _OBJECT_PLACES:
+        patches[name] = _wrap(dist, name, _real_inside(name))
+    for key, (owner, name) in _BUCKET_PLACES.items():
+        patches[key] = _wrap(owner, name, _real_inside(key, only_integers=True))
+    return Installation(patches, variables=_originals)
+
+
+@functools.cache
+def decomposed_ops() -> list[str]:
+    """Ops whose meta kernel is a decomposition of torch's that may ask for the device."""
+    table = importlib.import_module("torch._decomp")
+    names = set(dir(importlib.import_module("torch._decomp.decompositions")))
+    result = []
+    for op, function in table.decomposition_table.items():
+        if not isinstance(op, torch._ops.OpOverload) or op in table.meta_table or op.is_view:
+            continue
+        name = op.name()  # type: ignore[no-untyped-call]
+        if name in _KERNELS_OF_META or torch._C._dispatch_has_kernel_for_dispatch_key(
+            name, "CompositeImplicitAutograd"
+        ):
+            continue
+        is_torchs = function.__module__.startswith("torch._decomp") and function.__name__ in names
+        if is_torchs or name.startswith("aten::native_layer_norm"):
+            result.append(name.removesuffix(".default"))
+    return result
+
+
+# These make tensors: their decompositions call themselves.
+_KERNELS_OF_META = {"aten::empty_strided", "aten::clone", "aten::_to_copy", "aten::copy_"}

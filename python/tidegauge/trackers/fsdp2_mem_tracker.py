@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Where the memory of an FSDP2 training run is; a drop-in for torch.distributed._tools."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn, optim
+from torch.utils._pytree import tree_leaves
+
+from tidegauge import _C
+from tidegauge.trackers.mem_tracker import MemTracker, _RefType, _State
+from tidegauge.trackers.module_stats import LiveStats
+from tidegauge.trackers.printing import Snapshot
+from tidegauge.trackers.recorder import Recorder
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+    from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
+
+__all__ = ["FSDPMemTracker"]
+
+
+class _FSDPRefType(_RefType):
+    SHARDED_PARAM = "Sharded Param"
+    UNSHARDED_PARAM = "Unsharded Param"
+    BUFFER = "Buffer"
+    SHARDED_GRAD = "Sharded Grad"
+    UNSHARDED_GRAD = "Unsharded Grad"
+    ACT = "Activation"
+    TEMP = "Temp"
+    ALL_GATHER = "All Gather"
+    REDUCE_SCATTER = "Reduce Scatter"
+    OPT = "OptState"
+    INP = "Inputs"
+
+
+class _FSDPModState(_State):
+    BEF_PRE_FW = "Before Pre-Forward"
+    AFT_PRE_FW = "After Pre-Forward"
+    BEF_POST_FW = "Before Post-Forward"
+    AFT_POST_FW = "After Post-Forward"
+    BEF_PRE_BW = "Before Pre-Backward"
+    AFT_PRE_BW = "After Pre-Backward"
+    BEF_POST_BW = "Before Post-Backward"
+    AFT_POST_BW = "After Post-Backward"
+    PRE_FW_AC = "Pre-Forward AC"
+    POST_FW_AC = "Post-Forward AC"
+    PEAK_FW = "Peak Forward"
+    PEAK_BW = "Peak Backward"
+
+
+class _FSDPState(Enum):
+    PRE_FW = auto()
+    FW = auto()
+    POST_FW = auto()
+    PRE_BW = auto()
+    BW = auto()
+    POST_BW = auto()
+
+
+class _FSDPModMemStats:
+    """Snapshots of an FSDP module at each state of each call."""
+
+    def __init__(self, mod_fqn: str) -> None:
+        self.mod_fqn = mod_fqn
+        self.local_peak: dict[torch.device, int] = {}
+        self.snapshots: dict[_FSDPModState, list[Snapshot]] = {}
+
+
+class _LiveFSDPModMemStats(LiveStats, _FSDPModMemStats):
+    _categories = _FSDPRefType
+    _states = _FSDPModState
+
+
+class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
+    """Tells how much memory there is of each category of FSDP2: now, at the peak, in each unit.
+
+    Parameters, gradients and buffers of the module and states of the optimizer count from entry::
+
+        tracker = FSDPMemTracker(model, optimizer)
+        tracker.track_inputs((x,))
+        with tracker:
+            model(x).sum().backward()
+            optimizer.step()
+        tracker.display_snapshot("peak", units="MiB")
+        for unit in tracker.units():
+            print(unit["name"], unit["at_peak"])
+
+    `memory_tracking` holds the FSDP modules that own a param group. Nothing is put on the model:
+    FSDP2's classes are wrapped as long as a tracker is entered.
+    """
+
+    _ref_class = _FSDPRefType
+    _stats_class: Callable[[str], LiveStats] = _LiveFSDPModMemStats
+    _is_sharded = True
+
+    def __init__(
+        self,
+        mod: nn.Module,
+        optm: optim.Optimizer | None = None,
+        *,
+        strict: bool = False,
+        allocator: bool = False,
+        record: str | os.PathLike[str] | Recorder | None = None,
+        stacks: str = "none",
+    ) -> None:
+        # Not at the top of the file: it takes long, and most users of tidegauge do not shard.
+        from torch.distributed.fsdp import FSDPModule
+
+        if not isinstance(mod, FSDPModule):
+            raise AssertionError("FSDPMemTracker only supports FSDP modules")
+        if optm is not None and not hasattr(optm, "param_groups"):
+            raise TypeError(f"optm is a {type(optm).__name__}, expected an optimizer or None")
+        super().__init__(strict=strict, allocator=allocator, record=record, stacks=stacks)
+        self._root_mod = mod
+        self._optm = optm
+
+    def track_inputs(self, inputs: tuple[Any, ...]) -> None:
+        """Labels the tensors in `inputs`, at any depth, as Inputs; anything else is ignored."""
+        for item in tree_leaves(inputs):
+            if isinstance(item, torch.Tensor):
+                self._core.track_tensor(item, "input")
+
+    def track_external(self, *external: nn.Module | optim.Optimizer | torch.Tensor) -> None:
+        """Does nothing: what there is to track was given to the constructor."""
+
+    def units(self) -> list[dict[str, Any]]:
+        """What each param group holds, in the order in which they are in the module.
+
+        "name" is relative to the root (which is ""), with "#2" for the second group of a module;
+        "state" is "sharded", "gathering", "unsharded" or "post-forward sharded"; "now" and
+        "at_peak" are {device: {category: bytes}} in the core's categories, the latter of the
+        instant of the device's peak, of which "peak_share" is {device: fraction}; "gatherings" are
+        the last ones, with their "reason" ("forward", "backward", "prefetch", "user", "recompute")
+        and the times, by the steady clock, at which the all-gather was begun, the parameters were
+        whole and were released (None: not yet); "timeline" has the last changes, (time_ns, device,
+        {category: bytes}); "reduce_count" is the number of reductions so far.
+        """
+        return self._core.units()
+
+    def gather(
+        self, type: str = "peak", group: ProcessGroup | None = None
+    ) -> dict[str, dict[str, dict[str, Any]]] | None:
+        """Collects a snapshot of every rank on rank 0 of `group`; the others get None.
+
+        All ranks must call it, as with any collective. {device: {category: {"min": bytes,
+        "min_rank": rank, "max": ..., "max_rank": ..., "all": [bytes of rank 0, ...]}}}, with
+        "Total" among the categories. Devices of one kind are one: each rank has its own. Warns if
+        the ranks have different models; RuntimeError without a process group.
+        """
+        from tidegauge._torch import fsdp_patches
+        from tidegauge.trackers import ranks as all_ranks
+
+        own: dict[str, dict[str, int]] = {}
+        for device, split in self.get_tracker_snapshot(type).items():
+            sums = own.setdefault(device.type, {})
+            for category, size_bytes in split.items():
+                name = category.value if isinstance(category, Enum) else category
+                sums[name] = sums.get(name, 0) + size_bytes
+        model = {
+            fsdp_patches.name_of(each): sum(p._orig_size.numel() for p in each.fsdp_params)
+            for each in self._groups()
+        }
+        ranks = all_ranks.gather(own, model, group)
+        if ranks is None:
+            return None
+        return {
+            device: {
+                name: all_ranks.compare([rank.get(device, {}).get(name, 0) for rank in ranks])
+                for name in [*(member.value for member in _FSDPRefType), "Total"]
+            }
+            for device in sorted({device for rank in ranks for device in rank})
+        }
+
+    def _groups(self) -> Iterator[FSDPParamGroup]:
+        from torch.distributed.fsdp import FSDPModule
+
+        seen: set[int] = set()
+        for module in self._root_mod.modules():
+            if isinstance(module, FSDPModule):
+                for group in module._get_fsdp_state()._fsdp_param_groups:
+                    if id(group) not in seen:
+                        seen.add(id(group))
+                        yield group
+
+    def _prepare(self, entry: ExitStack) -> None:
+        from tidegauge._torch import fsdp_patches
+
+        fsdp_patches.install()
+        entry.callback(fsdp_patches.uninstall)
+        for group in self._groups():
+            self._track_group(group)
+        self._core.track_module(self._root_mod)
+        if self._optm is not None:
+            self._core.track_optimizer(self._optm)
+            self._check_optimizer(self._optm)
+
+    def _track_group(self, group: FSDPParamGroup) -> None:
+        """Labels what the group has by now; it may be in the middle of anything."""
+        from tidegauge._torch import fsdp_patches as fsdp
+
+        unit, parameters = fsdp.find_unit(group), group.fsdp_params
+        self._core.add_unit(unit, fsdp.name_of(group), group.modules)
+
+        def label(fact: _C.UnitFact, *tensors: torch.Tensor | None) -> None:
+            self._core.label_unit(unit, fact, [t for t in tensors if t is not None])
+
+        fact = _C.UnitFact
+        label(fact.SHARD, *fsdp.shards_of(parameters))
+        label(fact.SHARD_GRAD, *fsdp.shard_grads_of(parameters))
+        label(fact.UNSHARDED_GRAD, *fsdp.unsharded_grads_of(parameters))
+        label(fact.UNSHARDED, *fsdp.whole_of(parameters))
+        for parameter in parameters:
+            shard = getattr(parameter, "_sharded_post_forward_param_data", None)
+            label(fact.POST_FORWARD_SHARD, shard)
+        label(fact.ALL_REDUCE_BUFFER, group._partial_reduce_output)
+        if group._all_gather_result is not None:
+            label(fact.GATHER_BUFFER, group._all_gather_result.all_gather_output)
+        if group._all_gather_result is not None or group.is_unsharded:
+            self._core.resume_unit(unit, group.is_unsharded)
+
+    def _check_optimizer(self, optimizer: optim.Optimizer) -> None:
+        own = {id(parameter) for parameter in self._root_mod.parameters()}
+        own.update(id(p.sharded_param) for group in self._groups() for p in group.fsdp_params)
+        groups = optimizer.param_groups
+        if not any(id(parameter) in own for group in groups for parameter in group["params"]):
+            warnings.warn(
+                f"no parameter of the {type(optimizer).__name__} belongs to the "
+                f"{type(self._root_mod).__name__}: its step will not train the module. Make the "
+                "optimizer after fully_shard, which replaces the parameters",
+                stacklevel=4,
+            )

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Which modules are running, forward or backward; a drop-in for torch.distributed._tools."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils.hooks import RemovableHandle
+
+from tidegauge import _C
+from tidegauge._torch.module_patches import FOR_MODULES
+
+__all__ = ["ModTracker"]
+
+Hook = Callable[..., Any]
+_GLOBAL = "Global"
+
+
+class ModTracker:
+    """Tells at any moment which modules are running in this thread, by fully qualified name.
+
+    Enter it as a context; then ask `parents`, also from inside an operator, a hook or a mode::
+
+        with ModTracker() as tracker:
+            loss = model(x).sum()  # in forward: {"Global", "Net", "Net.fc1"}
+            loss.backward()  # in backward of fc1: the same set, and `is_bw` is True
+
+    A module called on its own is named after its class, those below it by their path. User hooks
+    are told of the beginning and end of each module's forward and backward.
+
+    Nothing of the model is changed, and no strong reference is kept. Modules are seen by a wrapper
+    around `nn.Module.__call__`; a subclass that overrides `_fw_pre_hook` or `_fw_post_hook` gets
+    global forward hooks instead, which call these.
+    """
+
+    _fw_pre_handle: RemovableHandle
+    _fw_post_handle: RemovableHandle
+
+    def __init__(self) -> None:
+        self._core = _C.ModTracker()
+        self._entry_count = 0
+        self._user_pre_fw_hook: Hook | None = None
+        self._user_post_fw_hook: Hook | None = None
+        self._user_pre_bw_hook: Hook | None = None
+        self._user_post_bw_hook: Hook | None = None
+
+    @property
+    def parents(self) -> set[str]:
+        """Names of the modules that are running now in this thread, and always "Global"."""
+        return {_GLOBAL, *self._core.active_names()}
+
+    @property
+    def is_bw(self) -> bool:
+        """Whether a backward is running in this thread."""
+        return torch._C._current_graph_task_id() != -1
+
+    def get_known_fqn(self, mod: nn.Module) -> str | None:
+        """The fully qualified name of a module; None if this tracker has not come across it."""
+        weakref.ref(mod)  # what cannot be a module is a TypeError
+        return self._core.find_name(mod)
+
+    def register_user_hooks(
+        self,
+        pre_fw_hook: Hook | None = None,
+        post_fw_hook: Hook | None = None,
+        pre_bw_hook: Hook | None = None,
+        post_bw_hook: Hook | None = None,
+    ) -> None:
+        """Sets the four user hooks; None clears a slot.
+
+        They are called as pre_fw(module, inputs), post_fw(module, inputs, outputs),
+        pre_bw(module, grad_outputs) and post_bw(module, grad_inputs), with the module's name in
+        `parents`. `outputs` is None if the forward raised. In backward, `module` is None if it no
+        longer exists, and a module whose inputs need no gradient ends with the whole backward.
+        A backward hook is told of the calls that were made after it was registered.
+
+        Raises AssertionError where a slot is taken.
+        """
+        hooks = {
+            "pre_fw_hook": pre_fw_hook,
+            "post_fw_hook": post_fw_hook,
+            "pre_bw_hook": pre_bw_hook,
+            "post_bw_hook": post_bw_hook,
+        }
+        try:
+            for name, hook in hooks.items():
+                if hook is not None and getattr(self, f"_user_{name}") is not None:
+                    raise AssertionError(
+                        f"Only one {name} can be registered at a time"
+                        " Clear the existing hook by calling ``clear_user_hooks`` before "
+                        "registering a new one"
+                    )
+                setattr(self, f"_user_{name}", hook)
+        finally:
+            self._set_core_hooks()
+
+    def clear_user_hooks(self) -> None:
+        """Removes all four user hooks."""
+        self.register_user_hooks()
+
+    def _set_core_hooks(self) -> None:
+        self._core.set_user_hooks(
+            self._user_pre_fw_hook,
+            self._user_post_fw_hook,
+            self._user_pre_bw_hook,
+            self._user_post_bw_hook,
+        )
+
+    def __enter__(self) -> ModTracker:
+        self._entry_count += 1
+        if self._entry_count > 1:
+            return self
+        if self._has_own_forward_hooks():
+            self._fw_pre_handle = register_module_forward_pre_hook(self._fw_pre_hook)
+            self._fw_post_handle = register_module_forward_hook(
+                self._fw_post_hook, always_call=True
+            )
+        else:
+            _C.start_tracking(self._core)
+            FOR_MODULES.install()
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        # A subclass that overrides `__enter__` has set the handles and counts no entries.
+        has_handles = hasattr(self, "_fw_pre_handle")
+        if self._entry_count == 0 and not has_handles:
+            raise AttributeError(
+                f"{type(self).__name__} was exited without being entered "
+                "(it has no '_fw_pre_handle'); use it as `with tracker:`, or call `__enter__` first"
+            )
+        self._entry_count = max(0, self._entry_count - 1)
+        if self._entry_count > 0:
+            return
+        if has_handles:
+            self._fw_pre_handle.remove()
+            self._fw_post_handle.remove()
+            del self._fw_pre_handle, self._fw_post_handle
+        else:
+            FOR_MODULES.uninstall()
+        _C.stop_tracking(self._core)
+
+    # What follows is the protocol of subclasses and debug modes that drive the tracker themselves.
+
+    def _has_own_forward_hooks(self) -> bool:
+        cls = type(self)
+        return (
+            cls._fw_pre_hook is not ModTracker._fw_pre_hook
+            or cls._fw_post_hook is not ModTracker._fw_post_hook
+        )
+
+    def _get_mod_name(self, mod: nn.Module) -> str:
+        return self._core.name_module(mod)
+
+    def _fw_pre_hook(self, mod: nn.Module, input: Any) -> None:
+        if not _is_in_compiled_module():
+            self._core.enter_module(mod, input, None)
+
+    def _fw_post_hook(self, mod: nn.Module, input: Any, output: Any) -> None:
+        if not _is_in_compiled_module():
+            self._leave(mod, input, output)
+
+    def _get_append_fn(
+        self, w_mod: Callable[[], nn.Module | None], name: str, is_bw: bool
+    ) -> Callable[..., None]:
+        """A function that makes the module active; in backward it only tells the user's hook."""
+
+        def append(*args: Any) -> None:
+            mod = w_mod()
+            if is_bw:
+                self._tell(self._user_pre_bw_hook, mod, args)
+            elif mod is not None:
+                self._core.enter_module(mod, (), None)
+
+        return append
+
+    def _get_pop_fn(
+        self, w_mod: Callable[[], nn.Module | None], name: str, is_bw: bool
+    ) -> Callable[..., None]:
+        """The counterpart of `_get_append_fn`."""
+
+        def pop(*args: Any) -> None:
+            mod = w_mod()
+            if is_bw:
+                self._tell(self._user_post_bw_hook, mod, args)
+            elif mod is not None:
+                self._leave(mod, (), None)
+
+        return pop
+
+    def _tell(self, hook: Hook | None, mod: nn.Module | None, args: Any) -> None:
+        if hook is not None:
+            self._core.run_within(mod, lambda: hook(mod, args))
+
+    def _leave(self, mod: nn.Module, input: Any, output: Any) -> None:
+        if not self._core.leave_module(mod, input, output) and not self.is_bw:
+            raise RuntimeError(
+                f"The Module hierarchy tracking is wrong: {type(mod).__name__} ends but is not "
+                "active. Call `_get_append_fn` (or `_fw_pre_hook`) for it first, in the same thread"
+            )
+
+
+def _is_in_compiled_module() -> bool:
+    return torch._dynamo.eval_frame._is_in_optimized_module()

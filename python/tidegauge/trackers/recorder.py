@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Writes what a tracker sees to a trace file (docs/trace-format.md)."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import warnings
+import weakref
+from collections.abc import Mapping
+
+import torch
+
+from tidegauge import _C
+from tidegauge._build_info import __version__
+
+__all__ = ["Recorder"]
+
+
+class Recorder:
+    """Records the events of one tracker: `MemTracker(record=Recorder("run.tide"))`.
+
+    Written by a thread of its own; a disk that is full or too slow costs events, which are counted,
+    and never stops the training. A process that is killed leaves a file that is right up to half a
+    second before. Raises OSError if the file cannot be made, or exists and `overwrite` is not set.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        max_waiting_events: int = 512 * 1024,
+        max_file_bytes: int = 0,
+        facts: Mapping[str, str] | None = None,
+    ) -> None:
+        self.path = os.fspath(path)
+        self._is_loss_told = False
+        self._core = _C.Recorder(
+            self.path,
+            overwrite,
+            max_waiting_events,
+            max_file_bytes,
+            {
+                "torch_version": torch.__version__,
+                "tidegauge_version": __version__,
+                **(facts or {}),
+            },
+        )
+        _open_recorders.add(self)
+
+    @property
+    def written_events(self) -> int:
+        return self._core.health()[0]
+
+    @property
+    def lost_events(self) -> int:
+        return self._core.health()[1]
+
+    def flush(self) -> None:
+        """Waits until all that has happened is in the file."""
+        self._core.flush()
+        self._tell_loss()
+
+    def close(self) -> None:
+        """Ends the file. What the tracker sees afterwards is not recorded."""
+        self._core.close()
+        self._tell_loss()
+
+    def _tell_loss(self) -> None:
+        written, lost, reason = self._core.health()
+        if lost and not self._is_loss_told:
+            self._is_loss_told = True
+            warnings.warn(
+                f"{self.path} lacks {lost:,} of {written + lost:,} events ({reason}); "
+                "record to a faster or larger disk to have them all",
+                stacklevel=3,
+            )
+
+
+_open_recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for recorder in list(_open_recorders):
+        recorder.close()

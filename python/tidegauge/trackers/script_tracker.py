@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The tracker of a script that knows nothing of us: it finds FSDP2 and optimizers by itself."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from tidegauge._torch.late_patches import LatePatches, Patches
+from tidegauge._torch.optimizer_patches import notify_of_optimizers
+from tidegauge.trackers.fsdp2_mem_tracker import _FSDPRefType, _LiveFSDPModMemStats
+from tidegauge.trackers.mem_tracker import MemTracker
+from tidegauge.trackers.module_stats import LiveStats
+
+
+class ScriptTracker(MemTracker):  # type: ignore[no-untyped-call]
+    """A MemTracker with the categories and units of FSDP2, for whatever is sharded meanwhile.
+
+    FSDP2 takes long to import, and most scripts do not: it is patched once the script imports it,
+    and then every module that is sharded is a unit from the start. What was sharded before entry
+    is none; FSDPMemTracker is for that.
+    """
+
+    _ref_class = _FSDPRefType
+    _stats_class: Callable[[str], LiveStats] = _LiveFSDPModMemStats
+    _is_sharded = True
+
+    def _prepare(self, entry: ExitStack) -> None:
+        _FSDP_PATCHES.install()
+        entry.callback(_FSDP_PATCHES.uninstall)
+        entry.enter_context(notify_of_optimizers(self.track_external))
+
+
+def _load() -> Patches | None:
+    try:
+        from tidegauge._torch import fsdp_patches
+    except Exception as error:  # an FSDP2 that we do not know; the training goes on
+        warnings.warn(f"tidegauge will not see the units of FSDP2: {error}", stacklevel=2)
+        return None
+    return fsdp_patches
+
+
+_FSDP_PATCHES = LatePatches("torch.distributed.fsdp", _load)

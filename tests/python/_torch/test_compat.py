@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: BSD-3-Clause
+import subprocess
+import sys
+import types
+
+import pytest
+from tidegauge._torch.compat import BUILT_FOR, check_torch_version, explain_mismatch
+
+
+@pytest.mark.parametrize("found", ["2.13.0", "2.13.1", "2.13.0+cpu", "2.13.0a0+git1234"])
+def test_same_minor_version_fits(found: str) -> None:
+    assert explain_mismatch(found, "2.13") is None
+
+
+@pytest.mark.parametrize("found", ["2.12.1", "2.14.0+cu130", "3.13.0", "2.1.3", "2", "unknown"])
+def test_other_version_is_explained(found: str) -> None:
+    message = explain_mismatch(found, "2.13")
+    assert message is not None
+    assert f"found torch {found}" in message
+    assert "built for torch 2.13" in message
+    assert "pip install 'torch==2.13.*'" in message
+
+
+def test_installed_torch_passes() -> None:
+    check_torch_version()
+
+
+def test_nothing_loads_torch_before_it_is_needed() -> None:
+    script = (
+        "import sys, tidegauge, tidegauge.cli.main\n"
+        "try: tidegauge.cli.main.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "assert 'torch' not in sys.modules\n"
+        "assert tidegauge.MemTracker and 'torch' in sys.modules\n"
+        "assert not set(tidegauge.__all__) - set(dir(tidegauge))\n"
+        "assert all(hasattr(tidegauge, name) for name in tidegauge.__all__)\n"
+        "assert tidegauge.mod_tracker.ModTracker is tidegauge.ModTracker\n"
+        "assert not hasattr(tidegauge, 'Nothing')\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_another_torch_is_told_before_anything_compiled_is_loaded() -> None:
+    script = (
+        "import sys, types\n"
+        "sys.modules['torch'] = types.SimpleNamespace(__version__='2.99.0')\n"
+        "import tidegauge\n"
+        "for use in ('_C', 'attach_thread', 'read_summary'):\n"
+        "    try: getattr(tidegauge, use) and tidegauge.read_summary('x')\n"
+        "    except ImportError as error: assert 'found torch 2.99.0' in str(error)\n"
+        "    else: raise AssertionError(use)\n"
+        "assert 'tidegauge._C' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_other_torch_is_an_import_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(__version__="2.99.0"))
+    with pytest.raises(ImportError, match=r"found torch 2\.99\.0"):
+        check_torch_version()
+
+
+def test_missing_torch_is_an_import_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match=f"needs torch {BUILT_FOR}, but found none"):
+        check_torch_version()

@@ -1,7 +1,0 @@
-# SPDX-License-Identifier: BSD-3-Clause
-"""Makes the helper modules of this folder importable."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What can be estimated: each example, configs of Hugging Face, classes, functions in Python."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tidegauge import estimate
+from tidegauge.estimation import Contract, ContractError, find_largest, load_contract
+from tidegauge.estimation.estimator import Estimator
+from tidegauge.estimation.plan import Plan
+from tidegauge.estimation.preparation import find_blocks
+from tidegauge.estimation.sweep import Question
+from torch import nn
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "python"
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("llama.py", {"fsdp": 8, "mp": "bf16/fp32", "ac": "selective"}),
+        ("vit.py", {"mp": "bf16", "ac": "full"}),
+        ("unet.py", {"fsdp": 2, "ac": "full"}),
+        ("moe.py", {"fsdp": 8}),
+    ],
+)
+def test_examples_can_be_estimated(name: str, options: dict[str, Any]) -> None:
+    found = estimate(EXAMPLES / name, device="h100-80g", **options)
+    contract = load_contract(EXAMPLES / name)
+    with torch.device("meta"):
+        model = contract.build_model(contract.resolve({}))
+    assert found.parameter_count == sum(each.numel() for each in model.parameters())
+    assert found.verdict == "fits"
+    assert found.is_steady
+
+
+def test_the_first_example_has_the_size_of_llama_3_8b() -> None:
+    contract = load_contract(EXAMPLES / "llama.py")
+    with torch.device("meta"):
+        model = contract.build_model(contract.resolve({}))
+    assert sum(each.numel() for each in model.parameters()) == 8_030_261_248
+
+
+def test_every_example_with_a_contract_is_tried_above() -> None:
+    files = {path.name for path in EXAMPLES.glob("*.py") if "def build_model" in path.read_text()}
+    assert files == {"llama.py", "vit.py", "unet.py", "moe.py"}
+
+
+def test_tensor_parallelism_splits_the_blocks() -> None:
+    """A rank of two has half of each matrix of the blocks, and all of the rest."""
+    small = {"layers": 2, "words": 512, "seq": 64}
+    whole = estimate(EXAMPLES / "llama.py", settings=small)
+    split = estimate(EXAMPLES / "llama.py", settings=small, tp=2)
+    blocks = 4 * 2 * (4096 * 4096 * 2 + 4096 * 1024 * 2 + 3 * 4096 * 14336)
+    gone = whole.peak.categories["Parameter"] - split.peak.categories["Parameter"]
+    assert gone == blocks // 2
+
+
+CONFIG = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 100,
+}
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_config_of_hugging_face(is_folder: bool, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIG))
+    settings = {"seq": 32, "num_hidden_layers": 3}
+    found = estimate(tmp_path if is_folder else path, fsdp=2, ac="full", settings=settings)
+    layer = 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128 + 2 * 64
+    assert found.parameter_count == 3 * layer + 2 * 100 * 64 + 64
+    by_class = estimate(
+        "transformers:LlamaForCausalLM", config=str(path), fsdp=2, ac="full", settings=settings
+    )
+    assert by_class.peak.total_bytes == found.peak.total_bytes
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"hidden_size": 3}, "no model_type"),
+        ({"model_type": "vit"}, "no language model"),
+        ({"model_type": "nothing-like-it"}, "nothing-like-it"),
+        ([1], "holds a list"),
+    ],
+)
+def test_config_that_is_none(config: Any, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    with pytest.raises(ContractError, match=message):
+        load_contract(path)
+
+
+def test_class_with_a_config(tmp_path: Path) -> None:
+    path = tmp_path / "layer.toml"
+    path.write_text(
+        "settings = {batch = 2}\narguments = {in_features = 8, out_features = 4}\n"
+        'inputs = [{shape = ["batch", 8]}]\n'
+    )
+    found = estimate("torch.nn:Linear", config=str(path), settings={"out_features": 16})
+    assert found.parameter_count == 8 * 16 + 16
+    assert found.settings == {"batch": 2, "in_features": 8, "out_features": 16}
+
+
+def test_without_a_simulated_gpu_it_is_the_cpu_and_says_why(
+    model_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise NotImplementedError("not with this torch")
+
+    assert estimate(model_file).simulated_device == "cuda"
+    assert estimate(model_file).notes == ()
+    monkeypatch.setattr("tidegauge._torch.claimed_cuda.claim", refuse)
+    found = estimate(model_file)
+    assert found.simulated_device == "cpu"
+    assert "No GPU can be simulated here: not with this torch" in found.notes
+    with pytest.raises(NotImplementedError, match="not with this torch"):
+        estimate(model_file, simulated_device="cuda")
+
+
+def test_record_stream_is_told(model_file: str) -> None:
+    """Once in each of two steps; what waits for the other stream is not in the band."""
+    contract = load_contract(model_file)
+
+    def compute_loss(model: nn.Module, tokens: torch.Tensor) -> Any:
+        tokens.record_stream(torch.cuda.Stream())
+        return contract.compute_loss(model, tokens)
+
+    found = estimate(dataclasses.replace(contract, compute_loss=compute_loss))
+    assert found.step_count == 2
+    assert [note[:33] for note in found.notes] == ["record_stream was called 2 times:"]
+
+
+def test_offloaded_shards_are_not_on_the_device(model_file: str) -> None:
+    device = estimate(model_file, fsdp=2).peak.categories
+    assert {"Sharded Param", "Optstate"} <= set(device)
+    offloaded = estimate(model_file, fsdp=2, offload=True).peak.categories
+    assert not {"Sharded Param", "Optstate"} & set(offloaded)
+
+
+def test_functions_in_python() -> None:
+    contract = Contract(
+        "mine",
+        lambda settings: nn.Linear(8, settings.width),
+        lambda settings: torch.randn(2, 8),
+        lambda model, inputs: model(inputs).sum(),
+        {"width": 4},
+    )
+    assert estimate(contract).parameter_count == 36
+    assert estimate(contract, settings={"width": 8}).parameter_count == 72
+
+
+def test_largest_is_found_by_bisection(model_file: str) -> None:
+    with Estimator(load_contract(model_file)) as estimator:
+        from tidegauge.allocator import DeviceModel
+
+        question = Question(Plan(), DeviceModel("", "the device", 900 << 20, 8))
+        tried = dict(find_largest(estimator, question, "batch"))
+        largest = max(value for value, found in tried.items() if found.fits)
+        assert tried[largest + 1].fits is not True
+        assert len(tried) < 2 * largest.bit_length() + 2
+
+
+def test_blocks_are_the_outermost_lists_of_alike_modules() -> None:
+    def block() -> nn.Module:
+        return nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+
+    inner = nn.ModuleList([block(), block()])
+    outer = nn.ModuleList([nn.ModuleDict({"experts": inner}), nn.ModuleDict({"other": block()})])
+    model = nn.ModuleDict({"encoder": outer, "mlp": block(), "lonely": nn.ModuleList([block()])})
+    assert find_blocks(model) == [outer[0], outer[1]]

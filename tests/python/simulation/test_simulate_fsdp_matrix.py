@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Options of FSDP2, simulated: every figure of FSDPMemTracker is that of the real run."""
+
+from __future__ import annotations
+
+import pytest
+from fsdp_runs import ALL, OTHER_WORLDS, RUNS, figures
+from tidegauge import FSDPMemTracker, simulate
+
+from sharded import run, world
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.mark.parametrize(("name", "size"), [*RUNS, *OTHER_WORLDS])
+def test_figures_are_those_of_the_real_run(name: str, size: int) -> None:
+    real = figures(name, size, "real")
+    with world(size), simulate():
+        simulated = run(ALL[name], FSDPMemTracker)
+    assert simulated.marks == real.marks
+    assert simulated.peak == real.peak
+    assert [unit["at_peak"] for unit in simulated.units] == [unit["at_peak"] for unit in real.units]

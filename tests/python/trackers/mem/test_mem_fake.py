@@ -1,0 +1,498 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Under a user's FakeTensorMode the figures are those of the real run."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+import torch.distributed as dist
+from runs import SIZES, Kind, Record, Run, Split, read_split, run_scenario
+from scenarios import SCENARIOS
+from scenarios import record as record_real
+from tidegauge import MemTracker
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed._tools.mem_tracker import MemTracker as UpstreamMemTracker
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.utils._python_dispatch import TorchDispatchMode
+
+FAKE_MODE_FAILS = {
+    "lbfgs": "DataDependentOutputException",
+    "grad_scaler": "DataDependentOutputException",
+    "from_shared_memory": "RuntimeError",
+    "from_blob": "AssertionError",
+    "from_torch_load": "AttributeError",
+    "nested_tensor": "AssertionError",
+    "distributed_data_parallel": "RuntimeError",
+}
+"""scenario -> the error of the mode itself, with a tracker or without"""
+ADDED_OUT_OF_PLACE = {
+    "attention",
+    "lora",
+    "transformer_decoder",
+    "transformer_layer",
+    "truncated_backpropagation",
+}
+"""Fake tensors are a subclass, whose gradients autograd never adds up in place."""
+OTHER_KERNELS = {"embedding_bag", "lstm", "quantised_tensor"}
+"""The fake kernel has other results than that of the CPU."""
+NO_ENTRIES = {"embedding_sparse", "sparse_tensor"}
+"""A fake sparse tensor has no entries, whatever it was made of."""
+NO_WRITES = {"cow_clone"}
+"""A fake kernel writes nothing, so nothing is copied on write."""
+APART = FAKE_MODE_FAILS.keys() | ADDED_OUT_OF_PLACE | OTHER_KERNELS | NO_ENTRIES | NO_WRITES
+
+
+@functools.cache
+def record(kind: Kind, name: str) -> Record:
+    with FakeTensorMode():
+        return run_scenario(kind, SCENARIOS[name])
+
+
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in APART])
+def test_figures_are_those_of_the_real_run(name: str) -> None:
+    fake = record("ours", name)
+    assert (fake.error, fake.anomalies) == (None, (0, ""))
+    assert fake.flat() == record_real("ours", name).flat()
+
+
+@pytest.mark.parametrize("name", FAKE_MODE_FAILS)
+def test_error_of_the_mode_is_that_without_a_tracker(name: str) -> None:
+    for kind in ("ours", "untracked"):
+        assert type(record(kind, name).error).__name__ == FAKE_MODE_FAILS[name]
+
+
+@pytest.mark.parametrize("name", sorted(ADDED_OUT_OF_PLACE))
+def test_only_the_peak_of_backward_shows_sums_out_of_place(name: str) -> None:
+    fake, real = record("ours", name).flat(), record_real("ours", name).flat()
+    found = {key for key in fake | real if fake.get(key) != real.get(key)}
+    assert found
+    assert all(key.startswith("peak: ") or key.endswith(": Peak-Backward") for key in found)
+    assert fake["peak: Total"] >= real["peak: Total"]
+
+
+@pytest.mark.parametrize("name", sorted((ADDED_OUT_OF_PLACE | OTHER_KERNELS) - {"lora"}))
+def test_where_the_run_itself_is_another_the_totals_are_those_of_upstream(name: str) -> None:
+    # The first fake run of an LSTM in a process copies two gradients, which later ones hand on: by
+    # then its operators are in a cache of the mode's.
+    record("untracked", name)
+    ours, upstream = record("ours", name), record("upstream", name)
+    assert upstream.error is None
+    assert ours.peak["Total"] == upstream.peak["Total"]
+    assert ours.marks == upstream.marks
+
+
+def test_lazy_clone_of_a_fake_tensor_is_made_as_without_a_tracker() -> None:
+    with FakeTensorMode(), MemTracker() as tracker:
+        x = torch.ones(16)
+        lazy = torch._lazy_clone(x)
+        assert total(tracker) == x.nbytes
+        del x
+        lazy = lazy + 0
+        assert total(tracker) == lazy.nbytes
+
+
+def test_parts_of_a_sparse_tensor_are_on_the_device_that_it_claims() -> None:
+    with FakeTensorMode(), MemTracker() as tracker:
+        dense = torch.ones(3, 3)
+        compressed = dense.to_sparse_csr()
+        parts = compressed.crow_indices().nbytes + compressed.values().nbytes
+        assert list(tracker.get_tracker_snapshot()) == [torch.device("cpu")]
+        assert total(tracker) == dense.nbytes + compressed.col_indices().nbytes + parts
+
+
+def total(tracker: Any, device: str = "cpu") -> int:
+    return read_split(tracker.get_tracker_snapshot(), torch.device(device)).get("Total", 0)
+
+
+def test_no_mode_is_pushed() -> None:
+    with FakeTensorMode():
+        before = torch._C._len_torch_dispatch_stack()
+        with MemTracker():
+            assert torch._C._len_torch_dispatch_stack() == before
+            torch.ones(3)
+
+
+def test_only_the_mode_at_entry_counts() -> None:
+    with FakeTensorMode(), MemTracker() as tracker:
+        kept = [torch.ones(4)]
+        with FakeTensorMode():
+            kept.append(torch.ones(1000))
+        assert total(tracker) == 16
+        kept.append(torch.ones(4))
+        assert total(tracker) == 32
+
+
+def test_tracker_entered_outside_of_the_mode_does_not_count_it() -> None:
+    with MemTracker() as tracker:
+        kept = [torch.ones(4)]
+        with FakeTensorMode():
+            kept.append(torch.ones(1000))
+        assert total(tracker) == 16
+
+
+def test_two_trackers_of_two_modes_are_apart() -> None:
+    with FakeTensorMode(), MemTracker() as outer:
+        first = torch.ones(4)
+        with FakeTensorMode(), MemTracker() as inner:
+            second = torch.ones(100)
+            assert (total(outer), total(inner)) == (16, 400)
+        third = torch.ones(4)
+        assert (total(outer), total(inner)) == (32, 400)
+        del second
+        assert (total(outer), total(inner)) == (32, 0)
+    del first, third
+    assert (total(outer), total(inner)) == (0, 0)
+
+
+class Buffered(nn.Linear):
+    def __init__(self) -> None:
+        super().__init__(32, 32)
+        self.register_buffer("scale", torch.ones(7))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * self.scale.sum()
+
+
+def train() -> tuple[nn.Module, torch.optim.Optimizer]:
+    model = Buffered()
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(4, 32)).sum().backward()
+    optimizer.step()
+    return model, optimizer
+
+
+PARAMETERS = (32 * 32 + 32) * 4
+TRAINED = {
+    "Parameter": PARAMETERS,
+    "Buffer": 7 * 4,
+    "Gradient": PARAMETERS,
+    "Optstate": 2 * PARAMETERS + 2 * 4,  # two moments, and the number of steps of each parameter
+    "Total": 4 * PARAMETERS + 7 * 4 + 2 * 4,
+}
+"""What there is after `train`."""
+
+
+def read_all(tracker: Any, kind: str = "current") -> dict[str, Split]:
+    """Of all devices."""
+    snapshot = tracker.get_tracker_snapshot(kind)
+    return {str(device): read_split(snapshot, device) for device in snapshot}
+
+
+@pytest.mark.parametrize("is_entered_in_a_mode", [False, True])
+def test_training_in_another_mode_does_not_count(is_entered_in_a_mode: bool) -> None:
+    """Upstream counts what it is shown by its hooks on modules and optimizers, and no peak."""
+
+    def run(tracker: Any) -> Any:
+        entered_in = FakeTensorMode() if is_entered_in_a_mode else nullcontext()
+        with entered_in, tracker, FakeTensorMode():
+            kept = train()
+            inside = read_all(tracker), read_all(tracker, "peak")
+        outside = read_all(tracker), read_all(tracker, "peak")
+        del kept
+        return inside, outside
+
+    assert run(MemTracker()) == (({}, {}), ({}, {}))
+    assert run(UpstreamMemTracker()) == (({"cpu": TRAINED}, {}), ({"cpu": TRAINED}, {}))
+
+
+def test_trackers_of_two_modes_have_each_its_own_model() -> None:
+    with FakeTensorMode(), MemTracker() as outer:
+        first = train()
+        alone = read_all(outer), read_all(outer, "peak")
+        assert alone[0] == {"cpu": TRAINED}
+        with FakeTensorMode(), MemTracker() as inner:
+            second = train()
+            assert (read_all(inner), read_all(inner, "peak")) == alone
+        assert (read_all(outer), read_all(outer, "peak")) == alone
+        del second
+        assert (read_all(outer), read_all(inner)) == (alone[0], {})
+        del first
+        assert (read_all(outer), read_all(inner)) == ({}, {})
+
+
+def test_threads_with_a_mode_and_a_tracker_each_are_apart() -> None:
+    figures: list[Any] = []
+    count = 4
+    together = threading.Barrier(count)
+
+    def run(wait: Callable[[], object]) -> None:
+        with FakeTensorMode(), MemTracker() as tracker:
+            wait()
+            kept = train()
+            wait()
+            figures.append((read_all(tracker), read_all(tracker, "peak")))
+            wait()
+            del kept
+            assert read_all(tracker) == {}
+
+    run(lambda: None)
+    threads = [threading.Thread(target=run, args=(together.wait,)) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert figures[0][0] == {"cpu": TRAINED}
+    assert figures == [figures[0]] * (count + 1)
+
+
+def test_tensors_of_another_mode_that_the_user_names_count() -> None:
+    def run(tracker: Any) -> list[int]:
+        totals = []
+        with FakeTensorMode():
+            before, inside, model = torch.ones(4), torch.ones(100), nn.Linear(32, 32)
+        tracker.track_external(before)
+        with tracker:
+            totals.append(total(tracker))
+            tracker.track_external(inside)
+            totals.append(total(tracker))
+            tracker.track_external(model)
+            totals.append(total(tracker))
+        return totals
+
+    assert run(MemTracker()) == run(UpstreamMemTracker()) == [16, 416, 416 + PARAMETERS]
+
+
+@pytest.mark.parametrize("is_entered_in_a_mode", [False, True])
+def test_storage_of_another_mode_that_is_resized_does_not_count(is_entered_in_a_mode: bool) -> None:
+    entered_in = FakeTensorMode() if is_entered_in_a_mode else nullcontext()
+    with entered_in, MemTracker() as tracker, FakeTensorMode():
+        x = torch.ones(4)
+        x.untyped_storage().resize_(0)
+        x.untyped_storage().resize_(400)
+        assert (read_all(tracker), read_all(tracker, "peak")) == ({}, {})
+
+
+def test_device_is_the_claimed_one() -> None:
+    with FakeTensorMode(), MemTracker() as tracker:
+        there = torch.empty(100, device="cuda:1")
+        here = torch.empty(10)
+        assert (total(tracker, "cuda:1"), total(tracker)) == (512, 40)
+        moved = there.to("cpu")
+        assert (total(tracker, "cuda:1"), total(tracker)) == (512, 440)
+        del there, moved
+        assert (total(tracker, "cuda:1"), total(tracker)) == (0, 40)
+        del here
+
+
+def cuda_sizes(tracker: Any) -> list[dict[str, Split]]:
+    """Of tensors and of a model, by upstream's rounding to multiples of 512 bytes."""
+    figures = []
+    with FakeTensorMode(), tracker:
+        for device in ("cuda:1", "xpu:0", "cpu"):
+            x = torch.empty(100, device=device)
+            figures.append(read_all(tracker))
+            for size in (513, 512, 0, 1):
+                x.untyped_storage().resize_(size)
+                figures.append(read_all(tracker))
+            del x
+        with torch.no_grad(), mock.patch.object(nn.Linear, "reset_parameters"):
+            model = nn.Linear(32, 32, device="cuda:0")
+            output = model(torch.empty(4, 32, device="cuda:0"))
+        figures.append(read_all(tracker))
+        (stats,) = tracker.memory_tracking.values()
+        figures.append({"sizes": {size: getattr(stats, size) for size in SIZES}})
+        del model, output
+    return figures
+
+
+def test_cuda_is_rounded_as_upstream_does() -> None:
+    figures = cuda_sizes(MemTracker())
+    assert figures == cuda_sizes(UpstreamMemTracker())
+    totals = [sum(split["Total"] for split in each.values()) for each in figures[:15]]
+    assert totals == [512, 1024, 512, 0, 512, *[400, 513, 512, 0, 1] * 2]
+    # The bias has 128 bytes, the input and the output 512 each.
+    parameters = 32 * 32 * 4 + 512
+    assert figures[15:] == [
+        {"cuda:0": {"Parameter": parameters, "Activation": 512, "Total": parameters + 512}},
+        {"sizes": dict(zip(SIZES, (parameters, 0, 512, 512), strict=True))},
+    ]
+
+
+WITHOUT_CACHING = """
+import torch
+from tidegauge import MemTracker
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+with FakeTensorMode(), MemTracker() as tracker:
+    x = torch.empty(100, device="cuda:1")
+    print(sum(tracker._peak_mem.values()))
+"""
+
+
+@pytest.mark.parametrize(("value", "expected"), [("1", 400), ("0", 512), ("", 512)])
+def test_cuda_is_not_rounded_without_its_cache(value: str, expected: int) -> None:
+    environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": value}
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_CACHING], env=environment, capture_output=True, text=True
+    )
+    assert (done.stdout, done.returncode) == (f"{expected}\n", 0), done.stderr
+
+
+def test_meta_within_the_mode_counts() -> None:
+    def run(tracker: Any) -> list[dict[str, Split]]:
+        figures = []
+        with FakeTensorMode(), tracker:
+            x = torch.empty(100, device="meta")
+            figures.append(read_all(tracker))
+            y = x + 1
+            figures.append(read_all(tracker))
+            x.untyped_storage().resize_(800)
+            figures.append(read_all(tracker))
+            del x, y
+            figures.append(read_all(tracker))
+            with torch.device("meta"):
+                kept = train()
+            figures += read_all(tracker), read_all(tracker, "peak")
+            del kept
+        return figures
+
+    mine, theirs = run(MemTracker()), run(UpstreamMemTracker())
+    assert [sum(split["Total"] for split in each.values()) for each in mine[:4]] == [
+        400,
+        800,
+        1200,
+        0,
+    ]
+    assert mine == theirs
+
+
+@pytest.mark.parametrize("mode", [nullcontext, FakeTensorMode])
+def test_training_on_meta_has_the_figures_of_the_cpu(mode: Any) -> None:
+    """But for the numbers of steps, which an optimizer keeps on the CPU."""
+
+    def run(tracker: Any, device: str) -> tuple[dict[str, Split], dict[str, Split]]:
+        with mode(), torch.device(device), tracker:
+            kept = train()
+            figures = read_all(tracker), read_all(tracker, "peak")
+            del kept
+        return figures
+
+    def merge(splits: dict[str, Split]) -> Split:
+        sums: Counter[str] = Counter()
+        for split in splits.values():
+            sums.update(split)
+        return dict(sums)
+
+    on_meta, on_cpu = run(MemTracker(), "meta"), run(MemTracker(), "cpu")
+    assert on_meta == run(UpstreamMemTracker(), "meta")
+    assert on_meta[0].keys() == {"meta", "cpu"}
+    assert on_meta[0]["cpu"] == {"Optstate": 2 * 4, "Total": 2 * 4}
+    assert [merge(splits) for splits in on_meta] == [merge(splits) for splits in on_cpu]
+    assert on_cpu[0] == {"cpu": TRAINED}
+
+
+def test_op_that_raises_leaves_the_tracker_right() -> None:
+    with FakeTensorMode(), MemTracker() as tracker:
+        x = torch.ones(4, 8)
+        with pytest.raises(RuntimeError):
+            x @ x
+        y = x @ x.t()
+        assert total(tracker) == 4 * 8 * 4 + 4 * 4 * 4
+        del y
+        assert total(tracker) == x.nbytes
+
+
+def test_symbolic_sizes_do_not_raise() -> None:
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    real, dynamic = torch.ones(4, 8), torch.ones(5, 8)
+    torch._dynamo.mark_dynamic(dynamic, 0)
+    with mode, MemTracker() as tracker:
+        x = mode.from_tensor(real)
+        symbolic = mode.from_tensor(dynamic, static_shapes=False)
+        y = (symbolic @ x.t()).sum()
+        assert total(tracker) >= y.nbytes
+
+
+def test_real_memory_within_the_mode_counts_once() -> None:
+    """A constant is real inside of its fake tensor."""
+    with FakeTensorMode(), MemTracker() as tracker:
+        x = torch.tensor([1.0, 2.0, 3.0])
+        assert total(tracker) == x.nbytes
+
+
+class Passing(TorchDispatchMode):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+def test_mode_of_a_user_on_top_changes_nothing() -> None:
+    model = nn.Linear(8, 8)
+
+    def run(with_mode: bool) -> dict[str, int]:
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode, MemTracker() as tracker:
+            x = torch.ones(4, 8)
+            if with_mode:
+                with Passing():
+                    loss = model(x).sum()
+            else:
+                loss = model(x).sum()
+            assert loss.fake_mode is mode
+            return read_split(tracker.get_tracker_snapshot())
+
+    assert run(True) == run(False)
+
+
+@pytest.fixture
+def fake_world() -> Any:
+    dist.init_process_group("fake", rank=0, world_size=4, store=FakeStore())
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.usefixtures("fake_world")
+@pytest.mark.parametrize("mode", [nullcontext, FakeTensorMode])
+def test_collective_that_was_waited_for_is_one_tensor(mode: Any) -> None:
+    """As it really is. The fake kernel of wait_tensor makes another tensor."""
+    gather, wait = (
+        getattr(torch.ops._c10d_functional, name).default
+        for name in ("all_gather_into_tensor", "wait_tensor")
+    )
+
+    def run(tracker: Any) -> list[int]:
+        totals = []
+        with mode(), tracker:
+            x = torch.ones(256)
+            gathered = gather(x, 4, dist.group.WORLD.group_name)
+            totals.append(total(tracker))
+            waited = wait(gathered)
+            totals.append(total(tracker))
+            del gathered
+            totals.append(total(tracker))
+            result = waited + 0
+            totals.append(total(tracker))
+            del x, waited, result
+            totals.append(total(tracker))
+        peak = read_split(tracker.get_tracker_snapshot("peak"))["Total"]
+        return [*totals, peak]
+
+    own, whole = 256 * 4, 4 * 256 * 4
+    held = [own + whole, own + whole, own + whole, own + 2 * whole, 0]
+    assert run(MemTracker()) == run(UpstreamMemTracker()) == [*held, own + 2 * whole]
+
+
+def test_runs_one_after_another_agree() -> None:
+    def scenario(run: Run) -> object:
+        model, x = nn.Linear(8, 8), torch.ones(4, 8)
+        with run.tracking(model, x):
+            run.step(model, x)
+        return model
+
+    figures = []
+    for _ in range(2):
+        with FakeTensorMode():
+            figures.append(run_scenario("ours", scenario).flat())
+        figures.append(run_scenario("ours", scenario).flat())
+    assert all(each == figures[0] for each in figures)

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Random programs: see `random_programs.py`, which has the lines that they are made of."""
+
+from __future__ import annotations
+
+import pytest
+from random_programs import run_programs
+
+
+def test_random_programs() -> None:
+    run_programs(count=60, lines=25, is_long=False)
+
+
+@pytest.mark.long
+def test_many_random_programs() -> None:
+    run_programs(count=600, lines=50, is_long=True)
