@@ -2,10 +2,11 @@
 """Will it fit? Real model code is simulated, and the allocator of the device replayed."""
 
 from tidegauge.estimation.advice import Advice, advise
-from tidegauge.estimation.contract import Contract, ContractError, ModelError, load_contract
+from tidegauge.estimation.contract import Contract, ContractError, ModelError
 from tidegauge.estimation.estimator import Estimate, Estimator, RankPeak, estimate
 from tidegauge.estimation.plan import Plan
 from tidegauge.estimation.sweep import SweepPoint, find_largest, sweep
+from tidegauge.estimation.targets import load_contract
 
 __all__ = [
     "Advice",

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import importlib
-import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from tidegauge.estimation.config_file import read_config
 from tidegauge.estimation.contract import Contract, ContractError, ModelError
+from tidegauge.estimation.transformers_models import make_contract
 
 _EXAMPLE = """\
     {"settings": {"batch": 8},
@@ -31,22 +31,8 @@ def load_class(module_name: str, name: str, config: str | None) -> Contract:
         )
     values = read_config(Path(config))
     if hasattr(model_class, "config_class"):
-        from tidegauge.estimation.transformers_models import make_contract
-
         return make_contract(config, values, model_class)
     return _make_contract(f"{module_name}:{name}", model_class, values, config)
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """JSON, or TOML if it is called so; OSError, ContractError."""
-    text = path.read_text(encoding="utf-8")
-    try:
-        values = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-    except ValueError as error:
-        raise ContractError(f"{path} cannot be read: {error}") from None
-    if not isinstance(values, dict):
-        raise ContractError(f"{path} holds a {type(values).__name__}; an object is expected")
-    return values
 
 
 def _find_class(module_name: str, name: str) -> type[nn.Module]:

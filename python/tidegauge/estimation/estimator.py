@@ -15,9 +15,10 @@ from typing import Any, Self
 import torch
 
 from tidegauge.allocator import Assumptions, DeviceModel, Layer, find_device
-from tidegauge.estimation.contract import Contract, load_contract
+from tidegauge.estimation.contract import Contract
 from tidegauge.estimation.plan import Plan
 from tidegauge.estimation.runner import Progress, Run, claim_device, next_rank, run_plan
+from tidegauge.estimation.targets import load_contract
 from tidegauge.estimation.verdict import Traced, Verdict, VerdictName, judge
 from tidegauge.report.summary import Peak, Summary, read_summary
 

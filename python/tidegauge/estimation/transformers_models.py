@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tidegauge.estimation.classes import read_config
+from tidegauge.estimation.config_file import read_config
 from tidegauge.estimation.contract import Contract, ContractError
 
 _DEFAULT_SEQ = 2048

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tidegauge.report.ranks import sort_ranks
-from tidegauge.report.summary import Summary
-from tidegauge.report.text import describe_moment
+from tidegauge.report.summary import Summary, describe_moment
 
 Cell = int | float | str
 

@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidegauge.report.summary import Summary, largest_first
+from tidegauge.report.summary import Summary, describe_moment, largest_first
 from tidegauge.report.text import (
-    describe_moment,
     join_sections,
     name_device,
     render_bytes,

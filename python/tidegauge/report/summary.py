@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from tidegauge._util.notebook import render_peaks
 from tidegauge._util.ordering import natural_order
 
 if TYPE_CHECKING:
@@ -141,10 +142,25 @@ class Summary:
         return self.peaks[0].total_bytes if self.peaks else 0
 
     def _repr_html_(self) -> str:
-        """What a notebook shows of it."""
-        from tidegauge.report.notebook import render_summary
+        """What a notebook shows: the peak of each device, and of each step on the first one."""
+        device = self.peaks[0].device if self.peaks else ""
+        return render_peaks(
+            self.path,
+            {f"{peak.device}, {describe_moment(peak)}": peak.categories for peak in self.peaks},
+            [step.total_bytes for step in self.steps if step.device == device],
+            device,
+        )
 
-        return render_summary(self)
+
+def describe_moment(peak: Peak) -> str:
+    """Where in the run the peak is: `in step 2, backward of Net.blocks.3`."""
+    step = f"in step {peak.step}" if peak.step else "before the first step"
+    if peak.in_optimizer_step:
+        return f"{step}, in the optimizer"
+    if peak.running:
+        module, phase = peak.running[-1]
+        return f"{step}, {phase} of {module}"
+    return step
 
 
 def read_summary(

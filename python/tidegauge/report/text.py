@@ -11,6 +11,13 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from tidegauge._util.formatting import make_printable as make_printable
+from tidegauge._util.formatting import render_brief_duration as render_brief_duration
+from tidegauge._util.formatting import render_bytes as render_bytes
+from tidegauge._util.formatting import render_change as render_change
+from tidegauge._util.formatting import render_duration as render_duration
+from tidegauge._util.formatting import render_share as render_share
+from tidegauge._util.formatting import shorten as shorten
 from tidegauge._util.ordering import natural_order
 from tidegauge.report.summary import (
     NO_MODULE,
@@ -20,13 +27,13 @@ from tidegauge.report.summary import (
     StepPeak,
     Summary,
     TensorGroup,
+    describe_moment,
 )
 
 if TYPE_CHECKING:
     from tidegauge.allocator import DeviceMemory, Layer
 
 WIDTH = 80
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _SHOWN_STEPS = 5  # at either end
 _UNIT_COLUMNS = {
     "sharded": ("Sharded Param", "Sharded Grad", "Post-Forward Shard"),
@@ -36,56 +43,8 @@ _UNIT_COLUMNS = {
 }
 
 
-def render_bytes(size_bytes: int) -> str:
-    """With four digits or fewer: `512 B`, `1.50 KiB`, `23.4 GiB`."""
-    if abs(size_bytes) < 1024:
-        return f"{size_bytes} B"
-    value = float(size_bytes)
-    unit = 0
-    while abs(value) >= 1023.5 and unit < len(_UNITS) - 1:
-        value /= 1024
-        unit += 1
-    digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
-    return f"{value:.{digits}f} {_UNITS[unit]}"
-
-
-def render_change(size_bytes: int) -> str:
-    """`+1.50 KiB`, `-3 B`; `0 B` has no sign."""
-    return ("+" if size_bytes > 0 else "") + render_bytes(size_bytes)
-
-
-def render_share(part: int, whole: int) -> str:
-    return f"{part / whole:.1%}" if whole else ""
-
-
-def render_duration(duration_ns: int) -> str:
-    seconds = duration_ns / 1e9
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"
-
-
-def render_brief_duration(duration_ns: int) -> str:
-    """In eight characters or fewer: `0.8 ms`, `12.3 s`, `5 min`."""
-    if duration_ns < 999_950_000:
-        return f"{duration_ns / 1e6:.1f} ms"
-    return render_duration(duration_ns) if duration_ns < 60e9 else f"{duration_ns / 60e9:.0f} min"
-
-
-def shorten(text: str, width: int) -> str:
-    """Cuts the beginning: the end of a module's name tells more."""
-    return text if len(text) <= width else "…" + text[len(text) - width + 1 :]
-
-
 def wrap(text: str, indent: str = "") -> list[str]:
     return textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
-
-
-def make_printable(text: str) -> str:
-    """One line that does nothing to a terminal: names in a trace may be anything."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def join_lines(lines: Iterable[str]) -> str:
@@ -152,17 +111,6 @@ def render_categories(categories: dict[str, int]) -> list[str]:
         f"  {name:20}{render_bytes(size):>12}{render_share(size, total):>9}"
         for name, size in categories.items()
     ]
-
-
-def describe_moment(peak: Peak) -> str:
-    """Where in the run the peak is: `in step 2, backward of Net.blocks.3`."""
-    step = f"in step {peak.step}" if peak.step else "before the first step"
-    if peak.in_optimizer_step:
-        return f"{step}, in the optimizer"
-    if peak.running:
-        module, phase = peak.running[-1]
-        return f"{step}, {phase} of {module}"
-    return step
 
 
 def describe_health(summary: Summary) -> list[str]:

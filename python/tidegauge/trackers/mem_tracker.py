@@ -21,6 +21,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from tidegauge import _C
 from tidegauge._torch import memory_patches
+from tidegauge._util.notebook import render_peaks
 from tidegauge._util.ordering import natural_order
 from tidegauge.trackers import printing
 from tidegauge.trackers.common_utils import get_untyped_storages as get_untyped_storages
@@ -310,8 +311,6 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _repr_html_(self) -> str:
         """What a notebook shows of it: the peak by category, as a table and a bar."""
-        from tidegauge.report.notebook import render_splits
-
         splits = {
             str(device): {
                 category.value: size
@@ -320,7 +319,7 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             }
             for device, split in self._peak_mem_snap.items()
         }
-        return render_splits(type(self).__name__, splits)
+        return render_peaks(type(self).__name__, splits)
 
     def reset_mod_stats(self) -> None:
         """Forgets the statistics of modules. Bytes, labels, names and the peak stay."""

@@ -14,8 +14,9 @@ import pytest
 import torch
 import torch.distributed as dist
 from tidegauge import FSDPMemTracker, MemTracker
-from tidegauge.report import StepPeak, Summary, notebook, read_summary
-from tidegauge.report.notebook import render_splits
+from tidegauge._util import notebook
+from tidegauge._util.notebook import render_peaks
+from tidegauge.report import StepPeak, Summary, read_summary
 from tidegauge.report.text import render_bytes
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from traces import Net, make_sharded, train_sharded
@@ -117,7 +118,7 @@ def test_many_steps_are_few_bars_and_the_highest_is_among_them(traces: Path) -> 
 
 
 def test_names_are_text(traces: Path) -> None:
-    html = render_splits(HOSTILE, {HOSTILE: {HOSTILE: 1, "Temp": 2}})
+    html = render_peaks(HOSTILE, {HOSTILE: {HOSTILE: 1, "Temp": 2}})
     assert "<script" not in html
     assert "<img" not in html
     assert HOSTILE in "".join(parse(html).itertext())
@@ -139,6 +140,6 @@ def test_colours_are_those_of_the_html_report() -> None:
 
 
 def test_text_has_the_colour_of_the_page() -> None:
-    html = render_splits("run", {"cpu": {"Temp": 1}})
+    html = render_peaks("run", {"cpu": {"Temp": 1}})
     assert set(re.findall(r"[^-]color:([^;\"]*)", html)) <= {"inherit"}
     assert "<style" not in html

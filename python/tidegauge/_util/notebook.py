@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from tidegauge.report.summary import Summary
-from tidegauge.report.text import describe_moment, render_bytes, render_share, shorten
+from tidegauge._util.formatting import render_bytes, render_share, shorten
 
-# In the order and the colours of web/categories.js.
+# In the order and the colours of report/web/categories.js.
 _COLOURS = {
     "parameter": "#9dbdf5",
     "sharded param": "#4869a1",
@@ -44,27 +43,22 @@ _TABLE = "border-collapse:collapse;color:inherit;font:inherit;margin:0.5em 0"
 _LONGEST_NAME = 120
 
 
-def render_splits(title: str, splits: Mapping[str, Mapping[str, int]]) -> str:
-    """Bytes by device and category at the peak of each device, under a title."""
+def render_peaks(
+    title: str,
+    peaks: Mapping[str, Mapping[str, int]],
+    step_peaks: Sequence[int] = (),
+    step_device: str = "",
+) -> str:
+    """Bytes by category of each peak, and the peaks of the steps on one device, under a title.
+
+    The key of a peak says where it is, and may say when: `cuda:0, in step 2`.
+    """
     parts = [f"<b>{_text(title)}</b>"]
-    for device, split in splits.items():
-        parts += _render_device(f"peak on {device}", split)
-    if not splits:
+    for place, split in peaks.items():
+        parts += _render_peak(f"peak on {place}", split)
+    if not peaks:
         parts.append("<p>No memory tracked.</p>")
-    return _frame(parts)
-
-
-def render_summary(summary: Summary) -> str:
-    parts = [f"<b>{_text(summary.path)}</b>"]
-    for peak in summary.peaks:
-        title = f"peak on {peak.device}, {describe_moment(peak)}"
-        parts += _render_device(title, peak.categories)
-    if not summary.peaks:
-        parts.append("<p>No memory tracked.</p>")
-    else:
-        device = summary.peaks[0].device
-        of_steps = [step.total_bytes for step in summary.steps if step.device == device]
-        parts += _render_steps(device, of_steps)
+    parts += _render_steps(step_device, step_peaks)
     return _frame(parts)
 
 
@@ -76,7 +70,7 @@ def _text(text: str) -> str:
     return escape(shorten(text, _LONGEST_NAME))
 
 
-def _render_device(title: str, split: Mapping[str, int]) -> list[str]:
+def _render_peak(title: str, split: Mapping[str, int]) -> list[str]:
     total = sum(split.values())
     order = [*_COLOURS]
     sizes = {name: size for name, size in split.items() if size > 0}

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Sizes, shares, durations and names as text."""
+
+from __future__ import annotations
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def render_bytes(size_bytes: int) -> str:
+    """With four digits or fewer: `512 B`, `1.50 KiB`, `23.4 GiB`."""
+    if abs(size_bytes) < 1024:
+        return f"{size_bytes} B"
+    value = float(size_bytes)
+    unit = 0
+    while abs(value) >= 1023.5 and unit < len(_UNITS) - 1:
+        value /= 1024
+        unit += 1
+    digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
+    return f"{value:.{digits}f} {_UNITS[unit]}"
+
+
+def render_change(size_bytes: int) -> str:
+    """`+1.50 KiB`, `-3 B`; `0 B` has no sign."""
+    return ("+" if size_bytes > 0 else "") + render_bytes(size_bytes)
+
+
+def render_share(part: int, whole: int) -> str:
+    return f"{part / whole:.1%}" if whole else ""
+
+
+def render_duration(duration_ns: int) -> str:
+    seconds = duration_ns / 1e9
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"
+
+
+def render_brief_duration(duration_ns: int) -> str:
+    """In eight characters or fewer: `0.8 ms`, `12.3 s`, `5 min`."""
+    if duration_ns < 999_950_000:
+        return f"{duration_ns / 1e6:.1f} ms"
+    return render_duration(duration_ns) if duration_ns < 60e9 else f"{duration_ns / 60e9:.0f} min"
+
+
+def shorten(text: str, width: int) -> str:
+    """Cuts the beginning: the end of a module's name says more."""
+    return text if len(text) <= width else "…" + text[len(text) - width + 1 :]
+
+
+def make_printable(text: str) -> str:
+    """One line that does nothing to a terminal: names in a trace may be anything."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
