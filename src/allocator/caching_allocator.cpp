@@ -140,7 +140,7 @@ bool CachingAllocator::should_split(const Block& block, const Request& request) 
   const BlockPool& pool = *block.segment->shelf->pool;
   if (pool.owner != nullptr && pool.owner->options.no_split) return false;
   const int64_t rest_bytes = block.size_bytes - request.size_bytes;
-  if (pool.is_small || options_.config.expandable_segments) return rest_bytes >= kMinBlockBytes;
+  if (pool.is_small || options_.config.expandable_segments) return rest_bytes >= kDeviceBlockBytes;
   return request.size_bytes < options_.config.max_split_bytes && rest_bytes > kSmallLimitBytes;
 }
 

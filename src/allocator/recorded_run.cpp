@@ -98,7 +98,7 @@ class Follower {
     if (rest_bytes < 0) fail("the free block there is too small");
     const SegmentState& segment = std::prev(segments_.upper_bound(event.address))->second;
     const bool splits = segment.is_small || config_.expandable_segments
-                            ? rest_bytes >= kMinBlockBytes
+                            ? rest_bytes >= kDeviceBlockBytes
                             : size_bytes < config_.max_split_bytes && rest_bytes > kSmallLimitBytes;
     if (splits) {
       block.size_bytes = size_bytes;

@@ -80,8 +80,8 @@ void RequestStream::set_stream(const Live& live, Role role) {
   if (live.is_requested && stream != 0) streams_[live.slot] = stream;
 }
 
-RunFigures RequestStream::simulate(const AllocatorOptions& options) const {
-  return run(options, requests_.size()).figures;
+SimulatedRun RequestStream::replay(const AllocatorOptions& options) const {
+  return run(options, requests_.size()).simulated;
 }
 
 Layout RequestStream::layout_at_peak(const AllocatorOptions& options) const {
@@ -121,7 +121,8 @@ RequestStream::Run RequestStream::run(const AllocatorOptions& options, size_t re
     }
   }
   run.final_layout = allocator.layout();
-  run.figures = meter.finish(static_cast<int64_t>(run.final_layout.size()));
+  run.simulated = {meter.finish(static_cast<int64_t>(run.final_layout.size())),
+                   allocator.stats().num_alloc_retries};
   return run;
 }
 

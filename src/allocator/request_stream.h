@@ -18,6 +18,11 @@ namespace tidegauge {
 /// its collectives on streams of their own, all else is of stream 0.
 uint16_t side_stream(Category category);
 
+struct SimulatedRun {
+  RunFigures figures;
+  int64_t retries = 0;  ///< requests for which the allocator freed cached segments and asked again
+};
+
 /// What one device is asked for in a run that a tracker has seen, wherever that ran: the storages
 /// of one device of the events, as requests to a caching allocator.
 ///
@@ -40,7 +45,8 @@ class RequestStream {
 
   size_t request_count() const { return requests_.size(); }
   /// Sizes that no allocator could ever be asked for are counted as out of memory.
-  RunFigures simulate(const AllocatorOptions& options) const;
+  RunFigures simulate(const AllocatorOptions& options) const { return replay(options).figures; }
+  SimulatedRun replay(const AllocatorOptions& options) const;
   /// The segments at the moment that `unused_at_peak_bytes` of the figures is of.
   Layout layout_at_peak(const AllocatorOptions& options) const;
 
@@ -58,7 +64,7 @@ class RequestStream {
   };
 
   struct Run {
-    RunFigures figures;
+    SimulatedRun simulated;
     size_t requests_to_peak = 0;
     Layout final_layout;
   };

@@ -4,10 +4,10 @@
 #include <cstdint>
 
 #include "allocator/alloc_config.h"
+#include "core/util/device_blocks.h"
 
 namespace tidegauge {
 
-inline constexpr int64_t kMinBlockBytes = 512;     ///< every block is a multiple
 inline constexpr int64_t kSmallLimitBytes = kMiB;  ///< larger ones come from the large pool
 inline constexpr int64_t kSmallSegmentBytes = 2 * kMiB;
 inline constexpr int64_t kMinLargeBytes = 10 * kMiB;  ///< below, large requests share a segment
@@ -15,11 +15,8 @@ inline constexpr int64_t kLargeRoundingBytes = 2 * kMiB;
 /// Torch refuses larger requests outright.
 inline constexpr int64_t kMaxRequestBytes = (int64_t{1} << 60) - 1;
 
-constexpr int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
-/// The bytes a request is served with: multiples of 512, or of a power of two over the divisions.
+/// The bytes a request is served with: multiples of a block, or of a power of two over the
+/// divisions.
 int64_t round_request(int64_t requested_bytes, const AllocConfig& config);
 
 /// The bytes asked of the driver for a rounded request that no cached block can serve.

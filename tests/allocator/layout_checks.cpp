@@ -38,7 +38,7 @@ void check_invariants(const CachingAllocator& allocator) {
     for (const BlockState& block : segment.blocks) {
       ASSERT_EQ(block.address, address);
       ASSERT_GT(block.size_bytes, 0);
-      ASSERT_EQ(block.size_bytes % kMinBlockBytes, 0);
+      ASSERT_EQ(block.size_bytes % kDeviceBlockBytes, 0);
       address += block.size_bytes;
       const bool is_free = block.use == BlockUse::Free;
       ASSERT_FALSE(is_free && was_free) << "two free neighbours at " << block.address;

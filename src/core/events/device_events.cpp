@@ -2,6 +2,7 @@
 #include "core/events/device_events.h"
 
 #include "core/events/event_factory.h"
+#include "core/util/device_blocks.h"
 
 namespace tidegauge {
 
@@ -10,7 +11,7 @@ std::optional<Event> DeviceEvents::consume(const DeviceTraceEntry& entry, Storag
   switch (entry.action) {
     case TraceAction::Alloc:
       blocks_[entry.address] = next_id;
-      return events::storage_born(origin, next_id, round_device_bytes(entry.size_bytes),
+      return events::storage_born(origin, next_id, round_up(entry.size_bytes, kDeviceBlockBytes),
                                   kFromAllocator, {}, stream_id(entry.stream));
     case TraceAction::FreeRequested: {
       const auto it = blocks_.find(entry.address);

@@ -20,12 +20,6 @@ struct DeviceTraceEntry {
   int64_t time_ns = 0;
 };
 
-/// The caching allocator hands out multiples of this, and upstream's MemTracker counts so.
-inline constexpr int64_t kDeviceRoundingBytes = 512;
-constexpr int64_t round_device_bytes(int64_t size_bytes) {
-  return (size_bytes + kDeviceRoundingBytes - 1) / kDeviceRoundingBytes * kDeviceRoundingBytes;
-}
-
 /// Turns the trace of device allocators into events for the Ledger: what is allocated is born, with
 /// its bytes rounded up, from the allocator alone (a tensor may claim it later); what is requested
 /// to be freed is freed, as torch.cuda.memory_allocated counts. That other streams may still use it

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The devices that tidegauge knows. To add one: a row in kRows, anywhere, with its source.
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "tidegauge/fit.h"
+
+namespace tidegauge {
+namespace {
+
+struct Row {
+  const char* key;
+  const char* name;
+  int64_t memory_mib;
+  int compute;
+};
+
+// Memory: `total_memory` of torch.cuda.get_device_properties, which torch's out-of-memory messages
+// print as "total capacity". It is less than the box says, by what the driver keeps, and differs by
+// some MiB between boards and drivers: users give --device-memory for their own. Compute: major
+// compute capability, https://developer.nvidia.com/cuda-gpus. A row without a source of its own was
+// taken over from a run's total_memory and not measured again.
+constexpr std::array kRows{
+    // 14.58 GiB: github.com/mbzuai-oryx/GeoPixel/issues/5; other drivers leave 14.56 to 14.76 GiB
+    Row{"t4", "NVIDIA T4", 14931, 7},
+    Row{"v100-16g", "NVIDIA V100 16 GB", 16151, 7},       // 15.77 GiB
+    Row{"a10g", "NVIDIA A10G", 22516, 8},                 // 21.99 GiB
+    Row{"l4", "NVIDIA L4", 22478, 8},                     // 21.95 GiB
+    Row{"rtx4090", "NVIDIA GeForce RTX 4090", 24217, 8},  // 23.65 GiB
+    Row{"rtx3090", "NVIDIA GeForce RTX 3090", 24257, 8},  // 23.69 GiB
+    Row{"v100-32g", "NVIDIA V100 32 GB", 32501, 7},       // 31.74 GiB
+    Row{"a100-40g", "NVIDIA A100 40 GB", 40326, 8},       // 39.38 GiB
+    Row{"l40s", "NVIDIA L40S", 45589, 8},                 // 44.52 GiB
+    Row{"rtx-a6000", "NVIDIA RTX A6000", 48567, 8},       // 47.43 GiB
+    Row{"h100-80g", "NVIDIA H100 80 GB", 81004, 9},       // 79.11 GiB
+    Row{"a100-80g", "NVIDIA A100 80 GB", 81050, 8},       // 79.15 GiB
+    Row{"h200", "NVIDIA H200", 143163, 9},                // 139.81 GiB
+    Row{"b200", "NVIDIA B200", 182638, 10},  // 178.36 GiB; 178.35: github.com/pytorch/ao/pull/4002
+};
+
+bool equal_ignoring_case(std::string_view a, std::string_view b) {
+  const auto lower = [](char letter) { return std::tolower(static_cast<unsigned char>(letter)); };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](char x, char y) { return lower(x) == lower(y); });
+}
+
+}  // namespace
+
+const std::vector<DeviceModel>& device_catalogue() {
+  static const std::vector<DeviceModel> sorted = [] {
+    std::vector<DeviceModel> models;
+    for (const Row& row : kRows) {
+      models.push_back({row.key, row.name, row.memory_mib << 20, row.compute});
+    }
+    std::stable_sort(models.begin(), models.end(), [](const DeviceModel& a, const DeviceModel& b) {
+      return a.memory_bytes < b.memory_bytes;
+    });
+    return models;
+  }();
+  return sorted;
+}
+
+const DeviceModel* find_device(std::string_view key) {
+  for (const DeviceModel& model : device_catalogue()) {
+    if (equal_ignoring_case(model.key, key)) return &model;
+  }
+  return nullptr;
+}
+
+}  // namespace tidegauge

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// `judge` of a trace file: which device's tensors, and the facts of the run.
+#include <gtest/gtest.h>
+
+#include "core/events/event_factory.h"
+#include "tidegauge/errors.h"
+#include "tidegauge/fit.h"
+#include "trace/trace_files.h"
+
+namespace tidegauge {
+namespace {
+
+constexpr int64_t kMebibyte = 1 << 20;
+
+/// 12 MiB on a GPU and 100 MiB on the host, of a run of two ranks.
+std::string record_run(const Folder& folder) {
+  const auto born = [](uint64_t id, int64_t bytes, Device device) {
+    return events::storage_born({0, {}, device}, StorageId(id), bytes);
+  };
+  const std::string path = folder.file("run.tide");
+  record(path, {born(1, 12 * kMebibyte, cuda(0)), born(2, 100 * kMebibyte, kCpu)},
+         {.facts = {{"world_size", "2"}}});
+  return path;
+}
+
+TEST(JudgeTrace, TakesTheGpuAndTheRanksOfTheRun) {
+  const Folder folder;
+  const Verdict verdict = judge(record_run(folder), {.alloc_conf = ""});
+  EXPECT_EQ(verdict.traced_device, "cuda:0");
+  EXPECT_EQ(verdict.needed_bytes, (12 + 500 + 512) * kMebibyte + 2 * 8'519'680);
+  EXPECT_EQ(verdict.layers.front().basis, Basis::Measured);
+  EXPECT_EQ(verdict.smallest->key, "t4");
+}
+
+TEST(JudgeTrace, TakesTheDeviceThatIsNamed) {
+  const Folder folder;
+  FitOptions options;
+  options.traced_device = "cpu";
+  EXPECT_EQ(judge(record_run(folder), options).layers.front().size_bytes, 100 * kMebibyte);
+  options.traced_device = "cuda:1";
+  EXPECT_THROW(judge(record_run(folder), options), Error);
+}
+
+TEST(JudgeTrace, SaysOnWhichDevicesARunFits) {
+  const Folder folder;
+  const std::string path = record_run(folder);
+  FitOptions options;
+  options.device = *find_device("h100-80g");
+  EXPECT_EQ(to_string(*judge(path, options).fit), "fits");
+  options.device->memory_bytes = 200 * kMebibyte;
+  EXPECT_EQ(to_string(*judge(path, options).fit), "does not fit");
+}
+
+TEST(JudgeTrace, OfAFileThatIsNoneSaysSo) {
+  const Folder folder;
+  EXPECT_THROW(judge(folder.file("none.tide")), IoError);
+  write_file(folder.file("text.tide"), "no trace");
+  EXPECT_THROW(judge(folder.file("text.tide")), FormatError);
+}
+
+}  // namespace
+}  // namespace tidegauge
