@@ -25,7 +25,7 @@ def _tracked_init(self: optim.Optimizer, *args: Any, **kwargs: Any) -> None:
     for listener in list(_listeners):
         try:
             listener(self)
-        except Exception as error:  # an optimizer unlike torch's own; its training goes on
+        except Exception as error:  # an optimizer unlike torch's own; the training continues
             warnings.warn(f"tidegauge cannot track {type(self).__name__}: {error!r}", stacklevel=2)
 
 

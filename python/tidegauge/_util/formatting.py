@@ -7,7 +7,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def render_bytes(size_bytes: int) -> str:
-    """With four digits or fewer: `512 B`, `1.50 KiB`, `23.4 GiB`."""
+    """At most four digits: `512 B`, `1.50 KiB`, `23.4 GiB`."""
     if abs(size_bytes) < 1024:
         return f"{size_bytes} B"
     value = float(size_bytes)
@@ -38,7 +38,7 @@ def render_duration(duration_ns: int) -> str:
 
 
 def render_brief_duration(duration_ns: int) -> str:
-    """In eight characters or fewer: `0.8 ms`, `12.3 s`, `5 min`."""
+    """At most eight characters: `0.8 ms`, `12.3 s`, `5 min`."""
     if duration_ns < 999_950_000:
         return f"{duration_ns / 1e6:.1f} ms"
     return render_duration(duration_ns) if duration_ns < 60e9 else f"{duration_ns / 60e9:.0f} min"
@@ -50,5 +50,5 @@ def shorten(text: str, width: int) -> str:
 
 
 def make_printable(text: str) -> str:
-    """One line that does nothing to a terminal: names in a trace may be anything."""
+    """Replaces control characters: names in a trace must not affect the terminal."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)

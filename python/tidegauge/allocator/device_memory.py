@@ -218,10 +218,10 @@ def choose_device(peaks: Mapping[str, int], wanted: str | None) -> torch.device:
     """
     if wanted is not None and wanted not in peaks:
         seen = ", ".join(peaks) or "none"
-        raise ValueError(f"the run has used no memory of device '{wanted}'; it has used: {seen}")
+        raise ValueError(f"the run used no memory on device '{wanted}' (it used: {seen})")
     real = [device for device in peaks if device.partition(":")[0] not in ("cpu", "meta")]
     chosen = wanted or max(real, key=lambda device: peaks[device], default="cpu")
     try:
         return torch.device(chosen)
     except RuntimeError:
-        raise ValueError(f"'{chosen}' is a device that this torch does not know") from None
+        raise ValueError(f"this torch does not support device '{chosen}'") from None

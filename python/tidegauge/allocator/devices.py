@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The devices that one can ask about by name (`devices.toml`)."""
+"""The catalogue of devices (`devices.toml`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DeviceModel:
 
 @cache
 def device_models() -> tuple[DeviceModel, ...]:
-    """All of the catalogue, the smallest memory first."""
+    """All devices of the catalogue, smallest memory first."""
     rows = tomllib.loads(files("tidegauge").joinpath("devices.toml").read_text(encoding="utf-8"))
     models = (
         DeviceModel(key, row["name"], row["memory_mib"] << 20, row["compute"])
@@ -33,9 +33,9 @@ def device_models() -> tuple[DeviceModel, ...]:
 
 
 def find_device(key: str) -> DeviceModel:
-    """ValueError for one that is not in the catalogue."""
+    """Raises ValueError if the catalogue has no such device."""
     for model in device_models():
         if model.key == key.lower():
             return model
     hint = did_you_mean(key, [model.key for model in device_models()])
-    raise ValueError(f"no device '{key}' in the catalogue: {hint}")
+    raise ValueError(f"unknown device '{key}': {hint}")

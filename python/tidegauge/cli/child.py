@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A command in a child process: should simulating a GPU crash it, somebody is left to say so.
+"""Runs a command in a child process, so that a crash of the simulated GPU can be reported.
 
-The child is forked before torch is loaded. So there are no threads yet that a fork would lose, and
-nothing is loaded twice.
+The child is forked before torch is loaded: there are no threads yet that a fork would lose, and
+torch is loaded once.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_in_child(args: argparse.Namespace, run: Callable[[argparse.Namespace], int]) -> int:
-    """The exit code of `run`. After a crash it is run again as on the CPU, unless `args` say where.
+    """Returns the exit code of `run`, or 128 plus the signal that ended it, as shells do.
 
-    As a shell has it, 128 and more are signals. `args.folder` is for temporary files: it is removed
-    however the child ends. `args.notes` are what a result shall tell of an earlier child.
+    After a crash, runs again with --simulate cpu unless the user chose a device. `args.folder`
+    holds temporary files and is removed however the child ends. `args.notes` become part of the
+    result: they report the crash of an earlier child.
     """
     with tempfile.TemporaryDirectory(prefix="tidegauge-") as args.folder:
         code = _fork(lambda: run(args))
@@ -33,17 +34,17 @@ def run_in_child(args: argparse.Namespace, run: Callable[[argparse.Namespace], i
         return code
     name = _name(-code)
     if -code in _CRASHES and args.simulate is None:
-        note(args, f"simulating a GPU crashed ({name}); once more as --simulate cpu")
+        note(args, f"simulating a GPU crashed ({name}); trying again with --simulate cpu")
         args.simulate, args.notes = "cpu", (f"Simulating a GPU crashed ({name}).",)
         return run_in_child(args, run)
     hint = "; the machine may be out of memory" if -code == signal.SIGKILL else ""
-    print(f"tidegauge: the simulation was ended by {name}{hint}", file=sys.stderr)
+    print(f"tidegauge: the simulation was killed by {name}{hint}", file=sys.stderr)
     return 128 - code
 
 
 def _fork(run: Callable[[], int]) -> int:
-    """What `run` returned in a child, or minus the signal that ended it."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # whoever started us may ignore it
+    """Returns the result of `run` in a child, or minus the signal that ended the child."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the parent process may have ignored it
     awaited = (*_PASSED_ON, signal.SIGCHLD)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
     child = os.fork()
@@ -55,17 +56,17 @@ def _fork(run: Callable[[], int]) -> int:
         if ended:
             break
         came = signal.sigwaitinfo(awaited)
-        # Ctrl-C comes from the kernel (0), which tells the child as well: twice would be too much.
+        # The kernel (si_pid 0) sends Ctrl-C to the child too; do not send it twice.
         if came.si_signo != signal.SIGCHLD and came.si_pid:
             os.kill(child, came.si_signo)
     while signal.sigtimedwait(awaited, 0):
-        pass  # the child has ended as it was told
+        pass  # drop signals that came too late to be forwarded
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return os.waitstatus_to_exitcode(status)
 
 
 def _run_and_exit(run: Callable[[], int]) -> None:
-    """Without what else Python does at its end: the result is out, and shall not crash any more."""
+    """Skips Python's own shutdown, which could still crash after the result is written."""
     code = EXIT_FAILED
     try:
         code = run()
@@ -80,5 +81,5 @@ def _run_and_exit(run: Callable[[], int]) -> None:
 def _name(number: int) -> str:
     try:
         return signal.Signals(number).name
-    except ValueError:  # those for real time have no names
+    except ValueError:  # real-time signals have no names
         return f"signal {number}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the commands share: exit codes, sizes, where output goes, how a trace is read."""
+"""Shared by the commands: exit codes, parsing of sizes, output files, reading a trace."""
 
 from __future__ import annotations
 
@@ -30,27 +30,31 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 class UsageError(Exception):
-    """The arguments make no sense together, or with the file."""
+    """The arguments are invalid, contradict each other or do not suit the file."""
 
 
 def parse_bytes(text: str) -> int:
-    """`40GiB`, `512 MiB` or plain bytes; for argparse."""
+    """Parses `40GiB`, `512 MiB` or plain bytes, for argparse."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|TiB)?", text.strip())
     size_bytes = round(float(match[1]) * 1024 ** _UNITS.index(match[2] or "B")) if match else 0
     if not 0 < size_bytes < 1 << 62:
-        raise argparse.ArgumentTypeError(f"'{text}' is no size; expected such as 40GiB")
+        raise argparse.ArgumentTypeError(f"invalid size '{text}' (expected e.g. 40GiB)")
     return size_bytes
 
 
 def parse_top(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"'{text}' is no number of rows; 0 shows all")
+        raise argparse.ArgumentTypeError(f"invalid row count '{text}' (expected e.g. 20; 0: all)")
     return int(text)
 
 
-def add_top(parser: argparse.ArgumentParser) -> None:
+def add_top(parser: argparse.ArgumentParser, default: int = 10) -> None:
     parser.add_argument(
-        "--top", type=parse_top, default=10, metavar="N", help="rows of each list, 0 for all (10)"
+        "--top",
+        type=parse_top,
+        default=default,
+        metavar="N",
+        help="rows per list, 0 for all (default: %(default)s)",
     )
 
 
@@ -61,31 +65,37 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def add_file(parser: argparse.ArgumentParser) -> None:
-    """Where the result goes."""
-    parser.add_argument("-o", "--output", metavar="FILE", help="write there, not to the terminal")
+    """For commands that write a result to a file."""
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write to FILE instead of standard output"
+    )
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     add_verbosity(parser)
 
 
 def add_verbosity(parser: argparse.ArgumentParser) -> None:
-    loudness = parser.add_mutually_exclusive_group()
-    loudness.add_argument("-q", "--quiet", action="store_true", help="no notes on standard error")
-    loudness.add_argument("-v", "--verbose", action="store_true", help="more notes there")
+    verbosity = parser.add_mutually_exclusive_group()
+    verbosity.add_argument(
+        "-q", "--quiet", action="store_true", help="print no notes to standard error"
+    )
+    verbosity.add_argument(
+        "-v", "--verbose", action="store_true", help="print more notes to standard error"
+    )
 
 
 def note(args: argparse.Namespace, text: str) -> None:
-    """To standard error, unless the user wants it quiet."""
+    """Prints to standard error, unless --quiet."""
     if not args.quiet:
         print(f"tidegauge: {make_printable(text)}", file=sys.stderr)
 
 
 def to_json(value: Any) -> str:
-    """Of a dataclass, or of dictionaries and lists of them."""
+    """`value`: a dataclass, or dictionaries and lists that contain dataclasses."""
     return json.dumps(value, indent=2, default=dataclasses.asdict)
 
 
 def write_result(args: argparse.Namespace, text: str) -> None:
-    """To standard output, or the file that was asked for."""
+    """Writes to standard output, or to the file given by --output."""
     if args.output:
         write_file(args, args.output, text)
     else:
@@ -93,22 +103,22 @@ def write_result(args: argparse.Namespace, text: str) -> None:
 
 
 def write_file(args: argparse.Namespace, path: str, text: str) -> None:
-    """FileExistsError unless `--force`; says so when it is done."""
+    """Raises FileExistsError without --force. Prints a note when the file is written."""
     with open_result(args, path) as file:
         file.write(f"{text}\n".encode())
 
 
 def refuse_to_replace(args: argparse.Namespace, path: str) -> None:
-    """As `write_file` would, but before the work is done."""
+    """Raises the FileExistsError of `write_file` early, before the work is done."""
     if os.path.lexists(path) and not args.force:
-        raise FileExistsError(f"{path} exists; give another name, or --force to replace it")
+        raise FileExistsError(f"{path} exists; choose another name, or replace it with --force")
 
 
 @contextmanager
 def open_result(args: argparse.Namespace, path: str) -> Iterator[BinaryIO]:
-    """A file that appears under its name when it is whole, and not at all if it fails."""
+    """Writes a temporary file and renames it at the end, so `path` is never incomplete."""
     refuse_to_replace(args, path)
-    # What is no file, such as /dev/null, is written to, not replaced.
+    # Special files, e.g. /dev/null, are written to directly.
     is_special = os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode)
     part = path if is_special else f"{path}.part"
     try:
@@ -121,13 +131,13 @@ def open_result(args: argparse.Namespace, path: str) -> Iterator[BinaryIO]:
             with suppress(OSError):
                 os.unlink(part)
         if isinstance(error, OSError) and error.filename == part:
-            error.filename = path  # the name that the user knows
+            error.filename = path  # the user does not know the temporary name
         raise
     note(args, f"wrote {path}")
 
 
 def read_trace(args: argparse.Namespace, path: str) -> Summary:
-    """Tells what is wrong with the trace."""
+    """Reads the summary and prints a note for each problem of the trace."""
     from tidegauge.report import read_summary
     from tidegauge.report.text import describe_health
 
@@ -143,7 +153,7 @@ def read_trace(args: argparse.Namespace, path: str) -> Summary:
 
 @contextmanager
 def show_progress(args: argparse.Namespace, what: str) -> Iterator[Callable[[float], None] | None]:
-    """One line that counts up while a terminal watches, for what takes long."""
+    """Shows the progress of a slow task in one line, if standard error is a terminal."""
     if args.quiet or not sys.stderr.isatty():
         yield None
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`tidegauge diff before.tide after.tide`: what grew and shrank, and whether that is too much."""
+"""`tidegauge diff before.tide after.tide`: changes of the peak, checked against limits."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from tidegauge.report.budget import (
 from tidegauge.report.comparison import Comparison, DeviceComparison, compare, render_comparison
 
 NAME = "diff"
-HELP = "what grew and shrank at the peak from one run to another; exit code 3 above a limit"
+HELP = "compare the peaks of two runs; exit code 3 if a limit is exceeded"
 EXAMPLES = """\
   tidegauge diff before.tide after.tide
   tidegauge diff main.tide branch.tide --fail-above 1%     (or 20MiB)
   tidegauge diff main.tide branch.tide --budget budget.toml
   tidegauge diff before.tide after.tide --html diff.html
 
-budget.toml, all of it optional:
-  [peak]                 # of the second run, on each device
+budget.toml (every table and key is optional):
+  [peak]                 # limits on the second run, for each device
   total = "2GiB"
   "Saved Activation" = "512MiB"
-  [growth]               # from the first run to the second
+  [growth]               # limits on the growth from the first run to the second
   total = "1%"
-  [modules]              # at the peak of the second, with all below them
+  [modules]              # limits at the second run's peak, including submodules
   "Net.blocks" = "800MiB"
 """
 
@@ -54,10 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fail-above",
         type=_parse_limit,
         metavar="LIMIT",
-        help="exit code 3 if the peak of a device grew by more, such as 1%% or 20MiB",
+        help="exit code 3 if a device's peak grew by more than LIMIT, e.g. 1%% or 20MiB",
     )
     parser.add_argument(
-        "--budget", metavar="FILE", help="exit code 3 if a limit of this file is exceeded"
+        "--budget", metavar="FILE", help="exit code 3 if a limit in this file is exceeded"
     )
     add_html(parser)
     add_top(parser)
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         write_result(args, render_comparison(comparison, (before, after), args.top))
     for breach in breaches:
-        note(args, f"above the limit: {breach.text}")
+        note(args, f"limit exceeded: {breach.text}")
     return EXIT_DOES_NOT_FIT if breaches else EXIT_DONE
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`tidegauge estimate model.py`: will it fit? Simulated, without a device and without memory."""
+"""`tidegauge estimate model.py`: does a training run fit? Simulated, so it needs no device."""
 
 from __future__ import annotations
 
@@ -35,80 +35,104 @@ if TYPE_CHECKING:
     from tidegauge.estimation.sweep import Question, SweepPoint
 
 NAME = "estimate"
-HELP = "will it fit? simulates a training run: no device, no memory, no weights"
+HELP = "estimate whether a training run fits a device, by simulating it on the CPU"
 EXAMPLES = """\
   tidegauge estimate llama.py --fsdp 8 --mp bf16/fp32 --device h100-80g
   tidegauge estimate llama.py --fsdp 8 --ac full --device h100-80g --max batch
   tidegauge estimate config.json --sweep batch=1,2,4 --sweep ac=none,full
   tidegauge estimate torch.nn:TransformerEncoderLayer --config layer.json
-  (3: does not fit; what a file has to contain: docs/estimate.md)
+  (exit code 3: does not fit; docs/estimate.md describes the Python file)
 """
-IN_CHILD = True  # as a simulated GPU may crash
+IN_CHILD = True  # because simulating a GPU may crash the process
 T = TypeVar("T")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "target", metavar="TARGET", help="a Python file, a config.json, or module:Class"
+        "target",
+        metavar="TARGET",
+        help="a Python file, a Hugging Face config.json, or module:Class",
     )
-    parser.add_argument("--config", metavar="FILE", help="arguments and inputs of module:Class")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the target"
+        "--config", metavar="FILE", help="JSON or TOML: arguments and inputs for module:Class"
     )
-    plan = parser.add_argument_group("how it is run")
-    plan.add_argument("--fsdp", metavar="N", help="FSDP2 over N ranks")
-    plan.add_argument("--hsdp", metavar="RxN", help="R copies, each sharded over N ranks")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="change a setting of the target, e.g. batch=4",
+    )
+    plan = parser.add_argument_group("training plan")
+    plan.add_argument("--fsdp", metavar="N", help="shard with FSDP2 over N ranks")
+    plan.add_argument("--hsdp", metavar="RxN", help="R replicas, each sharded over N ranks")
     plan.add_argument("--tp", metavar="N", help="tensor parallelism over N ranks")
     plan.add_argument(
-        "--reshard", metavar="WHEN", help="parameters after forward: auto, yes, no or over N ranks"
+        "--reshard",
+        metavar="WHEN",
+        help="reshard parameters after forward: auto, yes, no, or over a number of ranks",
     )
     plan.add_argument(
-        "--mp", metavar="TYPES", help="computation and reduction, such as bf16/fp32 or bf16"
+        "--mp",
+        metavar="TYPES",
+        help="mixed precision, compute/reduce types: e.g. bf16/fp32 or bf16",
     )
-    plan.add_argument("--dtype", metavar="TYPE", help="of the parameters: bf16, fp16 or fp32")
-    plan.add_argument("--ac", metavar="KIND", help="checkpointing: none, selective or full")
+    plan.add_argument("--dtype", metavar="TYPE", help="parameter type: bf16, fp16 or fp32")
+    plan.add_argument(
+        "--ac", metavar="KIND", help="activation checkpointing: none, selective or full"
+    )
     plan.add_argument("--optimizer", metavar="NAME", help="adamw, adam, sgd, sgd-momentum, ...")
     plan.add_argument(
-        "--offload", action="store_const", const="yes", help="shards are kept on the host"
+        "--offload", action="store_const", const="yes", help="keep shards in host memory"
     )
     plan.add_argument(
-        "--item", metavar="VALUE", help="what item() of a tensor gives, if the program asks for it"
+        "--item", metavar="VALUE", help="value that Tensor.item() returns if it is not known"
     )
     plan.add_argument(
-        "--rank", default="worst", metavar="RANK", help="worst (of those that differ), all or one"
+        "--rank",
+        default="worst",
+        metavar="RANK",
+        help="which ranks to simulate: worst (default), all, or a number",
     )
-    where = parser.add_argument_group("where")
-    where.add_argument("--device", metavar="NAME", help="of the catalogue, such as h100-80g")
-    where.add_argument("--device-memory", type=parse_bytes, metavar="SIZE", help="such as 40GiB")
+    where = parser.add_argument_group("device")
+    where.add_argument("--device", metavar="NAME", help="device in the catalogue, e.g. h100-80g")
     where.add_argument(
-        "--alloc-conf", default="", metavar="SETTINGS", help="as in PYTORCH_CUDA_ALLOC_CONF"
+        "--device-memory", type=parse_bytes, metavar="SIZE", help="memory of the device, e.g. 40GiB"
+    )
+    where.add_argument(
+        "--alloc-conf",
+        default="",
+        metavar="SETTINGS",
+        help="allocator settings, written as in PYTORCH_CUDA_ALLOC_CONF",
     )
     where.add_argument(
         "--assume",
         action="append",
         default=[],
         metavar="NAME=SIZE",
-        help="the bytes of context, cublas (a workspace) or communication",
+        help="replace an assumed size: context, cublas (one workspace) or communication",
     )
     where.add_argument(
         "--simulate",
         choices=("cuda", "cpu"),
-        help="as which device torch behaves; cuda, where that is possible",
+        help="device to simulate (default: cuda if this torch allows it)",
     )
-    many = parser.add_argument_group("more than one answer")
+    many = parser.add_argument_group("sweep and search")
     many.add_argument(
         "--sweep",
         action="append",
         default=[],
         metavar="NAME=A,B,...",
-        help="try all these values, of an option or a setting; several make all combinations",
+        help="try each value of an option or a setting; repeat it to try all combinations",
     )
-    many.add_argument("--max", metavar="NAME", help="the largest value of a setting that fits")
-    many.add_argument("--no-advice", action="store_true", help="do not try what would make it fit")
-    parser.add_argument("--trace", metavar="FILE", help="keep the simulated run for other commands")
+    many.add_argument("--max", metavar="NAME", help="find the largest value of a setting that fits")
+    many.add_argument(
+        "--no-advice", action="store_true", help="do not look for changes that make it fit"
+    )
+    parser.add_argument("--trace", metavar="FILE", help="save the trace of the simulated run")
     add_html(parser)
-    add_top(parser)
-    parser.set_defaults(top=5, folder=None, notes=())
+    add_top(parser, default=5)
+    parser.set_defaults(folder=None, notes=())
     add_output(parser)
 
 
@@ -120,7 +144,7 @@ def run(args: argparse.Namespace) -> int:
     if args.trace:
         refuse_to_replace(args, args.trace)
     if args.sweep and args.max:
-        raise UsageError("give --sweep or --max, not both")
+        raise UsageError("--sweep and --max are mutually exclusive")
     progress = _Progress() if sys.stderr.isatty() and not args.quiet else lambda text: None
     try:
         contract = load_contract(args.target, args.config)
@@ -147,7 +171,7 @@ def run(args: argparse.Namespace) -> int:
         note(args, str(error))
         return EXIT_FAILED
     except ContractError as error:
-        for line in str(error).splitlines():  # it may show an example
+        for line in str(error).splitlines():  # the message may contain an example
             note(args, line)
         return EXIT_USAGE
     except FormatError:
@@ -164,7 +188,7 @@ def _read_question(args: argparse.Namespace, contract: Any) -> Question:
 
     _C.check_alloc_config(args.alloc_conf)
     if args.device and args.device_memory:
-        raise UsageError("give --device or --device-memory, not both")
+        raise UsageError("--device and --device-memory are mutually exclusive")
     device = find_device(args.device) if args.device else None
     if args.device_memory:
         device = DeviceModel("", "the device", args.device_memory, 8)
@@ -181,7 +205,7 @@ def _read_question(args: argparse.Namespace, contract: Any) -> Question:
 def _split(text: str, option: str, example: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals and value):
-        raise UsageError(f"{option} {text}: expected NAME=VALUE, such as {example}")
+        raise UsageError(f"invalid {option} '{text}' (expected NAME=VALUE, e.g. {example})")
     return name, value
 
 
@@ -194,7 +218,7 @@ def _read_assumptions(args: argparse.Namespace) -> dict[str, int]:
 
 
 def _collect(found: Iterable[T], into: list[T]) -> bool:
-    """False if Ctrl-C ended it: what there is by then is the result."""
+    """False if Ctrl-C interrupted it; `into` then has the results so far."""
     try:
         into.extend(found)
     except KeyboardInterrupt:
@@ -236,7 +260,7 @@ def _estimate(args: argparse.Namespace, estimator: Estimator, question: Question
 def _write_html(
     args: argparse.Namespace, estimator: Estimator, points: Sequence[SweepPoint]
 ) -> None:
-    """The simulated runs side by side; if values tell them apart, what each needs as well."""
+    """Writes the simulated runs side by side, with a plot of the needs if this is a sweep."""
     from tidegauge.estimation.plot import plot_sweep
     from tidegauge.report import read_summary
 
@@ -250,7 +274,7 @@ def _write_html(
             page.add_sweep(plot_sweep(points))
         write_page(args, page)
     elif args.html:
-        note(args, f"{args.html} was not written: nothing was simulated")
+        note(args, f"did not write {args.html}: no run was simulated")
 
 
 def _sweep(args: argparse.Namespace, estimator: Estimator, question: Question) -> int:
@@ -306,7 +330,7 @@ def _find_largest(args: argparse.Namespace, estimator: Estimator, question: Ques
 
 
 def estimate_to_json(estimate: Estimate, top: int) -> dict[str, Any]:
-    """With `top` rows of each list, 0 for all."""
+    """Keeps `top` rows of each list, or all if `top` is 0."""
     from tidegauge.cli.report import shorten_peak
 
     fields = dataclasses.asdict(
@@ -330,7 +354,7 @@ def _clear(args: argparse.Namespace) -> None:
 
 
 class _Progress:
-    """One line on the terminal that counts what was simulated."""
+    """One line on the terminal that counts the simulated runs."""
 
     def __init__(self) -> None:
         self._runs = 0

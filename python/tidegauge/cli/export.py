@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`tidegauge export run.tide --to FORMAT`: a trace for other viewers and programs."""
+"""`tidegauge export run.tide --to FORMAT`: converts a trace for other tools."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidegauge.report import Summary
 
 NAME = "export"
-HELP = "a trace for memory_viz, Perfetto, spreadsheets or a flame graph"
+HELP = "convert a trace for memory_viz, Perfetto, spreadsheets or a flame graph"
 EXAMPLES = """\
   tidegauge export train.tide --to memory-viz -o train.pickle   (or train.json)
   tidegauge export train.rank*.tide --to perfetto -o train.json
@@ -33,7 +33,7 @@ EXAMPLES = """\
 """
 _FORMATS = ("memory-viz", "perfetto", "csv", "json", "flamegraph")
 _TABLES = ("peaks", "modules", "tensors", "steps", "units")
-# Options that count for one format alone.
+# Options that are valid for one format only.
 _OPTIONS = {
     "alloc_conf": "memory-viz",
     "traced_device": "memory-viz",
@@ -44,22 +44,24 @@ _OPTIONS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "traces", nargs="+", metavar="FILE", help="a trace, or one a rank of the same run"
+        "traces", nargs="+", metavar="FILE", help="a trace, or the traces of all ranks of one run"
     )
-    parser.add_argument("--to", required=True, choices=_FORMATS, help="the format")
-    parser.add_argument("--table", choices=_TABLES, help="csv: this one, not a folder of all")
+    parser.add_argument("--to", required=True, choices=_FORMATS, help="output format")
+    parser.add_argument("--table", choices=_TABLES, help="csv: write one table instead of a folder")
     parser.add_argument(
         "--at",
         metavar="MOMENT",
-        help="flamegraph: peak (default), end, step:N for the peak of a step, or an event's number",
+        help="flamegraph: peak (default), end, step:N (the peak of step N), or an event number",
     )
     parser.add_argument(
         "--alloc-conf",
         metavar="SETTINGS",
-        help="memory-viz: of the simulated allocator, written as in PYTORCH_CUDA_ALLOC_CONF",
+        help="memory-viz: settings of the simulated allocator, as in PYTORCH_CUDA_ALLOC_CONF",
     )
     parser.add_argument(
-        "--traced-device", metavar="DEVICE", help="memory-viz: whose storages, such as cuda:0"
+        "--traced-device",
+        metavar="DEVICE",
+        help="memory-viz: export the storages on this device, e.g. cuda:0",
     )
     add_file(parser)
 
@@ -67,11 +69,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     for option, of_format in _OPTIONS.items():
         if getattr(args, option) is not None and args.to != of_format:
-            raise UsageError(f"--{option.replace('_', '-')} is for --to {of_format}")
+            raise UsageError(f"--{option.replace('_', '-')} requires --to {of_format}")
     if args.to == "csv" and not args.table and not args.output:
-        raise UsageError("csv is several tables: give -o FOLDER, or one of them with --table")
+        raise UsageError("csv needs -o FOLDER for all tables, or --table for one of them")
     if args.to == "memory-viz" and not args.output and sys.stdout.isatty():
-        raise UsageError("a snapshot is no text for a terminal: give -o FILE")
+        raise UsageError("memory-viz is binary; write it to a file with -o FILE")
     summaries = [read_trace(args, path) for path in args.traces]
     try:
         if args.to == "csv" and not args.table:
@@ -130,7 +132,9 @@ def _write_folder(args: argparse.Namespace, summaries: list[Summary]) -> None:
     paths = {table: os.path.join(args.output, f"{table}.csv") for table in TABLES}
     if not args.force:  # all or none
         for path in filter(os.path.lexists, paths.values()):
-            raise FileExistsError(f"{path} exists; give another folder, or --force to replace it")
+            raise FileExistsError(
+                f"{path} exists; choose another folder, or replace it with --force"
+            )
     for table, path in paths.items():
         with open_result(args, path) as file:
             file.write(to_csv(summaries, table).encode())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`--html FILE` of `report` and `diff`: the runs as one page."""
+"""`--html FILE` for `report`, `diff` and `estimate`: writes the runs as one page."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def add_html(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--html", metavar="FILE", help="write a page to explore in a browser")
+    parser.add_argument("--html", metavar="FILE", help="write an interactive page for a browser")
 
 
 def check_html(args: argparse.Namespace) -> None:
-    """Before any work: what cannot be wanted together, and a file that is there."""
+    """Checks, before any work, for conflicting options and an existing file."""
     if args.html and (args.json or args.output):
-        raise UsageError("--html writes its own file; leave out --json and --output")
+        raise UsageError("--html cannot be combined with --json or --output")
     if args.html:
         refuse_to_replace(args, args.html)
 
@@ -34,7 +34,7 @@ def make_page(
     labels: Sequence[str],
     names: Sequence[str] | None = None,
 ) -> Page:
-    """`names`: what the runs are of, unless it is their files."""
+    """`names`: shown for the runs instead of their file names."""
     from tidegauge.report.page import MOST_MOMENTS, Page
 
     page = Page(title)

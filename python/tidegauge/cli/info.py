@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`tidegauge info run.tide`: whose recording it is, and whether all of it is there."""
+"""`tidegauge info run.tide`: metadata of a trace, and whether it is complete."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidegauge.report.summary import Summary
 from tidegauge.report.text import describe_health, join_lines, name_device, render_duration, wrap
 
 NAME = "info"
-HELP = "metadata and health of a trace; reads and checks all of it"
+HELP = "show the metadata of a trace and check that it is complete"
 EXAMPLES = """\
   tidegauge info train.tide
   tidegauge info train.tide --json | jq .health
@@ -28,7 +28,7 @@ _INDENT = 16
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("trace", metavar="FILE", help="file of `tidegauge run`")
+    parser.add_argument("trace", metavar="FILE", help="trace from `tidegauge run`")
     add_output(parser)
 
 
@@ -72,9 +72,9 @@ def render_info(summary: Summary) -> str:
     add("events", f"{summary.event_count:,}")
     add("storages", f"{summary.storage_count:,}")
     add("modules", f"{summary.module_count:,}")
-    add("steps", f"{summary.step_count:,}, with {summary.optimizer_step_count:,} of the optimizer")
+    add("steps", f"{summary.step_count:,} ({summary.optimizer_step_count:,} optimizer steps)")
     peaks = (f"{render_bytes(p.total_bytes)} on {name_device(p.device)}" for p in summary.peaks)
     add("peak", "; ".join(peaks))
     sentences = describe_health(summary)
-    add("health", " ".join(sentences) if sentences else "good: complete, nothing lost")
+    add("health", " ".join(sentences) if sentences else "good (complete, no lost events)")
     return join_lines(lines)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Finds the command and runs it.
 
-A command is a module with `NAME`, `HELP`, `EXAMPLES`, `add_arguments(parser)` and `run(args)`,
-which returns an exit code and raises UsageError for what the user did wrong. With `IN_CHILD` the
-program `tidegauge` runs it in a child process.
+A command is a module with `NAME`, `HELP`, `EXAMPLES`, `add_arguments(parser)` and `run(args)`.
+`run` returns an exit code and raises UsageError for invalid arguments. If the module sets
+`IN_CHILD`, the command runs in a child process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COMMANDS: tuple[ModuleType, ...] = (estimate, run, report, diff, merge, info, re
 
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="tidegauge", description="Where every byte of a PyTorch training run is."
+        prog="tidegauge", description="Shows where the memory of a PyTorch training run goes."
     )
     parser.add_argument("--version", action="version", version=f"tidegauge {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)
@@ -46,9 +46,9 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the exit code. argparse exits by itself with 2.
+    """Runs the command and returns its exit code. argparse itself exits with code 2.
 
-    With an `argv` all is done in this process, which is not ours to fork.
+    With an explicit `argv` it never forks: the process belongs to the caller.
     """
     args = make_parser().parse_args(argv)
     return run_in_child(args, _run) if args.in_child and argv is None else _run(args)
@@ -66,7 +66,7 @@ def _run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted", EXIT_INTERRUPTED)
     except BrokenPipeError:
-        # Whoever read our output stopped, as `head` does. Python would complain at its own exit.
+        # The reader of our output stopped, as `head` does. Python would complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
     except OSError as error:

@@ -16,7 +16,7 @@ from tidegauge.cli.common import (
 from tidegauge.report.ranks import merge_ranks, render_ranks
 
 NAME = "merge"
-HELP = "the ranks of one run side by side: the worst one, and how uneven they are"
+HELP = "compare the ranks of one run: which rank has the highest peak, and the imbalance"
 EXAMPLES = """\
   tidegauge merge train.rank*.tide
   tidegauge merge train.rank*.tide --json | jq '.devices[0].total'
@@ -24,7 +24,7 @@ EXAMPLES = """\
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("traces", nargs="+", metavar="FILE", help="one trace a rank")
+    parser.add_argument("traces", nargs="+", metavar="FILE", help="one trace per rank")
     add_output(parser)
 
 

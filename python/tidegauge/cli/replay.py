@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`tidegauge replay FILE`: a recorded allocator beside its simulation, or a trace on a device."""
+"""`tidegauge replay FILE`: simulates the device allocator for a recorded run.
+
+A snapshot is compared with the simulation; a trace gives an estimate for a device.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,11 @@ if TYPE_CHECKING:
     from tidegauge.allocator import DeviceReplay, RunFigures
 
 NAME = "replay"
-HELP = "what a device would reserve for a recorded run, and what other settings would"
+HELP = "simulate the device allocator for a recorded run, with the same or other settings"
 EXAMPLES = """\
   tidegauge replay snapshot.pickle
   tidegauge replay snapshot.pickle --alloc-conf expandable_segments:True
-  tidegauge replay snapshot.pickle --device-memory 40GiB   (3: does not fit)
+  tidegauge replay snapshot.pickle --device-memory 40GiB  # exit code 3: too big
   tidegauge replay run.tide --device a100-40g
   tidegauge replay run.tide --alloc-conf '' --alloc-conf max_split_size_mb:256
 """
@@ -39,52 +42,55 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         metavar="FILE",
-        help="of `tidegauge run`, or a snapshot of torch.cuda.memory._dump_snapshot",
+        help="a trace from `tidegauge run`, or a file from torch.cuda.memory._dump_snapshot",
     )
     parser.add_argument(
         "--tie",
         choices=("address", "counter", "private-counter"),
-        help="which free block of several equal ones is taken: the lowest address (torch up to "
-        "2.11), that of the oldest segment (2.13), or so in private pools alone (2.12); by default "
-        "what fits the recording, and counter for a trace",
+        help="which of several equally good free blocks to use: address, the lowest (torch up to "
+        "2.11); counter, the one in the oldest segment (2.13); private-counter, counter in private "
+        "pools and address elsewhere (2.12). Default: the one that matches the recording; counter "
+        "for a trace",
     )
     parser.add_argument(
         "--deferred",
         choices=("recorded", "low", "high"),
-        help="of a snapshot: when blocks that other streams used are free again; as recorded, at "
-        "the next request (low), or not before the cache is emptied (high)",
+        help="snapshot only: when a block that another stream used becomes free: recorded "
+        "(default), low (at the next request) or high (only when the cache is emptied)",
     )
     parser.add_argument(
         "--alloc-conf",
         action="append",
         default=[],
         metavar="SETTINGS",
-        help="simulate these settings, written as in PYTORCH_CUDA_ALLOC_CONF; of a trace several",
+        help="simulate these settings, written as in PYTORCH_CUDA_ALLOC_CONF; repeatable for a "
+        "trace",
     )
     parser.add_argument(
         "--recorded-conf",
         metavar="SETTINGS",
-        help="the settings of the run, where the snapshot does not say them",
+        help="snapshot only: settings of the recorded run, if the snapshot lacks them",
     )
-    parser.add_argument(
-        "--device", metavar="NAME", help="a device of the catalogue, such as a100-40g"
-    )
+    parser.add_argument("--device", metavar="NAME", help="device in the catalogue, e.g. a100-40g")
     parser.add_argument(
         "--device-memory",
         type=parse_bytes,
         default=0,
         metavar="SIZE",
-        help="the memory of the device, such as 40GiB: the simulation can run out of it",
+        help="memory of the device, e.g. 40GiB; the simulated allocator fails beyond it",
     )
     parser.add_argument(
         "--assume",
         action="append",
         default=[],
         metavar="NAME=SIZE",
-        help="of a trace: the bytes of context, cublas (a workspace) or communication",
+        help="trace only: replace an assumed size: context, cublas (one workspace) or "
+        "communication",
     )
     parser.add_argument(
-        "--traced-device", metavar="DEVICE", help="of a trace: whose storages, such as cuda:0"
+        "--traced-device",
+        metavar="DEVICE",
+        help="trace only: replay the storages on this device, e.g. cuda:0",
     )
     add_output(parser)
 
@@ -101,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(error) from None
     if model is not None and args.device_memory:
-        raise UsageError("give --device or --device-memory, not both")
+        raise UsageError("--device and --device-memory are mutually exclusive")
     if replay_trace.is_trace(args.file):
         return replay_trace.run(args, model)
     return _run_snapshot(args, model.memory_bytes if model else args.device_memory)
@@ -112,8 +118,8 @@ def _run_snapshot(args: argparse.Namespace, device_memory_bytes: int) -> int:
 
     if len(args.alloc_conf) > 1 or args.assume or args.traced_device:
         raise UsageError(
-            f"{args.file} is no trace of `tidegauge run`: several --alloc-conf, --assume and "
-            "--traced-device are for those"
+            f"{args.file} is not a trace from `tidegauge run`; several --alloc-conf, --assume and "
+            "--traced-device require one"
         )
     alloc_conf = args.alloc_conf[0] if args.alloc_conf else None
     devices = replay_snapshot(
@@ -164,7 +170,7 @@ def _figures_to_json(figures: RunFigures) -> dict[str, Any]:
 
 
 def render(name: str, devices: list[DeviceReplay], *, is_other: bool) -> str:
-    """The table for people, at most 80 columns wide."""
+    """The text output, at most 80 columns wide."""
     if not devices:
         return f"{name}: no device with memory or events"
     return "\n\n".join(_render_device(name, device, is_other) for device in devices)
@@ -182,9 +188,9 @@ def _render_device(name: str, replay: DeviceReplay, is_other: bool) -> str:
     for label, recorded, simulated in _rows(replay.recorded, replay.simulated):
         lines.append(f"{label:24}{recorded:>14}{simulated:>14}")
     lines += ["", *_wrap(_verdict(replay, is_other))]
-    lines += ["", "The same requests from the blocks live at the start, nothing cached:"]
+    lines += ["", "Same requests from an empty cache, with only the initial blocks live:"]
     lines.append(f"{'':30}{'peak reserved':>14}{'unused':>12}{'saved':>12}")
-    first = "as recorded" if replay.deferred == "recorded" else "the recorded settings"
+    first = "as recorded" if replay.deferred == "recorded" else "recorded settings"
     lines.append(_what_if_row(first, replay.same_settings, ""))
     for what_if in replay.what_ifs:
         saved = render_bytes(what_if.saved_bytes)
@@ -221,18 +227,18 @@ def _what_if_row(label: str, figures: RunFigures, saved: str) -> str:
 def _verdict(replay: DeviceReplay, is_other: bool) -> str:
     if is_other:
         return (
-            "The simulation is of other settings and starts without what the run had cached: "
-            "compare it with the table below."
+            "The simulation uses other settings and starts with an empty cache. Compare it with "
+            "the table below, not with the recording."
         )
     if not replay.is_consistent:
         return (
-            "The recording contradicts itself: its events do not end in its segments. "
-            "Other settings were in force (--recorded-conf), or events are missing."
+            "The recording is inconsistent: its events do not lead to its segments. Either the "
+            "run used other settings (set --recorded-conf), or events are missing."
         )
     if replay.divergence is None:
-        return "The simulation equals the recording at every event and in the final layout."
+        return "The simulation matches the recording at every event and in the final layout."
     return (
-        f"The simulation leaves the recording at event {replay.divergence.event} of "
+        f"The simulation diverges from the recording at event {replay.divergence.event} of "
         f"{replay.events}: {replay.divergence.what}."
     )
 

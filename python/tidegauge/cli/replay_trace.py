@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`tidegauge replay run.tide`: the layers from tensors to the device, and other settings."""
+"""`tidegauge replay run.tide`: estimated device memory, layer by layer, and other settings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ASSUMED = {
 
 
 def is_trace(path: str) -> bool:
-    """By its first bytes; a file that cannot be read is none, and its reader says why."""
+    """Checks the first bytes. False for an unreadable file: its reader reports the error."""
     try:
         with open(path, "rb") as file:
             return file.read(16) == b"SQLite format 3\0"
@@ -49,9 +49,9 @@ def run(args: argparse.Namespace, model: DeviceModel | None) -> int:
     from tidegauge.allocator import DeviceModel, replay_trace
 
     if args.recorded_conf is not None:
-        raise UsageError("--recorded-conf is for snapshots: a trace has no settings")
+        raise UsageError("--recorded-conf requires a snapshot; a trace has no allocator settings")
     if args.deferred is not None:
-        raise UsageError("--deferred is for snapshots: in a trace no free waits for other streams")
+        raise UsageError("--deferred requires a snapshot; frees in a trace wait for no stream")
     if args.device_memory:
         model = DeviceModel("", "the device", args.device_memory, 8)
     try:
@@ -78,7 +78,10 @@ def parse_assumptions(texts: list[str]) -> Assumptions:
     for text in texts:
         name, equals, size = text.partition("=")
         if name not in _ASSUMED or not equals:
-            raise UsageError(f"'{text}' is no assumption; give {', '.join(_ASSUMED)} as NAME=SIZE")
+            names = ", ".join(_ASSUMED)
+            raise UsageError(
+                f"invalid assumption '{text}' (expected NAME=SIZE with NAME one of {names})"
+            )
         try:
             given[_ASSUMED[name]] = 0 if size == "0" else parse_bytes(size)
         except argparse.ArgumentTypeError as error:
@@ -87,10 +90,10 @@ def parse_assumptions(texts: list[str]) -> Assumptions:
 
 
 def render(memory: DeviceMemory) -> str:
-    """All of it, at most 80 columns wide."""
+    """The text output, at most 80 columns wide."""
     name = os.path.basename(memory.trace)
     head = wrap(
-        f"{name}: {memory.requests:,} requests and frees of {memory.traced_device}, "
+        f"{name}: {memory.requests:,} requests and frees on {memory.traced_device}, "
         f"{memory.alloc_conf or 'default settings'}"
     )
     return join_sections([head, render_layers(memory), _render_verdict(memory), _settings(memory)])
@@ -102,21 +105,23 @@ def _render_verdict(memory: DeviceMemory) -> list[str]:
     if memory.device is not None:
         margin = memory.device.memory_bytes - needed
         has = f"{memory.device.name} has {render_bytes(memory.device.memory_bytes)}"
-        if memory.fits:
-            room = f"{render_bytes(margin)} to spare" if margin >= 0 else "by giving back its cache"
-            lines += wrap(f"Fits: {has}, {room}.")
+        needs = f"needs {render_bytes(needed)}; {has}"
+        if memory.fits and margin >= 0:
+            lines += wrap(f"Fits: {needs} ({render_bytes(margin)} to spare).")
+        elif memory.fits:
+            lines += wrap(f"Fits: {needs}; the allocator frees its cache and retries.")
         else:
             lines += wrap(
-                f"Does not fit: {has}, {render_bytes(-margin)} too little; "
+                f"Does not fit: {needs} ({render_bytes(-margin)} short). "
                 f"{memory.failed_requests:,} requests would fail."
             )
     if memory.smallest is not None:
         lines += wrap(
-            f"Smallest device of the catalogue that fits: {memory.smallest.name} "
+            f"Smallest device in the catalogue that fits: {memory.smallest.name} "
             f"({memory.smallest.key}, {render_bytes(memory.smallest.memory_bytes)})."
         )
     else:
-        lines.append("No device of the catalogue fits.")
+        lines.append("No device in the catalogue is large enough.")
     return lines
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`tidegauge report run.tide`: what was at the peak, and whose it was."""
+"""`tidegauge report run.tide`: shows what the memory at the peak was used for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tidegauge._C import PostMortem
 
 NAME = "report"
-HELP = "what was at the peak of a recorded run: categories, modules, tensors, steps"
+HELP = "show the peak of a recorded run by category, module, tensor and step"
 EXAMPLES = """\
   tidegauge report train.tide
   tidegauge report train.tide --top 30
@@ -36,7 +36,7 @@ EXAMPLES = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "traces", nargs="+", metavar="FILE", help="file of `tidegauge run`; several with --html"
+        "traces", nargs="+", metavar="FILE", help="trace from `tidegauge run`; several with --html"
     )
     add_html(parser)
     add_top(parser)
@@ -49,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
         _write_page(args)
     elif len(args.traces) > 1:
         raise UsageError(
-            "only --html shows several files; `tidegauge merge` compares the ranks of a run, "
-            "`tidegauge diff` two runs"
+            "several files require --html; to compare ranks use `tidegauge merge`, to compare two "
+            "runs use `tidegauge diff`"
         )
     else:
         _write_text(args, args.traces[0])
@@ -83,8 +83,8 @@ def _write_text(args: argparse.Namespace, path: str) -> None:
     if args.json:
         lists = shorten_lists(summary, args.top)
         layers = [dataclasses.asdict(layer) for layer in memory.layers]
-        told = [_failure_to_json(each) for each in failures]
-        write_result(args, to_json({**lists, "device_layers": layers, "failures": told}))
+        rows = [_failure_to_json(each) for each in failures]
+        write_result(args, to_json({**lists, "device_layers": layers, "failures": rows}))
     else:
         texts = [each.render() for each in failures]
         write_result(args, render_report(summary, args.top, memory, texts))
@@ -96,7 +96,7 @@ def _failure_to_json(failure: PostMortem) -> dict[str, Any]:
 
 
 def shorten_lists(summary: Summary, top: int) -> dict[str, Any]:
-    """For JSON: `top` rows of each list, 0 for all."""
+    """For JSON: keeps `top` rows of each list, or all if `top` is 0."""
     peaks = tuple(shorten_peak(peak, top) for peak in summary.peaks)
     return dataclasses.asdict(dataclasses.replace(summary, peaks=peaks))
 

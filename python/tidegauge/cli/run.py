@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`tidegauge run train.py`: tracks a training script that knows nothing of it.
+"""`tidegauge run train.py`: tracks an unchanged training script.
 
-The script is what Python would have made of it: its own `__main__`, `sys.argv` and `sys.path[0]`,
-its standard output, its exit code. What we have to say comes last, on standard error.
+The script runs as under plain Python: it has its own `__main__`, `sys.argv` and `sys.path[0]`, its
+standard output and its exit code. Our notes come last, on standard error.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from tidegauge.trackers.recorder import Recorder
 
 NAME = "run"
-HELP = "run a training script, unchanged, and record its memory"
+HELP = "run an unchanged training script and record its memory"
 USAGE = "tidegauge run [options] (script.py | -m module) [arguments ...]"
 EXAMPLES = """\
   tidegauge run train.py --lr 0.1
   tidegauge run -o big_batch.tide train.py --batch 512
   tidegauge run -m my_package.train
-  torchrun --nproc-per-node 2 -m tidegauge run train.py   (one file a rank)
+  torchrun --nproc-per-node 2 -m tidegauge run train.py   (one file per rank)
 """
 
 _PACKAGE = str(Path(__file__).parent.parent) + os.sep
@@ -53,20 +53,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--output",
         metavar="FILE",
-        help="the trace; by default the name of the script with .tide. Under torchrun the rank is "
-        "put before the ending: train.rank0.tide",
+        help="trace file (default: the name of the script with .tide); under torchrun the rank is "
+        "inserted, as in train.rank0.tide",
     )
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     parser.add_argument(
         "--allocator",
         action="store_true",
-        help="count all that torch's CPU allocator makes, also what no tensor shows",
+        help="count all memory from torch's CPU allocator, including memory without a tensor",
     )
     parser.add_argument(
         "--stacks",
         choices=("none", "module", "python"),
         default="none",
-        help="what to keep of the Python stack of each allocation (none)",
+        help="which part of the Python stack to record for each allocation (default: none)",
     )
     add_verbosity(parser)
     parser.add_argument(
@@ -74,10 +74,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="module",
         nargs=argparse.REMAINDER,
         metavar="module",
-        help="run a module, as `python -m` does; ends our options",
+        help="run a module, as `python -m` does; must be the last option of tidegauge",
     )
     parser.add_argument(
-        "script", nargs=argparse.REMAINDER, metavar="script.py", help="and its arguments"
+        "script", nargs=argparse.REMAINDER, metavar="script.py", help="script and its arguments"
     )
 
 
@@ -87,30 +87,30 @@ def run(args: argparse.Namespace) -> int:
     if words and words[0] == "--" and not is_module:
         words = words[1:]
     if not words or (is_module and args.script):
-        raise UsageError(f"no script to run; usage: {USAGE}")
+        raise UsageError(f"no script given; usage: {USAGE}")
     _prepare_interpreter(words, is_module)
     return _run_tracked(args, words[0], is_module)
 
 
 def _prepare_interpreter(words: list[str], is_module: bool) -> None:
-    """As Python would find itself; UsageError if there is nothing to run."""
+    """Sets `sys.argv` and `sys.path` as Python would. Raises UsageError if nothing can run."""
     folder = os.getcwd()
     if not is_module:
         script = Path(words[0])
         if not script.exists():
-            raise UsageError(f"{script}: no such script; check the path")
+            raise UsageError(f"no such script: {script}")
         folder = str(script.resolve() if script.is_dir() else script.resolve().parent)
     sys.argv[:] = words
     if not sys.flags.safe_path:
         sys.path[0] = folder
     if is_module:
-        package = words[0].partition(".")[0]  # finding what is below it would import it, untracked
+        package = words[0].partition(".")[0]  # find_spec of a submodule would import it, untracked
         if not package or importlib.util.find_spec(package) is None:
-            raise UsageError(f"{words[0]}: no such module; run where `python -m` finds it")
+            raise UsageError(f"no such module: {words[0]} (check the folder and PYTHONPATH)")
 
 
 def name_trace(script: str, is_module: bool, output: str | None) -> str:
-    """Where to record: what was asked for, or the name of the script; and the rank, if any."""
+    """The trace file: `output` or the name of the script, with the rank if there is one."""
     if output:
         path = Path(output)
     else:
@@ -130,7 +130,9 @@ def _run_tracked(args: argparse.Namespace, script: str, is_module: bool) -> int:
 
     path = name_trace(script, is_module, args.output)
     if os.path.lexists(path) and not args.force:
-        raise FileExistsError(f"{path} exists; give another name with -o, or --force to replace it")
+        raise FileExistsError(
+            f"{path} exists; choose another name with -o, or replace it with --force"
+        )
     recorder = Recorder(path, overwrite=args.force)
     tracker = ScriptTracker(record=recorder, allocator=args.allocator, stacks=args.stacks)
     if args.verbose:
@@ -138,14 +140,14 @@ def _run_tracked(args: argparse.Namespace, script: str, is_module: bool) -> int:
     process = os.getpid()
     with tracker:
         code, died_of = _run_script(script, is_module)
-    if os.getpid() == process:  # else the script forked, and this is its child
+    if os.getpid() == process:  # otherwise this is a child that the script forked
         recorder.close()
-        _tell_end(args, tracker, recorder, died_of)
+        _print_result(args, tracker, recorder, died_of)
     return code
 
 
 def _run_script(script: str, is_module: bool) -> tuple[int, BaseException | None]:
-    """The exit code that Python would have ended with, and what the script died of."""
+    """The exit code as Python would return it, and the exception that ended the script."""
     try:
         if is_module:
             runpy.run_module(script, run_name="__main__", alter_sys=True)
@@ -163,7 +165,7 @@ def _run_script(script: str, is_module: bool) -> tuple[int, BaseException | None
 
 
 def _run_file(script: str) -> None:
-    """Not by runpy, which calls itself `sys.argv[0]`, and takes `__main__` away at the end."""
+    """Does not use runpy, which replaces `sys.argv[0]` and removes `__main__` at the end."""
     if os.path.isdir(script):
         runpy.run_path(script, run_name="__main__")
         return
@@ -188,7 +190,7 @@ def _exit_code(end: SystemExit) -> int:
 
 
 def _show(error: BaseException) -> None:
-    """As Python would, or whoever took its place; without our frames."""
+    """Prints the traceback with the current `sys.excepthook`, without our frames."""
     sys.stdout.flush()
     _forget_own_frames(error)
     sys.excepthook(type(error), error, error.__traceback__)
@@ -223,7 +225,7 @@ def is_out_of_memory(error: BaseException | None) -> bool:
     return isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
 
 
-def _tell_end(
+def _print_result(
     args: argparse.Namespace,
     tracker: MemTracker,
     recorder: Recorder,
@@ -234,23 +236,23 @@ def _tell_end(
     rank = os.environ.get("RANK", "")
     who = f"rank {rank}: " if rank else ""
     if is_out_of_memory(error):
-        note(args, f"{who}the run went out of memory")
+        note(args, f"{who}the run ran out of memory")
     peaks = tracker._core.splits(True)
     for device, split in peaks.items():
         note(args, f"{who}peak on {name_device(str(device))}: {render_bytes(sum(split.values()))}")
-        if rank in ("", "0"):  # one table, however many ranks there are
+        if rank in ("", "0"):  # one table, not one per rank
             print("\n".join(render_categories(largest_first(split))), file=sys.stderr)
     if not peaks:
-        note(args, f"{who}no tensor was made")
+        note(args, f"{who}the run created no tensors")
     if args.verbose:
         note(args, f"{who}{recorder.path} has {recorder.written_events:,} events")
         anomalies, first = tracker._core.anomalies()
         if anomalies:
-            note(args, f"{who}{anomalies:,} events contradict others; the first: {first}")
+            note(args, f"{who}{anomalies:,} events contradict others (first: {first})")
         failures, first = tracker._core.failures()
         if failures:
-            note(args, f"{who}{failures:,} facts about FSDP2 are missing; the first: {first}")
+            note(args, f"{who}{failures:,} FSDP2 events were not observed (first: {first})")
     note(args, f"{who}next: tidegauge report {recorder.path}")
     if rank == "0" and os.environ.get("WORLD_SIZE", "1") != "1":
         every = recorder.path.replace(".rank0.", ".rank*.")
-        note(args, f"{who}or all ranks: tidegauge merge {every}")
+        note(args, f"{who}for all ranks: tidegauge merge {every}")

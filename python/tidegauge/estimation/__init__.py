@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Will it fit? Real model code is simulated, and the allocator of the device replayed."""
+"""Does a run fit? Simulates real model code and the allocator of the device."""
 
 from tidegauge.estimation.advice import Advice, advise
 from tidegauge.estimation.contract import Contract, ContractError, ModelError

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What to change when a run does not fit. Every change is simulated; nothing is a formula."""
+"""Suggests changes when a run does not fit. Each suggestion is simulated, not computed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EXPANDABLE = "expandable_segments:True"
 
 @dataclass(frozen=True)
 class Change:
-    """Options to add to the command, what they cost the training, and the question with them."""
+    """Options to add to the command, their cost for the training, and how to apply them."""
 
     options: str
     cost: str
@@ -25,7 +25,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Advice:
-    """A change, or several, and what it saves of what the run needs."""
+    """One or several changes, and by how much they reduce the needed memory."""
 
     change: str
     cost: str
@@ -34,9 +34,9 @@ class Advice:
 
 
 def advise(estimator: Estimator, question: Question, found: Estimate) -> Iterator[Advice]:
-    """The changes that save something, the cheapest first; one that cannot be made is left out.
+    """Changes that save memory, cheapest first. Skips changes that this program cannot make.
 
-    If none of them is enough, they are put together one after the other until they are.
+    If no single change is enough, combines them one by one until the run fits.
     """
 
     def try_change(change: Change, changed: Question) -> Advice | None:
@@ -66,7 +66,7 @@ def advise(estimator: Estimator, question: Question, found: Estimate) -> Iterato
 
 
 def _add(first: Change, then: Change) -> Change:
-    """A later option takes the place of an earlier one of its name, as on the command line."""
+    """As on the command line, a later option replaces an earlier one of the same name."""
     name = then.options.split()[0]
     before = [f"--{part}" for part in first.options.removeprefix("--").split(" --")]
     kept = [part for part in before if part.split()[0] != name]
@@ -78,7 +78,7 @@ def _add(first: Change, then: Change) -> Change:
 
 
 def rank_advice(advice: list[Advice]) -> list[Advice]:
-    """What makes it fit comes first, then what saves most."""
+    """Changes that make the run fit come first, then the largest savings."""
 
     def key(each: Advice) -> tuple[bool, bool, int]:
         retries = (each.estimate.margin_bytes or 0) < 0
@@ -88,7 +88,7 @@ def rank_advice(advice: list[Advice]) -> list[Advice]:
 
 
 def list_changes(contract: Contract, question: Question) -> Iterator[Change]:
-    """In order of what they cost."""
+    """Candidate changes, cheapest first."""
     plan = question.plan
 
     def change(cost: str, **changes: Any) -> Change:
@@ -100,23 +100,23 @@ def list_changes(contract: Contract, question: Question) -> Iterator[Change]:
         settings = ",".join(filter(None, (question.alloc_conf, _EXPANDABLE)))
         yield Change(
             f"--alloc-conf {settings}",
-            "nothing",
+            "none",
             lambda other: other.change(contract, "alloc_conf", settings),
         )
     if plan.is_sharded and plan.reshard != "yes":
         yield change("one more all-gather", reshard="yes")
     if not plan.mp and not plan.dtype:
-        yield change("precision", mp="bf16/fp32" if plan.is_sharded else "bf16")
+        yield change("lower precision", mp="bf16/fp32" if plan.is_sharded else "bf16")
     if plan.ac == "none":
-        yield change("some of the forward again", ac="selective")
+        yield change("recomputes part of the forward pass", ac="selective")
     if plan.ac != "full":
-        yield change("the forward again", ac="full")
+        yield change("recomputes the forward pass", ac="full")
     if plan.optimizer in ("", "adamw", "adam"):
-        # Adafactor knows no DTensors.
+        # Adafactor does not support DTensors.
         other = "sgd-momentum" if plan.is_sharded else "adafactor"
-        yield change("another optimizer", optimizer=other)
+        yield change("a different optimizer", optimizer=other)
     if plan.is_sharded and not plan.offload:
-        yield change("copies to and from the host", offload=True)
+        yield change("copies between host and device", offload=True)
     batch = getattr(contract.resolve(dict(plan.settings)), "batch", 1)
     if isinstance(batch, int) and batch > 1:
         half = str(batch // 2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`module:Class` with a config: a model that nobody wrote a contract for."""
+"""`module:Class` with a config: estimates a model without a contract file."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _EXAMPLE = """\
 
 
 def load_class(module_name: str, name: str, config: str | None) -> Contract:
-    """A subclass of nn.Module; of Hugging Face's, `config` is one of theirs."""
+    """The class is a subclass of nn.Module. For Hugging Face models, `config` is their config."""
     model_class = _find_class(module_name, name)
     if config is None:
         raise ContractError(
-            f"{module_name}:{name} needs --config FILE, such as\n{_EXAMPLE}\n"
-            "or, for a class of transformers, its config.json"
+            f"{module_name}:{name} requires --config FILE, for example\n{_EXAMPLE}\n"
+            "or, for a transformers class, its config.json"
         )
     values = read_config(Path(config))
     if hasattr(model_class, "config_class"):
@@ -39,12 +39,14 @@ def _find_class(module_name: str, name: str) -> type[nn.Module]:
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        raise ContractError(f"{module_name}:{name}: {error}; run where Python finds it") from None
+        raise ContractError(
+            f"cannot import {module_name}: {error} (check the folder and PYTHONPATH)"
+        ) from None
     except Exception as error:
-        raise ModelError(f"{module_name} cannot be imported: {error!r}") from error
+        raise ModelError(f"cannot import {module_name}: {error!r}") from error
     found = getattr(module, name, None)
     if not (isinstance(found, type) and issubclass(found, nn.Module)):
-        raise ContractError(f"{module_name} has no class {name} that is a torch.nn.Module")
+        raise ContractError(f"{module_name} has no torch.nn.Module named {name}")
     return found
 
 
@@ -53,13 +55,13 @@ def _make_contract(
 ) -> Contract:
     unknown = [key for key in values if key not in ("settings", "arguments", "inputs")]
     if unknown or not values.get("inputs"):
-        what = f"has '{unknown[0]}'" if unknown else "has no inputs"
-        raise ContractError(f"{config} {what}; a config of a class is such as\n{_EXAMPLE}")
+        what = f"has an unknown key '{unknown[0]}'" if unknown else "has no inputs"
+        raise ContractError(f"{config} {what}; expected for example\n{_EXAMPLE}")
     settings = dict(values.get("settings", {"batch": 1}))
     arguments = dict(values.get("arguments", {}))
     return Contract(
         name=name,
-        # Arguments are settings as well, so that --set and --sweep reach them.
+        # Arguments are settings too, so that --set and --sweep can change them.
         settings={**settings, **arguments},
         build_model=lambda given: model_class(**{key: getattr(given, key) for key in arguments}),
         make_inputs=lambda given: [_make_input(each, vars(given)) for each in values["inputs"]],
@@ -78,11 +80,14 @@ def _make_input(description: Mapping[str, Any], settings: Mapping[str, Any]) -> 
 
 
 def _compute_loss(model: nn.Module, inputs: list[torch.Tensor]) -> torch.Tensor:
-    """Its own loss, if it has one; else the mean of its output, which needs as much as any."""
+    """The model's own loss, or else the mean of its output, which needs as much memory as any."""
     output = model(*inputs)
     loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
     if loss is None:
         loss = output[0] if isinstance(output, tuple | list) else output
     if not isinstance(loss, torch.Tensor):
-        raise TypeError(f"the output is a {type(output).__name__} without a loss; write a contract")
+        raise TypeError(
+            f"the model returned a {type(output).__name__} without a loss; write a Python file "
+            "with compute_loss (docs/estimate.md)"
+        )
     return loss.float().mean()

@@ -12,12 +12,12 @@ from tidegauge.estimation.contract import ContractError
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """JSON, or TOML if it is called so; OSError, ContractError."""
+    """Reads JSON, or TOML if the name ends so. Raises OSError or ContractError."""
     text = path.read_text(encoding="utf-8")
     try:
         values = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except ValueError as error:
-        raise ContractError(f"{path} cannot be read: {error}") from None
+        raise ContractError(f"cannot parse {path}: {error}") from None
     if not isinstance(values, dict):
-        raise ContractError(f"{path} holds a {type(values).__name__}; an object is expected")
+        raise ContractError(f"{path} contains a {type(values).__name__} (expected an object)")
     return values

@@ -20,21 +20,21 @@ from tidegauge._util.suggestions import did_you_mean
 
 
 class ContractError(ValueError):
-    """The target is none, or lacks something."""
+    """The target is invalid or incomplete."""
 
 
 class ModelError(RuntimeError):
-    """The code of the target has raised; its exception is the cause."""
+    """The target's code raised an exception, which is the cause of this one."""
 
 
 @dataclass(frozen=True)
 class Contract:
-    """A program that can be estimated. All functions but the first three may be missing.
+    """A program that can be estimated. Only the first three functions are required.
 
-    `settings`: the names that `--set` may change, with the values they have otherwise; functions
-    get them as attributes. `blocks(model)`: the modules to checkpoint and shard one by one.
+    `settings`: names that `--set` may change, with their defaults; functions receive them as
+    attributes. `blocks(model)`: the modules to checkpoint and shard one by one.
     `shard(model, fully_shard)`: calls `fully_shard(module)` on each unit, the root last.
-    `tensor_parallel_plan(model)`: as `parallelize_module` takes it. `make_optimizer(model)`.
+    `tensor_parallel_plan(model)`: a plan for `parallelize_module`. `make_optimizer(model)`.
     """
 
     name: str
@@ -48,34 +48,34 @@ class Contract:
     make_optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None
 
     def resolve(self, changes: Mapping[str, Any]) -> SimpleNamespace:
-        """All settings; ValueError for a name that is none."""
+        """All settings. Raises ValueError for an unknown name."""
         for name in changes:
             if name not in self.settings:
-                hint = (
-                    did_you_mean(name, [*self.settings]) if self.settings else "SETTINGS is missing"
-                )
+                hint = "it defines no SETTINGS"
+                if self.settings:
+                    hint = did_you_mean(name, [*self.settings])
                 raise ValueError(f"{self.name} has no setting '{name}': {hint}")
         return SimpleNamespace(**{**self.settings, **changes})
 
     def parse_setting(self, name: str, text: str) -> Any:
-        """As the type of the value that the setting has otherwise."""
+        """Converts `text` to the type of the setting's default value."""
         value = getattr(self.resolve({name: text}), name)
         default = self.settings[name]
         if isinstance(default, bool):
             if value not in ("yes", "no", "true", "false"):
-                raise ValueError(f"the setting {name} is yes or no, not '{text}'")
+                raise ValueError(f"invalid {name} '{text}' (expected yes or no)")
             return value in ("yes", "true")
         if isinstance(default, int | float):
             try:
                 return type(default)(text)
             except ValueError:
-                kind = "a whole number" if isinstance(default, int) else "a number"
-                raise ValueError(f"the setting {name} is {kind}, not '{text}'") from None
+                kind = "an integer" if isinstance(default, int) else "a number"
+                raise ValueError(f"invalid {name} '{text}' (expected {kind})") from None
         return text
 
     @contextmanager
-    def telling(self, doing: str) -> Iterator[None]:
-        """Whatever is raised within is the program's: a ModelError says where it was."""
+    def wrap_errors(self, doing: str) -> Iterator[None]:
+        """Turns an exception raised within into a ModelError that names the program's line."""
         try:
             yield
         except Exception as error:
@@ -95,6 +95,6 @@ def describe_error(error: Exception) -> str:
 
 
 def describe_line(frames: Sequence[traceback.FrameSummary], name: str) -> str:
-    """The innermost line of the program itself, or else of anybody's."""
+    """The innermost line of the program itself, or the innermost line of all if it has none."""
     own = [each for each in frames if Path(each.filename).name == Path(name).name] or frames[-1:]
     return f" ({os.path.basename(own[-1].filename)}, line {own[-1].lineno})" if own else ""

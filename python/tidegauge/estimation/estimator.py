@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`estimate`: runs a plan on the ranks that differ, and judges the worst of them."""
+"""`estimate`: simulates the ranks that differ and gives the verdict for the worst one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidegauge.report.summary import Peak, Summary, read_summary
 
 @dataclass(frozen=True)
 class RankPeak:
-    """A rank that was simulated, and the ranks that it stands for: they have equal shards."""
+    """A simulated rank, and the ranks it represents because their shards have equal sizes."""
 
     rank: int
     like_ranks: tuple[int, ...]
@@ -35,11 +35,11 @@ class RankPeak:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run needs. All figures but `ranks` are of `rank`, the one that needs most.
+    """The memory that a run needs, for `rank`, the rank that needs most (except `ranks`).
 
-    `verdict` and `margin_bytes` are None if no device was given. `needed_bytes` is the last layer,
-    `low_bytes` and `high_bytes` are the same with the least and the most that is assumed.
-    `peak` is of tensors. A step is steady if it began with as much as it ended with.
+    `verdict` and `margin_bytes` are None without a device. `needed_bytes` is the last layer;
+    `low_bytes` and `high_bytes` are its bounds for the lowest and highest assumptions.
+    `peak` is the tensor peak. `is_steady`: the last step began and ended with the same memory.
     """
 
     target: str
@@ -76,10 +76,10 @@ class Estimate:
 
 
 class Estimator:
-    """Answers questions about one program. What was run once is not run again.
+    """Estimates one program under many plans. Simulates each plan once.
 
-    A context: its traces are in a temporary folder, made in `folder`, until it is left. `notes` are
-    told with every answer.
+    A context manager: on exit it removes its traces, kept in a temporary folder inside `folder`.
+    `notes` are part of every estimate.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Estimator:
     def estimate(
         self, plan: Plan, device: DeviceModel | None = None, alloc_conf: str = ""
     ) -> Estimate:
-        """ValueError for what cannot be, ModelError for what the program raises."""
+        """Raises ValueError for an impossible plan, ModelError if the program fails."""
         begin = time.perf_counter()
         runs = self._run(plan)
         self._progress("replaying the allocator")
@@ -161,7 +161,7 @@ class Estimator:
         )
 
     def trace_of(self, estimate: Estimate) -> Path:
-        """The trace of its worst rank, as long as the context lasts."""
+        """The trace of the worst rank. It exists until the estimator is closed."""
         return next(run.trace for run, _ in self._runs[estimate.plan] if run.rank == estimate.rank)
 
     def _run(self, plan: Plan) -> list[tuple[Run, Summary]]:
@@ -186,7 +186,7 @@ class Estimator:
 
 
 def _find_peak(summary: Summary, device: str) -> Peak:
-    """Of the rank's own among the devices of a kind: it is the first, as the largest are."""
+    """The rank's own device: the first of its type, since peaks are sorted by size."""
     return next(peak for peak in summary.peaks if peak.device.partition(":")[0] == device)
 
 
@@ -202,14 +202,13 @@ def estimate(
     simulated_device: str | None = None,
     **plan: Any,
 ) -> Estimate:
-    """How much memory a training run needs, and whether `device` has it, without running it.
+    """Estimates the memory that a training run needs and whether it fits `device`.
 
-    `target`: a Python file with the contract of docs/estimate.md, a `Contract`, a config.json of
-    Hugging Face, or "module:Class" with `config`. `device`: of the catalogue, such as "h100-80g".
-    `rank`: "worst", "all" or one. `settings`: of the target, as `--set` gives them.
-    `assumptions`: members of `tidegauge.allocator.Assumptions`. `simulated_device`: as which the
-    simulation behaves, "cuda" or "cpu"; by default the former, where it can. The rest are those
-    of `Plan`::
+    `target`: a Python file (docs/estimate.md), a `Contract`, a Hugging Face config.json, or
+    "module:Class" with `config`. `device`: a name in the catalogue, e.g. "h100-80g".
+    `rank`: "worst", "all" or a number. `settings`: settings of the target, as with `--set`.
+    `assumptions`: members of `tidegauge.allocator.Assumptions`. `simulated_device`: "cuda" or
+    "cpu"; by default cuda if it can be simulated. All other arguments are members of `Plan`::
 
         tidegauge.estimate("llama.py", device="h100-80g", fsdp=8, mp="bf16/fp32", ac="selective")
     """
@@ -226,10 +225,10 @@ def estimate(
 
 
 def check_rank(rank: int | str, plan: Plan) -> str:
-    """As Estimator takes it; ValueError for one that does not exist."""
+    """The rank in the form that Estimator takes. Raises ValueError if it does not exist."""
     text = str(rank)
     if text not in ("all", "worst") and not (text.isdecimal() and 0 <= int(text) < plan.world_size):
         raise ValueError(
-            f"rank is '{text}'; expected all, worst or one of 0 to {plan.world_size - 1}"
+            f"invalid rank '{text}' (expected worst, all, or 0 to {plan.world_size - 1})"
         )
     return text

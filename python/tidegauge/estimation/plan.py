@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How a model is to be run. Two plans that are equal make equal runs."""
+"""How a model is trained. Equal plans make equal runs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 @dataclass(frozen=True)
 class Plan:
-    """What the command line says by its options, under their names; ValueError for what cannot be.
+    """The options of the command line, by name. Raises ValueError for invalid combinations.
 
-    `fsdp`: FSDP2 over so many ranks; 0: the model is not sharded. `hsdp`: "2x4", copies times
-    ranks of each. `tp`: ranks of tensor parallelism. `reshard`: parameters after forward: "auto" as
-    FSDP2 does it (all but the root), "yes", "no", or over a number of ranks. `mp`: "bf16/fp32", the
-    types of computation and of reduction; without sharding, of autocast. `dtype`: what the
-    parameters are converted to; empty: as they are built. `ac`: checkpointing of the blocks.
-    `optimizer`: empty: that of the contract, or adamw. `offload`: shards are kept on the host.
-    `item`: what `item()` of a value that is not known gives; empty: that is an error.
-    `settings`: those of the contract that are not its own.
+    `fsdp`: number of ranks of FSDP2; 0 means not sharded. `hsdp`: replicas x ranks, as in "2x4".
+    `tp`: number of ranks of tensor parallelism. `reshard`: parameters after forward: "auto" (the
+    default of FSDP2: all but the root), "yes", "no", or a number of ranks. `mp`: the types of
+    computation and reduction, as in "bf16/fp32"; without sharding, the type for autocast.
+    `dtype`: convert the parameters to this type; empty: keep their type. `ac`: checkpointing of
+    the blocks. `optimizer`: empty means the contract's, or adamw. `offload`: keep shards in host
+    memory. `item`: the value that `item()` returns if it is not known; empty: raise an error.
+    `settings`: the contract's settings that differ from their defaults.
     """
 
     fsdp: int = 0
@@ -45,15 +45,15 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.hsdp and not re.fullmatch(r"[1-9]\d*x[1-9]\d*", self.hsdp):
-            raise ValueError(f"hsdp is '{self.hsdp}'; copies times ranks are expected, as in 2x4")
+            raise ValueError(f"invalid hsdp '{self.hsdp}' (expected replicas x ranks, e.g. 2x4)")
         if self.hsdp and self.fsdp:
             raise ValueError(
-                f"both fsdp={self.fsdp} and hsdp={self.hsdp} are given; hsdp alone says both, "
-                "copies and ranks"
+                f"fsdp={self.fsdp} and hsdp={self.hsdp} are mutually exclusive; hsdp includes the "
+                "number of ranks"
             )
         if self.fsdp < 0 or self.tp < 1:
             raise ValueError(
-                f"fsdp={self.fsdp} and tp={self.tp} are numbers of ranks; expected from 1"
+                f"invalid fsdp={self.fsdp}, tp={self.tp} (expected at least 1 rank each)"
             )
         _check("ac", self.ac, CHECKPOINTING)
         _check("optimizer", self.optimizer, ("", *OPTIMIZERS))
@@ -61,7 +61,7 @@ class Plan:
         for part in self.mp.split("/") if self.mp else ():
             _check("mp", part, tuple(DTYPES))
         if self.mp.count("/") > 1:
-            raise ValueError(f"mp is '{self.mp}'; expected such as bf16 or bf16/fp32")
+            raise ValueError(f"invalid mp '{self.mp}' (expected e.g. bf16 or bf16/fp32)")
         if self.item:
             _check_number("item", self.item)
         self._check_sharding()
@@ -71,13 +71,13 @@ class Plan:
             degree = int(self.reshard) if self.reshard.isdecimal() else 0
             if degree < 1 or self.shards % degree:
                 raise ValueError(
-                    f"reshard is '{self.reshard}'; expected auto, yes, no or a number of ranks "
-                    f"that divides the {self.shards} of fsdp"
+                    f"invalid reshard '{self.reshard}' (expected auto, yes, no, or a number of "
+                    f"ranks that divides {self.shards})"
                 )
         if not self.is_sharded:
             for name in ("offload", "reshard"):
                 if getattr(self, name) not in (False, "auto"):
-                    raise ValueError(f"{name} is a matter of FSDP2; give fsdp or hsdp with it")
+                    raise ValueError(f"{name} requires fsdp or hsdp")
 
     @property
     def is_sharded(self) -> bool:
@@ -85,7 +85,7 @@ class Plan:
 
     @property
     def copies(self) -> int:
-        """How many ranks have the same shards."""
+        """The number of replicas: ranks that hold the same shard."""
         return int(self.hsdp.partition("x")[0]) if self.hsdp else 1
 
     @property
@@ -119,7 +119,7 @@ class Plan:
         elif self.fsdp:
             parts.append(f"FSDP2 over {self.fsdp} rank{'' if self.fsdp == 1 else 's'}")
         if self.tp > 1:
-            parts.append(f"tensor parallelism over {self.tp}")
+            parts.append(f"tensor parallelism over {self.tp} ranks")
         if self.reshard != "auto":
             parts.append(f"reshard {self.reshard}")
         if self.dtype:
@@ -128,7 +128,7 @@ class Plan:
             parts.append(self.mp if self.is_sharded else f"autocast to {self.mp}")
         parts.append("no checkpointing" if self.ac == "none" else f"{self.ac} checkpointing")
         if self.offload:
-            parts.append("shards on the host")
+            parts.append("shards in host memory")
         return ", ".join(parts)
 
 
@@ -136,25 +136,26 @@ OPTIONS = tuple(field.name for field in dataclasses.fields(Plan) if field.name !
 
 
 def parse_option(name: str, text: str) -> Any:
-    """The value of an option of the command line; ValueError for what is none."""
+    """The value of a command-line option. Raises ValueError if it is invalid."""
     if name in ("fsdp", "tp"):
         if not text.isdecimal() or int(text) < 1:
-            raise ValueError(f"{name}={text}: a number of ranks is expected, from 1")
+            raise ValueError(f"invalid {name} '{text}' (expected a number of ranks, at least 1)")
         return int(text)
     if name == "offload":
         if text not in ("yes", "no"):
-            raise ValueError(f"offload={text}: yes or no is expected")
+            raise ValueError(f"invalid offload '{text}' (expected yes or no)")
         return text == "yes"
     return text
 
 
 def _check(name: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise ValueError(f"{name} is '{value}': {did_you_mean(value, [k for k in known if k])}")
+        hint = did_you_mean(value, [each for each in known if each])
+        raise ValueError(f"invalid {name} '{value}': {hint}")
 
 
 def _check_number(name: str, text: str) -> None:
     try:
         float(text)
     except ValueError:
-        raise ValueError(f"{name} is '{text}'; a number is expected") from None
+        raise ValueError(f"invalid {name} '{text}' (expected a number)") from None

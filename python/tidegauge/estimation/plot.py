@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the page of a sweep plots: `report/web/sweep.js` draws it."""
+"""Data for the plot of a sweep, drawn by `report/web/sweep.js`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegauge.estimation.text import describe_verdict
 
 
 def plot_sweep(points: Sequence[SweepPoint]) -> dict[str, Any]:
-    """`names` of what was swept, and `points`, with a value of each; some have but a fault."""
+    """`names` of the swept values, and `points` with their values and an estimate or a fault."""
     rows = [{"values": [*point.values.values()], **_plot_point(point)} for point in points]
     return {"names": [*points[0].values] if points else [], "points": rows}
 

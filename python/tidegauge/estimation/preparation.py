@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Makes of a model what a plan says: tensor parallel, checkpointed, sharded, with an optimizer."""
+"""Applies a plan to a model: tensor parallelism, checkpointing, sharding, optimizer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch.utils.checkpoint import (
 from tidegauge.estimation.contract import Contract
 from tidegauge.estimation.plan import DTYPES, Plan
 
-# What "selective" keeps: matrix products and attention, dear to compute again. All else is not.
+# "selective" keeps the outputs of these ops, which are expensive to recompute.
 _KEPT = (
     "mm addmm bmm baddbmm convolution _scaled_mm _scaled_dot_product_flash_attention "
     "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention "
@@ -27,7 +27,7 @@ _KEPT = (
 
 
 def find_blocks(model: nn.Module) -> list[nn.Module]:
-    """The members of each list of alike modules with modules of their own, the outermost ones."""
+    """The members of each outermost list of modules of one type that have submodules."""
     blocks: list[nn.Module] = []
 
     def visit(module: nn.Module) -> None:
@@ -52,7 +52,7 @@ def _are_alike(modules: Sequence[nn.Module]) -> bool:
 
 
 def prepare_model(contract: Contract, plan: Plan, model: nn.Module, device: str) -> nn.Module:
-    """In the order in which the parts of torch ask for it."""
+    """Applies the parts of the plan in the order that torch requires."""
     blocks = list(contract.blocks(model)) if contract.blocks else find_blocks(model)
     if plan.dtype:
         model.to(DTYPES[plan.dtype])
@@ -62,8 +62,7 @@ def prepare_model(contract: Contract, plan: Plan, model: nn.Module, device: str)
     if plan.ac != "none":
         if not blocks:
             raise ValueError(
-                f"{contract.name} has no list of blocks to checkpoint; give them by a function "
-                "blocks(model)"
+                f"{contract.name} has no list of blocks to checkpoint; define blocks(model)"
             )
         for block in blocks:
             _checkpoint_block(block, is_selective=plan.ac == "selective")
@@ -88,8 +87,8 @@ def _parallelize(contract: Contract, model: nn.Module, mesh: Any) -> None:
 
     if contract.tensor_parallel_plan is None:
         raise ValueError(
-            f"{contract.name} does not say how to split its modules; give tp a function "
-            "tensor_parallel_plan(model), which returns what parallelize_module takes"
+            f"tp requires a function tensor_parallel_plan(model) in {contract.name} that returns a "
+            "plan for parallelize_module"
         )
     parallelize_module(model, mesh, dict(contract.tensor_parallel_plan(model)))
 
@@ -106,7 +105,7 @@ def _policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolic
 
 
 def _checkpoint_block(block: nn.Module, *, is_selective: bool) -> None:
-    """Within the hooks of the block, so that FSDP2 gathers it outside, as around a wrapper."""
+    """Checkpoints inside the block's hooks, so FSDP2 gathers it outside, as with a wrapper."""
     run: Callable[..., Any] = functools.partial(checkpoint, block.forward, use_reentrant=False)
     if is_selective:
         run = functools.partial(
@@ -147,9 +146,9 @@ def make_optimizer(
     name = plan.optimizer or "adamw"
     options = {}
     if name != "adafactor" and plan.tp > 1 and not plan.is_sharded:
-        options["foreach"] = False  # which does not take DTensors and others together
+        options["foreach"] = False  # foreach ops cannot mix DTensors and plain tensors
     elif name != "adafactor" and device == "cpu":
-        options["foreach"] = True  # as torch chooses by itself on a GPU
+        options["foreach"] = True  # torch's own choice on a GPU
     parameters = [each for each in model.parameters() if each.requires_grad]
     return _OPTIMIZERS[name](parameters, lr=1e-3, **options)
 

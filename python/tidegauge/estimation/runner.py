@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs a plan on one simulated rank, until a step is like the one before, and records it."""
+"""Runs and records a plan on one simulated rank until the steps repeat."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Claim:
-    """As which device a simulation behaves, and what is different from a GPU therefore."""
+    """The device that a simulation claims to be, and how it then differs from a GPU."""
 
     device: str
     notes: tuple[str, ...] = ()
 
 
 def claim_device(wanted: str | None = None) -> Claim:
-    """A GPU where the simulation can be one, else the CPU, unless one is `wanted`."""
+    """`wanted`, or by default a GPU if it can be simulated, else the CPU."""
     if wanted == "cpu":
         return Claim("cpu", (_ON_CPU,))
     try:
-        with simulate(device="cuda"):  # which tries itself
+        with simulate(device="cuda"):  # raises if it cannot
             return Claim("cuda")
     except (NotImplementedError, RuntimeError) as error:
         if wanted is not None:
             raise
-        return Claim("cpu", (_ON_CPU, f"No GPU can be simulated here: {error}"))
+        return Claim("cpu", (_ON_CPU, f"Cannot simulate a GPU here: {error}"))
 
 
 _ON_CPU = (
-    "Simulated with the kernels of the CPU: what they keep and how attention is computed can "
-    "differ from a GPU's. Optimizers step over all parameters at once, as they do there."
+    "Simulated with CPU kernels: saved tensors and attention kernels can differ from a GPU's. "
+    "Optimizers use their foreach implementation, as on a GPU."
 )
 
 
 @dataclass(frozen=True)
 class Run:
-    """One rank of a plan. `trace`: its file. `like_ranks`: those that have shards of its sizes."""
+    """One rank of a plan. `like_ranks`: the ranks with shards of the same sizes."""
 
     plan: Plan
     rank: int
@@ -72,34 +72,34 @@ class Run:
 def run_plan(
     contract: Contract, plan: Plan, rank: int, trace: Path, claim: Claim, progress: Progress
 ) -> Run:
-    """ModelError for what the program raises, ValueError for a plan that it cannot follow."""
+    """Raises ModelError if the program fails, ValueError if it does not support the plan."""
     if plan.offload and claim.device == "cpu":
         raise NotImplementedError(
-            "offload keeps shards on the host, which a simulation of the CPU cannot tell from "
-            "the device; leave it out"
+            "offload is not supported when the CPU is simulated: host and device memory would be "
+            "the same"
         )
     settings = contract.resolve(dict(plan.settings))
     is_group_needed = plan.is_sharded or plan.world_size > 1
     world_size = plan.world_size if is_group_needed else None
     with (
-        contextlib.redirect_stdout(sys.stderr),  # ours is for results
+        contextlib.redirect_stdout(sys.stderr),  # standard output is for our results
         simulate(claim.device, world_size, rank, item=_item(plan)) as simulation,
     ):
         progress("building the model")
-        with contract.telling("build_model"), _on(claim.device):
+        with contract.wrap_errors("build_model"), _on(claim.device):
             model = contract.build_model(settings)
         if not isinstance(model, nn.Module):
             raise ContractError(
-                f"build_model of {contract.name} returned a {type(model).__name__}; a "
-                "torch.nn.Module is expected"
+                f"build_model of {contract.name} returned a {type(model).__name__} (expected a "
+                "torch.nn.Module)"
             )
         parameter_count = sum(each.numel() for each in model.parameters())
         if not parameter_count:
             raise ContractError(f"the model of {contract.name} has no parameters to train")
         prepare_model(contract, plan, model, claim.device)
-        with contract.telling("make_optimizer"):
+        with contract.wrap_errors("make_optimizer"):
             optimizer = make_optimizer(contract, plan, model, claim.device)
-        with contract.telling("make_inputs"), _on(claim.device):
+        with contract.wrap_errors("make_inputs"), _on(claim.device):
             inputs = contract.make_inputs(settings)
         recorder = Recorder(
             trace, overwrite=True, facts={"rank": str(rank), "world_size": str(plan.world_size)}
@@ -127,14 +127,14 @@ def run_plan(
 
 
 def _item(plan: Plan) -> Any:
-    """Adafactor scales by norms that it reads; which values they have changes no byte."""
+    """The value for `item()`. Adafactor reads norms, whose values do not change the memory."""
     if plan.item:
         return float(plan.item)
     return 1.0 if plan.optimizer == "adafactor" else "error"
 
 
 def _on(device: str) -> contextlib.AbstractContextManager[Any]:
-    """What the program makes without saying where."""
+    """The default device for tensors that the program creates."""
     return contextlib.nullcontext() if device == "cpu" else torch.device(device)
 
 
@@ -161,19 +161,19 @@ def _train(
     claim: Claim,
     progress: Progress,
 ) -> tuple[int, bool]:
-    """How many steps it took, and whether the last began with the memory that it ended with."""
+    """The number of steps, and whether the last one began and ended with the same memory."""
     before: object = None
     is_autocast = plan.compute_dtype is not None and not plan.is_sharded
     for step in range(1, _MOST_STEPS + 1):
         progress("the first step" if step == 1 else f"step {step}")
         autocast = torch.autocast(claim.device, plan.compute_dtype, enabled=is_autocast)
-        with contract.telling("compute_loss"), autocast:
+        with contract.wrap_errors("compute_loss"), autocast:
             loss = contract.compute_loss(model, inputs)
         _check_loss(contract, loss)
-        with contract.telling("the backward"):
+        with contract.wrap_errors("backward"):
             loss.backward()  # type: ignore[no-untyped-call]
         del loss
-        with contract.telling("the optimizer's step"):
+        with contract.wrap_errors("optimizer step"):
             optimizer.step()
             optimizer.zero_grad()
         after = tracker._core.current()
@@ -191,8 +191,8 @@ def _check_loss(contract: Contract, loss: Any) -> None:
             else f"a {type(loss).__name__}"
         )
         raise ContractError(
-            f"compute_loss of {contract.name} returned {what}; a tensor of one element that "
-            "depends on the parameters is expected"
+            f"compute_loss of {contract.name} returned {what} (expected a tensor with one element "
+            "that depends on the parameters)"
         )
 
 
@@ -201,25 +201,25 @@ def _describe_faults(tracker: MemTracker) -> tuple[str, ...]:
     failures, first_failure = tracker._core.failures()
     notes = []
     if anomalies:
-        notes.append(f"{anomalies:,} events contradict others; the first: {first_anomaly}")
+        notes.append(f"{anomalies:,} events contradict others (first: {first_anomaly})")
     if failures:
-        notes.append(f"{failures:,} facts about FSDP2 are missing; the first: {first_failure}")
+        notes.append(f"{failures:,} FSDP2 events were not observed (first: {first_failure})")
     return tuple(notes)
 
 
 def _describe_streams(simulation: Simulation) -> tuple[str, ...]:
-    """A trace does not say which memory another stream uses, so no replay can make it wait."""
+    """A trace does not record which stream uses a storage, so a replay cannot delay frees."""
     calls = sum(row.calls for row in simulation.coverage() if row.op == "aten::record_stream")
     if not calls:
         return ()
     return (
-        f"record_stream was called {calls:,} times: frees that wait for another stream are taken "
-        "not to wait, also at the upper end of the band.",
+        f"record_stream was called {calls:,} times. The estimate, including its upper bound, "
+        "assumes that frees do not wait for other streams.",
     )
 
 
 def shard_sizes(model: nn.Module, shards: int) -> list[tuple[int, ...]]:
-    """By position among the shards, the bytes of each parameter: FSDP2 cuts as torch.chunk does."""
+    """Bytes of each parameter, by position of the shard. FSDP2 splits as torch.chunk does."""
     from torch.distributed.fsdp import FSDPModule
 
     rows: list[list[int]] = []
@@ -253,10 +253,10 @@ def _ranks_like(plan: Plan, model: nn.Module, rank: int) -> tuple[int, ...]:
 
 
 def next_rank(world_size: int, done: Sequence[Run], wanted: str) -> int | None:
-    """The next rank to simulate, None if all that was asked for is there.
+    """The next rank to simulate, or None if all requested ranks are done.
 
-    "worst" is among the first rank that is unlike rank 0 ... the last: shards get smaller with the
-    rank, and gathered parameters are the same everywhere.
+    "worst" needs only the first and the last rank: shards get smaller with the rank, and gathered
+    parameters are the same on all of them.
     """
     covered = {rank for run in done for rank in run.like_ranks}
     if wanted.isdecimal():

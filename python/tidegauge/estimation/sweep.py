@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Many plans: all combinations of some values, or the largest value that fits."""
+"""Estimates many plans: all combinations of values, or a search for the largest that fits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LARGEST = 1 << 30
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """`values`: what this point has, by name. `estimate` is None where `fault` says why."""
+    """`values` by name. If `estimate` is None, `fault` gives the reason."""
 
     values: dict[str, str]
     estimate: Estimate | None
@@ -27,14 +27,14 @@ class SweepPoint:
 
 @dataclass(frozen=True)
 class Question:
-    """A plan, and the device and settings of its allocator: all that a sweep can change."""
+    """A plan, a device and allocator settings: everything that a sweep can change."""
 
     plan: Plan
     device: DeviceModel | None = None
     alloc_conf: str = ""
 
     def change(self, contract: Contract, name: str, text: str) -> Question:
-        """`name`: an option, or else a setting of the contract; ValueError for neither."""
+        """`name`: an option, or a setting of the contract. Raises ValueError if unknown."""
         if name == "device":
             return Question(self.plan, find_device(text), self.alloc_conf)
         if name == "alloc_conf":
@@ -54,7 +54,7 @@ class Question:
 def sweep(
     estimator: Estimator, question: Question, axes: Mapping[str, Sequence[str]]
 ) -> Iterator[SweepPoint]:
-    """Every combination, the last name changing fastest; one that cannot be has a fault."""
+    """Every combination, the last name changing fastest. An impossible one has a fault."""
     for texts in itertools.product(*axes.values()):
         values = dict(zip(axes, texts, strict=True))
         try:
@@ -71,20 +71,20 @@ def sweep(
 def find_largest(
     estimator: Estimator, question: Question, name: str
 ) -> Iterator[tuple[int, Estimate]]:
-    """All values that were tried, by doubling and then by halving the gap.
+    """Yields each value tried, first doubling, then bisecting.
 
-    ValueError if the setting is no whole number, or nobody says what it has to fit.
+    Raises ValueError if the setting is not an integer, or if there is no device.
     """
     start = estimator.contract.resolve(dict(question.plan.settings))
     first: Any = getattr(start, name, None)
     if not isinstance(first, int) or isinstance(first, bool):
         known = [key for key, value in vars(start).items() if isinstance(value, int)]
         raise ValueError(
-            f"{name} is no whole number among the settings of {estimator.contract.name}; "
-            f"such are {', '.join(known) or 'none'}"
+            f"{name} is not an integer setting of {estimator.contract.name} (integer settings: "
+            f"{', '.join(known) or 'none'})"
         )
     if question.device is None:
-        raise ValueError(f"the largest {name} that fits what? Give a device")
+        raise ValueError(f"searching for the largest {name} requires a device")
 
     def ask(value: int) -> Estimate:
         return question.change(estimator.contract, name, str(value)).ask(estimator)
@@ -93,7 +93,7 @@ def find_largest(
 
 
 def to_points(name: str, tried: Sequence[tuple[int, Estimate]]) -> list[SweepPoint]:
-    """What `find_largest` tried, in order of the value."""
+    """The values that `find_largest` tried, in order."""
     ordered = sorted(tried, key=lambda row: row[0])
     return [SweepPoint({name: str(value)}, found) for value, found in ordered]
 

@@ -32,9 +32,9 @@ _SMALLEST = """\
 
 
 def load_contract(target: str | os.PathLike[str], config: str | None = None) -> Contract:
-    """`target`: a Python file, a config of Hugging Face (.json), or `module:Class` with `config`.
+    """`target`: a Python file, a Hugging Face config (.json), or `module:Class` with `config`.
 
-    ContractError for what is none; ModelError if its code fails.
+    Raises ContractError for an invalid target, ModelError if its code fails.
     """
     text = os.fspath(target)
     path = Path(text)
@@ -42,15 +42,15 @@ def load_contract(target: str | os.PathLike[str], config: str | None = None) -> 
     if not path.exists() and colon and module and name.isidentifier():
         return load_class(module, name, config)
     if config is not None:
-        raise ContractError(f"a config goes with module:Class, and {text} is none")
+        raise ContractError(f"a config requires a module:Class target (got '{text}')")
     if not path.exists():
         raise ContractError(
-            f"{text}: no such file; a Python file, a config.json or module:Class is expected"
+            f"no such file: {text} (expected a Python file, a config.json or module:Class)"
         )
     if path.is_dir() or path.suffix == ".json":
         return load_config(path / "config.json" if path.is_dir() else path)
     if path.suffix != ".py":
-        raise ContractError(f"{text} is neither a Python file (.py) nor a config (.json)")
+        raise ContractError(f"{text} is neither a Python file (.py) nor a config file (.json)")
     return _load_file(path)
 
 
@@ -59,14 +59,14 @@ def _load_file(path: Path) -> Contract:
     missing = [name for name in _REQUIRED if not callable(getattr(module, name, None))]
     if missing:
         raise ContractError(
-            f"{path} has no {' and no '.join(missing)}. The smallest file that can be estimated:\n"
+            f"{path} does not define {', '.join(missing)}. A minimal file:\n"
             f"    import torch\n{_SMALLEST}"
         )
     settings = getattr(module, "SETTINGS", {})
     if not isinstance(settings, Mapping):
         raise ContractError(
-            f"SETTINGS of {path} is a {type(settings).__name__}; a dictionary of names and values "
-            "is expected"
+            f"SETTINGS of {path} is a {type(settings).__name__} (expected a dictionary of names "
+            "and default values)"
         )
     functions = {name: getattr(module, name) for name in _REQUIRED}
     functions |= {name: getattr(module, name, None) for name in _OPTIONAL}
@@ -83,12 +83,12 @@ def _import_file(path: Path) -> ModuleType:
     folder = str(path.resolve().parent)
     sys.path.insert(0, folder)
     try:
-        with redirect_stdout(sys.stderr):  # ours is for results
+        with redirect_stdout(sys.stderr):  # standard output is for our results
             spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
         where = describe_line(traceback.extract_tb(error.__traceback__), path.name)
-        raise ModelError(f"{path} cannot be imported{where}: {describe_error(error)}") from error
+        raise ModelError(f"cannot import {path}{where}: {describe_error(error)}") from error
     finally:
         sys.path.remove(folder)
     return module

@@ -21,17 +21,17 @@ from tidegauge.report.text import (
     wrap,
 )
 
-_SHOWN_SETTINGS = 10  # configs have dozens, most of them of no interest
+_SHOWN_SETTINGS = 10  # a config has dozens, most of them irrelevant here
 
 
 def render_estimate(estimate: Estimate, top: int, advice: Sequence[Advice] | None = None) -> str:
-    """All that `tidegauge estimate` prints; `advice` is None if nobody asked for it."""
+    """The output of `tidegauge estimate`; `advice` is None if it was not requested."""
     return join_sections(
         [
             _render_head(estimate),
             render_verdict(estimate),
             [] if advice is None else render_advice(advice),
-            ["On the device", *render_layer_rows(estimate.layers)],
+            ["Device memory", *render_layer_rows(estimate.layers)],
             _render_steps(estimate),
             render_peak(estimate.peak),
             render_modules(estimate.peak, top),
@@ -67,17 +67,17 @@ def render_verdict(estimate: Estimate) -> list[str]:
     if estimate.low_bytes < estimate.high_bytes:
         band += f" ({render_bytes(estimate.low_bytes)} to {render_bytes(estimate.high_bytes)})"
     if estimate.device is None or estimate.margin_bytes is None or estimate.verdict is None:
-        lines = wrap(f"It takes {band} of a device.")
+        lines = wrap(f"Needs {band} of device memory.")
     else:
         has = f"{estimate.device.name} has {render_bytes(estimate.device.memory_bytes)}"
         word = estimate.verdict.capitalize()
-        lines = wrap(f"{word}: it takes {band}, {has}, {_describe_margin(estimate)}.")
+        lines = wrap(f"{word}: needs {band}; {has} ({_describe_margin(estimate)}).")
     if estimate.fits:
         return lines
     if estimate.smallest is None:
-        return [*lines, "No device of the catalogue fits."]
+        return [*lines, "No device in the catalogue is large enough."]
     smallest = f"{estimate.smallest.name} ({estimate.smallest.key})"
-    return lines + wrap(f"Smallest device of the catalogue that fits: {smallest}.")
+    return lines + wrap(f"Smallest device in the catalogue that fits: {smallest}.")
 
 
 def _describe_margin(estimate: Estimate) -> str:
@@ -86,42 +86,45 @@ def _describe_margin(estimate: Estimate) -> str:
     if estimate.margin_bytes >= 0:
         return f"{margin} to spare"
     if estimate.fits:
-        return f"{margin} less, which the allocator gets by giving back its cache and retrying"
-    return f"{margin} too little"
+        return f"{margin} short, so the allocator frees its cache and retries"
+    return f"{margin} short"
 
 
 def render_advice(advice: Sequence[Advice]) -> list[str]:
     if not advice:
-        return ["None of the changes that were simulated saves anything."]
-    lines = ["What would change that, each simulated", f"  {'':38}{'saves':>9}{'takes':>10}"]
+        return ["None of the simulated changes saves memory."]
+    lines = [
+        "Changes that save memory, each one simulated",
+        f"  {'':38}{'saves':>9}{'needs':>10}",
+    ]
     for each in advice:
-        saves, takes = map(render_bytes, (each.saved_bytes, each.estimate.needed_bytes))
+        saves, needs = map(render_bytes, (each.saved_bytes, each.estimate.needed_bytes))
         *above, last = textwrap.wrap(each.change, 37, break_on_hyphens=False)
         lines += [f"  {line}" for line in above]
         verdict = describe_verdict(each.estimate)
-        lines.append(f"  {last:38}{saves:>9}{takes:>10}  {verdict}")
-        lines += [f"    {line}" for line in wrap(f"costs {each.cost}")]
+        lines.append(f"  {last:38}{saves:>9}{needs:>10}  {verdict}")
+        lines += [f"    {line}" for line in wrap(f"cost: {each.cost}")]
     return lines
 
 
 def describe_verdict(estimate: Estimate) -> str:
-    """For tables, in 18 characters."""
+    """For tables: at most 18 characters."""
     return "fits after retries" if _needs_retries(estimate) else estimate.verdict or ""
 
 
 def _needs_retries(estimate: Estimate) -> bool:
-    """The allocator has to give back its cache and ask again."""
+    """True if the run fits only because the allocator frees its cache and retries."""
     return bool(estimate.fits and (estimate.margin_bytes or 0) < 0)
 
 
 def _render_steps(estimate: Estimate) -> list[str]:
     first, steady = estimate.first_step_bytes, estimate.steady_step_bytes
     if first == steady:
-        return [f"Peak of tensors in each step: {render_bytes(steady)}"]
-    name = "then" if estimate.is_steady else f"step {estimate.step_count}, still changing"
-    return [
-        f"Peak of tensors in the first step: {render_bytes(first)}, {name}: {render_bytes(steady)}"
-    ]
+        return [f"Tensor peak: {render_bytes(steady)} in every step"]
+    later = "in later steps"
+    if not estimate.is_steady:
+        later = f"in step {estimate.step_count}, still changing"
+    return [f"Tensor peak: {render_bytes(first)} in step 1, {render_bytes(steady)} {later}"]
 
 
 def _render_ranks(estimate: Estimate) -> list[str]:
@@ -131,12 +134,12 @@ def _render_ranks(estimate: Estimate) -> list[str]:
         (rank,) = estimate.ranks
         alike = len(rank.like_ranks)
         return wrap(
-            f"Rank {rank.rank} was simulated; {alike} of {estimate.world_size} ranks have shards "
-            "of its sizes."
+            f"Simulated rank {rank.rank}; {alike} of {estimate.world_size} ranks have shards of "
+            "the same sizes."
         )
-    lines = [f"{'Ranks':27}{'tensors':>11}{'takes':>11}"]
+    lines = [f"{'Ranks':27}{'tensors':>11}{'needs':>11}"]
     for rank in estimate.ranks:
-        label = f"  {rank.rank} (and {len(rank.like_ranks) - 1} alike)"
+        label = f"  {rank.rank} (and {len(rank.like_ranks) - 1} like it)"
         mark = "  worst" if rank.rank == estimate.rank else ""
         sizes = f"{render_bytes(rank.peak_bytes):>11}{render_bytes(rank.needed_bytes):>11}"
         lines.append(f"{label:27}{sizes}{mark}")
@@ -149,28 +152,28 @@ def _render_basis(estimate: Estimate) -> list[str]:
     if assumed.communication_bytes:
         parts.append(f"communication {render_bytes(assumed.communication_bytes)}")
     lines = wrap(
-        f"Assumed: {', '.join(parts)} (--assume); allocator settings "
-        f"{estimate.alloc_conf or 'default'}; torch {estimate.torch_version} on "
-        f"{estimate.simulated_device}.",
+        f"Assumed {', '.join(parts)} (see --assume). Allocator settings: "
+        f"{estimate.alloc_conf or 'default'}. Simulated {estimate.simulated_device} with torch "
+        f"{estimate.torch_version}.",
         "  ",
     )
     for note in estimate.notes:
         lines += wrap(note, "  ")
-    steps = f"{estimate.step_count} steps"
-    return [*lines, f"{steps} simulated in {render_duration(round(estimate.seconds * 1e9))}."]
+    duration = render_duration(round(estimate.seconds * 1e9))
+    return [*lines, f"Simulated {estimate.step_count} steps in {duration}."]
 
 
 def render_sweep(points: Sequence[SweepPoint]) -> str:
-    """A table; what could not be run says why below it."""
+    """A table, followed by the reason for each combination that cannot be simulated."""
     if not points:
-        return "Nothing was simulated."
+        return "No run was simulated."
     names = [*points[0].values]
     widths = [
         min(24, 2 + max(len(name), *(len(point.values[name]) for point in points)))
         for name in names
     ]
     head = "".join(f"{shorten(n, w - 2):{w}}" for n, w in zip(names, widths, strict=True))
-    lines = [f"{head}{'tensors':>10}{'takes':>11}{'margin':>11}  verdict"]
+    lines = [f"{head}{'tensors':>10}{'needs':>11}{'margin':>11}  verdict"]
     faults: dict[str, int] = {}
     for point in points:
         cells = "".join(
@@ -178,7 +181,7 @@ def render_sweep(points: Sequence[SweepPoint]) -> str:
         )
         if point.estimate is None:
             number = faults.setdefault(point.fault, len(faults) + 1)
-            lines.append(f"{cells}{'':32}  cannot be ({number})")
+            lines.append(f"{cells}{'':32}  not possible ({number})")
         else:
             lines.append(cells + _render_cells(point.estimate))
     notes = [line for fault, i in faults.items() for line in wrap(f"({i}) {fault}", "    ")]
@@ -193,16 +196,16 @@ def _render_cells(estimate: Estimate) -> str:
 
 
 def render_largest(name: str, tried: Sequence[tuple[int, Estimate]]) -> str:
-    """What was tried, in order of the value, and the largest that fits."""
+    """A table of the values tried, in order, and the largest that fits."""
     fitting = [(value, found) for value, found in tried if found.fits]
-    verdict = f"No {name} that was tried fits."
+    verdict = f"No tried value of {name} fits."
     if fitting:
         value, found = max(fitting, key=_value)
         assert found.device is not None
         verdict = f"Largest {name} that fits {found.device.name}: {value}"
-        calm = [row for row in fitting if not _needs_retries(row[1])]
-        if _needs_retries(found) and calm:
-            verdict += f"; without retries of the allocator: {max(calm, key=_value)[0]}"
+        without_retries = [row for row in fitting if not _needs_retries(row[1])]
+        if _needs_retries(found) and without_retries:
+            verdict += f" ({max(without_retries, key=_value)[0]} without allocator retries)"
     return f"{render_sweep(to_points(name, tried))}\n\n{verdict}"
 
 

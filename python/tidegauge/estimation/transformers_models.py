@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Models of Hugging Face by their config.json, without network and without weights."""
+"""Hugging Face models, built from their config.json without network access or weights."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _DEFAULT_SEQ = 2048
 
 
 def load_config(path: Path) -> Contract:
-    """A language model: it gets tokens, and gives the loss of predicting them."""
+    """A language model: its input is tokens, its loss is that of predicting them."""
     values = read_config(path)
     if "model_type" not in values:
         raise ContractError(
-            f"{path} has no model_type, so it is no config of Hugging Face; for another model, "
-            "write a Python file (docs/estimate.md)"
+            f"{path} has no model_type, so it is not a Hugging Face config; for other models write "
+            "a Python file (docs/estimate.md)"
         )
     return make_contract(str(path), values, None)
 
@@ -30,13 +30,13 @@ def load_config(path: Path) -> Contract:
 def make_contract(
     name: str, values: Mapping[str, Any], model_class: type[nn.Module] | None
 ) -> Contract:
-    """`model_class`: by default the first of the config's architectures that there is."""
+    """`model_class`: by default the first of the config's architectures that exists."""
     try:
         import transformers
     except ImportError:
         raise ContractError(
-            f"{name} is a config of Hugging Face, and transformers is not installed: "
-            "pip install transformers"
+            f"{name} is a Hugging Face config, but transformers is not installed "
+            "(pip install transformers)"
         ) from None
     rest = {key: value for key, value in values.items() if key != "model_type"}
     try:
@@ -48,13 +48,13 @@ def make_contract(
         raise ContractError(f"{name}: {error}") from None
     if not isinstance(getattr(config, "vocab_size", None), int):
         raise ContractError(
-            f"{name} is of no language model (it has no vocab_size); write a Python file "
-            "with its inputs and loss (docs/estimate.md)"
+            f"{name} does not describe a language model (no vocab_size); write a Python file with "
+            "its inputs and loss (docs/estimate.md)"
         )
     if model_class is None:
         names = [each for each in values.get("architectures") or () if hasattr(transformers, each)]
         model_class = getattr(transformers, names[0]) if names else None
-    # Numbers of the config are settings as well, so that --set and --sweep reach them.
+    # The config's numbers are settings too, so that --set and --sweep can change them.
     numbers = {key: value for key, value in vars(config).items() if _is_number(key, value)}
     longest = getattr(config, "max_position_embeddings", None) or _DEFAULT_SEQ
 
@@ -88,7 +88,7 @@ def _is_number(key: str, value: object) -> bool:
 
 
 def _tensor_parallel_plan(model: nn.Module) -> dict[str, Any]:
-    """Theirs, in the words of torch."""
+    """Converts the plan that transformers gives to torch's styles."""
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
     styles = {"colwise": ColwiseParallel, "rowwise": RowwiseParallel}
@@ -98,5 +98,5 @@ def _tensor_parallel_plan(model: nn.Module) -> dict[str, Any]:
         if style in styles
     }
     if not plan:
-        raise ValueError(f"{type(model).__name__} has no plan for tensor parallelism; leave out tp")
+        raise ValueError(f"{type(model).__name__} has no tensor parallel plan; remove tp")
     return plan

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Limits on the peak of a run, for CI: `--fail-above 1%`, or a file such as
+"""Limits on the peak of a run, for CI: `--fail-above 1%`, or a file, for example
 
-[peak]                     # of the later run, on each device
+[peak]                     # limits on the second run, for each device
 total = "2GiB"
 "Saved Activation" = "512MiB"
 
-[growth]                   # from the earlier run to the later one
+[growth]                   # limits on the growth from the first run to the second
 total = "1%"
 Parameter = "0"
 
-[modules]                  # with all below them, at the peak of the later run
+[modules]                  # limits at the second run's peak, including submodules
 "Net.blocks" = "800MiB"
 """
 
@@ -29,12 +29,12 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 class BudgetError(ValueError):
-    """A limit that makes no sense; the message says which, and what was expected."""
+    """A limit is invalid; the message says which, and what was expected."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """So many bytes, or so many percent."""
+    """A number of bytes, or a percentage."""
 
     value: float
     is_percent: bool
@@ -45,11 +45,11 @@ class Limit:
 
 @dataclass(frozen=True)
 class Breach:
-    """Something is larger than it may be."""
+    """A limit that was exceeded."""
 
     device: str
     what: str
-    size_bytes: int  # what it is, or how much it grew
+    size_bytes: int  # the size, or the growth
     limit: str
     text: str
 
@@ -62,25 +62,25 @@ class Budget:
 
 
 def parse_limit(text: str, *, percent: bool = True) -> Limit:
-    """`1%`, `20MiB`, `0`. BudgetError for anything else."""
+    """Parses `1%`, `20MiB` or `0`. Raises BudgetError for anything else."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%|B|KiB|MiB|GiB|TiB)?", str(text).strip())
     if not match or (match[2] == "%" and not percent) or float(match[1]) >= 2**62:
         examples = "1% or 20MiB" if percent else "20MiB"
-        raise BudgetError(f"'{text}' is no limit; expected such as {examples}")
+        raise BudgetError(f"invalid limit '{text}' (expected e.g. {examples})")
     if match[2] == "%":
         return Limit(float(match[1]), True)
     return Limit(round(float(match[1]) * 1024 ** _UNITS.index(match[2] or "B")), False)
 
 
 def read_budget(path: str) -> Budget:
-    """BudgetError if the file is no such budget; OSError if it cannot be read."""
+    """Raises BudgetError if the file is not a budget, OSError if it cannot be read."""
     from tidegauge import _C
 
     try:
         with open(path, "rb") as file:
             tables = tomllib.load(file)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BudgetError(f"{path} is no TOML: {error}") from None
+        raise BudgetError(f"{path} is not valid TOML: {error}") from None
     if unknown := sorted({*tables} - {"peak", "growth", "modules"}):
         raise BudgetError(f"{path}: unknown table [{unknown[0]}]; use [peak], [growth], [modules]")
     if not tables:
@@ -97,12 +97,14 @@ def _read_limits(
 ) -> dict[str, Limit]:
     limits = tables.get(table, {})
     if not isinstance(limits, dict):
-        raise BudgetError(f"{path}: {table} is no table; write [{table}] on a line of its own")
+        raise BudgetError(f"{path}: {table} is not a table; write [{table}] on a line of its own")
     read = {}
     for name, limit in limits.items():
         if names is not None and name not in ("total", *names):
             known = ", ".join(names)
-            raise BudgetError(f"{path}: [{table}] '{name}' is no category; use total, {known}")
+            raise BudgetError(
+                f"{path}: [{table}] has an unknown category '{name}' (expected total, {known})"
+            )
         try:
             read[name] = parse_limit(limit, percent=percent)
         except BudgetError as error:
@@ -111,7 +113,7 @@ def _read_limits(
 
 
 def find_breaches(budget: Budget, comparison: Comparison, after: Summary) -> list[Breach]:
-    """What is too much; of meta, which has no memory, only if nothing else was used."""
+    """The exceeded limits. Ignores meta, which has no memory, unless it is the only device."""
     breaches = []
     devices = {device.device for device in comparison.devices}
     ignored = {"meta"} if devices - {"meta"} else set()
@@ -122,7 +124,7 @@ def find_breaches(budget: Budget, comparison: Comparison, after: Summary) -> lis
         for name, limit in budget.growth.items():
             if (change := changes.get(name)) and _grew_above(change, limit):
                 grew = f"{render_change(change.change_bytes)} ({_percent(change)})"
-                text = f"{device.device}: {name} grew by {grew}; allowed is {limit}"
+                text = f"{device.device}: {name} grew by {grew}; the limit is {limit}"
                 breaches.append(Breach(device.device, name, change.change_bytes, str(limit), text))
     for peak in after.peaks:
         if peak.device in ignored:
@@ -133,7 +135,7 @@ def find_breaches(budget: Budget, comparison: Comparison, after: Summary) -> lis
             for name, limit in limits.items():
                 size = held.get(name, 0)
                 if size > limit.value:
-                    text = f"{peak.device}: {name} has {render_bytes(size)}; allowed is {limit}"
+                    text = f"{peak.device}: {name} has {render_bytes(size)}; the limit is {limit}"
                     breaches.append(Breach(peak.device, name, size, str(limit), text))
     return breaches
 

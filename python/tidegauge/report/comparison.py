@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Two runs side by side: what grew and shrank at the peak."""
+"""Compares the peaks of two runs."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Change:
 
 @dataclass(frozen=True)
 class DeviceComparison:
-    """The peaks of one device. Each list adds up to the change of the total; the largest first."""
+    """The peaks of one device. Each list adds up to the change of the total, largest first."""
 
     device: str
     total: Change
     categories: tuple[Change, ...]
-    modules: tuple[Change, ...]  # by what they hold themselves, without the modules below
+    modules: tuple[Change, ...]  # own bytes, without submodules
     tensors: tuple[Change, ...]
 
 
@@ -92,7 +92,7 @@ def _changes(old: Mapping[str, int], new: Mapping[str, int]) -> tuple[Change, ..
 
 
 def render_comparison(comparison: Comparison, summaries: tuple[Summary, Summary], top: int) -> str:
-    """What `tidegauge diff` prints."""
+    """The output of `tidegauge diff`."""
     sections = [
         [
             *wrap(f"before  {describe_run(summaries[0])}", " " * 8),

@@ -95,7 +95,7 @@ class Page:
         self._header["sweep"] = plot
 
     def add_ranks(self, summaries: Sequence[Summary]) -> None:
-        """ValueError if two are of the same rank."""
+        """Raises ValueError if two traces have the same rank."""
         ranks = merge_ranks(summaries)
         missing = describe_missing(ranks)
         self._header["ranks"] = {**dataclasses.asdict(ranks), "missing": missing}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The ranks of one run side by side: which has the most, and how uneven they are."""
+"""Compares the ranks of one run: which rank has the highest peak, and the imbalance."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class RankPeak:
 
 @dataclass(frozen=True)
 class Spread:
-    """A category, or the total, over the ranks; one that a rank does not have counts as 0."""
+    """A category, or the total, over the ranks. A missing category counts as 0."""
 
     name: str
     least_bytes: int
     mean_bytes: int
     most_bytes: int
     worst_rank: int
-    imbalance: float  # by how much the worst rank is above the mean: 0.1 is 10 %
+    imbalance: float  # how far the worst rank is above the mean: 0.1 is 10 %
 
 
 @dataclass(frozen=True)
@@ -60,20 +60,20 @@ class Ranks:
 
 
 def sort_ranks(summaries: Sequence[Summary]) -> list[Summary]:
-    """By rank; ValueError if two are of the same."""
+    """Sorts by rank. Raises ValueError if two traces have the same rank."""
     by_rank: dict[int, Summary] = {}
     for summary in summaries:
         if other := by_rank.get(summary.rank):
             raise ValueError(
-                f"{other.path} and {summary.path} are both of rank {summary.rank}; give one file a "
-                "rank, and compare runs with `tidegauge diff`"
+                f"{other.path} and {summary.path} are both from rank {summary.rank}; pass one file "
+                "per rank, or compare two runs with `tidegauge diff`"
             )
         by_rank[summary.rank] = summary
     return [by_rank[rank] for rank in sorted(by_rank)]
 
 
 def merge_ranks(summaries: Sequence[Summary]) -> Ranks:
-    """ValueError if two are of the same rank."""
+    """Raises ValueError if two traces have the same rank."""
     ordered = sort_ranks(summaries)
     known = {summary.rank for summary in ordered}
     world_size = max(summary.world_size for summary in summaries)
@@ -136,32 +136,32 @@ def _spread(name: str, sizes: Sequence[tuple[int, int]]) -> Spread:
 
 
 def render_ranks(ranks: Ranks) -> str:
-    """What `tidegauge merge` prints."""
+    """The output of `tidegauge merge`."""
     sections: list[list[str]] = [_render_device(device, ranks) for device in ranks.devices]
     if not sections:
-        sections.append(["Nothing was tracked by any of these ranks."])
+        sections.append(["None of these ranks created a tensor while it was recorded."])
     sections.append(wrap(describe_missing(ranks), "  "))
     return join_sections(sections)
 
 
 def describe_missing(ranks: Ranks) -> str:
-    """Empty if all ranks are there."""
+    """Empty if no rank is missing."""
     if not ranks.missing_ranks:
         return ""
     missing = ", ".join(map(str, ranks.missing_ranks[:_SHOWN_MISSING]))
     if (more := len(ranks.missing_ranks) - _SHOWN_MISSING) > 0:
         missing += f" and {more:,} more"
-    return f"Missing of {ranks.world_size} ranks: {missing}"
+    return f"Missing ranks (of {ranks.world_size}): {missing}"
 
 
 def _render_device(device: DeviceRanks, ranks: Ranks) -> list[str]:
     total = device.total
     lines = wrap(
-        f"Peaks on {name_device(device.device_type)}: rank {total.worst_rank} has the most, "
-        f"{render_bytes(total.most_bytes)}, {total.imbalance:.1%} above the mean of "
+        f"Highest peak on {name_device(device.device_type)}: {render_bytes(total.most_bytes)} on "
+        f"rank {total.worst_rank}, {total.imbalance:.1%} above the mean of "
         f"{render_bytes(total.mean_bytes)}"
     )
-    lines += ["", f"{'rank':>6}  {'device':9}{'peak':>11}{'to mean':>9}  when"]
+    lines += ["", f"{'rank':>6}  {'device':9}{'peak':>11}{'vs mean':>9}  when"]
     for row in device.ranks:
         share = row.total_bytes / total.mean_bytes - 1 if total.mean_bytes else 0.0
         when = row.moment + ("" if row.is_complete else " (killed)")
@@ -171,7 +171,7 @@ def _render_device(device: DeviceRanks, ranks: Ranks) -> list[str]:
         )
     lines += [
         "",
-        f"{'at the peak of each rank':24}{'least':>11}{'mean':>11}{'most':>11}{'rank':>6}",
+        f"{'at the peak of each rank':24}{'lowest':>11}{'mean':>11}{'highest':>11}{'rank':>6}",
     ]
     for spread in (*device.categories, total):
         lines.append(

@@ -153,10 +153,10 @@ class Summary:
 
 
 def describe_moment(peak: Peak) -> str:
-    """Where in the run the peak is: `in step 2, backward of Net.blocks.3`."""
+    """The moment of the peak: `in step 2, backward of Net.blocks.3`."""
     step = f"in step {peak.step}" if peak.step else "before the first step"
     if peak.in_optimizer_step:
-        return f"{step}, in the optimizer"
+        return f"{step}, optimizer step"
     if peak.running:
         module, phase = peak.running[-1]
         return f"{step}, {phase} of {module}"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Summaries as text for people, at most 80 columns wide.
+"""Renders summaries as text, at most 80 columns wide.
 
-A report is a list of sections, each a function from a summary to lines; one without lines is left
-out. A section for another table of the trace is one more function in `render_report`.
+A report is a list of sections. Each section is a function from a summary to lines; a section
+without lines is left out. To add a section, add a function and call it in `render_report`.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def join_sections(sections: Iterable[Sequence[str]]) -> str:
 def render_report(
     summary: Summary, top: int, memory: DeviceMemory | None = None, failures: Sequence[str] = ()
 ) -> str:
-    """All that `tidegauge report` prints; `top` rows of each list, 0 for all.
+    """The output of `tidegauge report`, with `top` rows per list (0 for all).
 
-    `failures`: what is to say of each allocation that failed.
+    `failures`: a text for each failed allocation.
     """
     sections: list[list[str]] = [_render_head(summary)]
     for peak in summary.peaks:
@@ -72,7 +72,7 @@ def render_report(
         sections.append(render_units(peak, top))
     sections.append(_render_steps(summary.steps, summary.step_count))
     if not summary.peaks:
-        sections.append(["Nothing was tracked: no tensor was made while the run was recorded."])
+        sections.append(["The run created no tensors while it was recorded."])
     elif memory is not None:
         sections.append(render_layers(memory))
     sections += [text.splitlines() for text in failures]
@@ -80,8 +80,8 @@ def render_report(
 
 
 def render_layers(memory: DeviceMemory) -> list[str]:
-    """From the bytes of tensors to those of a CUDA device that would run the same."""
-    title = f"On a CUDA device, what is of {memory.traced_device} would take"
+    """The layers from tensors to the total memory of a CUDA device."""
+    title = f"Estimated CUDA memory for the tensors on {memory.traced_device}"
     return [title, *render_layer_rows(memory.layers)]
 
 
@@ -95,8 +95,8 @@ def render_layer_rows(layers: Iterable[Layer]) -> list[str]:
 
 
 def name_device(device: str) -> str:
-    """Tensors on meta have sizes, which a report shows, but take no memory, which it says."""
-    return "meta, which has no memory" if device == "meta" else device
+    """Marks meta: its tensors have sizes but use no memory."""
+    return "meta (no real memory)" if device == "meta" else device
 
 
 def render_peak(peak: Peak) -> list[str]:
@@ -114,29 +114,29 @@ def render_categories(categories: dict[str, int]) -> list[str]:
 
 
 def describe_health(summary: Summary) -> list[str]:
-    """What is wrong with the recording, a sentence each; none if nothing is."""
+    """One sentence for each problem of the recording."""
     health = summary.health
     sentences = []
     if not health.is_complete:
         sentences.append(
-            "The run was killed, or goes on: this is what it had written "
-            f"{render_duration(summary.duration_ns)} after its start."
+            "The run was killed or is still running: this trace covers its first "
+            f"{render_duration(summary.duration_ns)}."
         )
     if health.lost_events:
         reason = f" ({health.gaps[0].reason})" if health.gaps[0].reason else ""
         sentences.append(
-            f"{health.lost_events:,} events are missing{reason}: peaks among them are not seen."
+            f"{health.lost_events:,} events are missing{reason}; the true peak may be higher."
         )
     if health.anomaly_count:
         sentences.append(
-            f"{health.anomaly_count:,} events contradict others and were left out; the first: "
-            f"{health.first_anomaly}"
+            f"{health.anomaly_count:,} events contradict others and were ignored (first: "
+            f"{health.first_anomaly})"
         )
     return sentences
 
 
 def describe_run(summary: Summary, name: str | None = None) -> str:
-    """By its `name`, or else its file."""
+    """Uses `name`, or by default the name of the file."""
     steps = f"{summary.step_count:,} step{'' if summary.step_count == 1 else 's'}"
     rank = f", rank {summary.rank} of {summary.world_size}" if summary.world_size > 1 else ""
     return f"{name or summary.path}{rank}: {steps} in {render_duration(summary.duration_ns)}"
@@ -152,11 +152,11 @@ def _render_head(summary: Summary) -> list[str]:
 
 
 def render_modules(peak: Peak, top: int) -> list[str]:
-    """A tree: as no module has more than the one above it, the largest ones are connected."""
+    """A tree. A module never has more than its parent, so the largest modules are connected."""
     shown = peak.modules[: top or None]
     if not shown:
         return []
-    lines = [f"{f'Modules at the peak of {peak.device}':47}{'in all':>11}{'own':>11}{'saved':>11}"]
+    lines = [f"{f'Modules at the peak on {peak.device}':47}{'total':>11}{'own':>11}{'saved':>11}"]
     for module in sorted(shown, key=_tree_order):
         depth = module.name.count(".")
         label = "  " * min(depth, 12) + (module.name.rpartition(".")[2] if depth else module.name)
@@ -172,23 +172,23 @@ def _tree_order(module: ModuleBytes) -> list[list[int | str]]:
 
 
 def _render_tensors(peak: Peak, top: int) -> list[str]:
-    return _render_groups(f"Tensors at the peak of {peak.device}", peak.tensors, top)
+    return _render_groups(f"Tensors at the peak on {peak.device}", peak.tensors, top)
 
 
 def _render_saved(peak: Peak, top: int) -> list[str]:
     saved = [group for group in peak.tensors if group.category == SAVED]
-    title = f"Saved for backward at that moment: {render_bytes(peak.saved_bytes)}"
+    title = f"Saved for backward at the peak: {render_bytes(peak.saved_bytes)}"
     return _render_groups(title, saved, top, with_category=False) if saved else []
 
 
 def render_units(peak: Peak, top: int, *, with_times: bool = True) -> list[str]:
-    """`with_times`: how long units were whole, of a run that took its time."""
+    """`with_times`: show how long units were unsharded. A simulated run has no such times."""
     shown = peak.units[: top or None]
     if not shown:
         return []
     titles = "".join(f"{title:>9}" for title in _UNIT_COLUMNS)
     lines = [
-        f"FSDP units at the peak of {peak.device}",
+        f"FSDP units at the peak on {peak.device}",
         f"  {'':18}{'share':>6}{titles}{'gathers':>9}{'longest' if with_times else '':>9}",
     ]
     for unit in shown:
@@ -222,7 +222,7 @@ def _render_groups(
 
 
 def render_op(op: str) -> str:
-    """`aten::mm.out` is `mm`; other namespaces stay."""
+    """Shortens `aten::mm.out` to `mm`; keeps other namespaces."""
     return op.removeprefix("aten::").partition(".")[0]
 
 
@@ -250,6 +250,6 @@ def _render_steps(steps: Sequence[StepPeak], step_count: int) -> list[str]:
         mark = "  highest" if step is highest and len(steps) > 1 else ""
         lines.append(
             f"{step.step:>8}  {step.device:8}{render_bytes(step.total_bytes):>11}"
-            f"   most: {largest[0]} {render_bytes(largest[1])}{mark}"
+            f"   largest: {largest[0]} {render_bytes(largest[1])}{mark}"
         )
     return lines

@@ -119,14 +119,14 @@ def test_what_does_not_fit_ends_with_3(traces: Path, golden: Golden, capsys: Cap
     ("arguments", "code", "message"),
     [
         (["--device", "a100"], 2, "did you mean a100-40g or a100-80g?"),
-        (["--device", "moon"], 2, "known are t4"),
-        (["--device", "t4", "--device-memory", "1GiB"], 2, "not both"),
-        (["--assume", "weather=1GiB"], 2, "'weather=1GiB' is no assumption"),
-        (["--assume", "context=much"], 2, "'much' is no size"),
-        (["--traced-device", "cuda:1"], 2, "no memory of device 'cuda:1'; it has used: cpu"),
+        (["--device", "moon"], 2, "expected t4"),
+        (["--device", "t4", "--device-memory", "1GiB"], 2, "mutually exclusive"),
+        (["--assume", "weather=1GiB"], 2, "invalid assumption 'weather=1GiB'"),
+        (["--assume", "context=much"], 2, "invalid size 'much'"),
+        (["--traced-device", "cuda:1"], 2, "no memory on device 'cuda:1' (it used: cpu)"),
         (["--alloc-conf", "nonsense:1"], 2, "nonsense"),
-        (["--recorded-conf", ""], 2, "for snapshots"),
-        (["--deferred", "low"], 2, "for snapshots"),
+        (["--recorded-conf", ""], 2, "requires a snapshot"),
+        (["--deferred", "low"], 2, "requires a snapshot"),
     ],
 )
 def test_bad_arguments_get_one_line(

@@ -58,7 +58,8 @@ def test_a_plain_loop_with_workers(tmp_path: Path) -> None:
     again = run(tmp_path, script)
     assert (again.returncode, again.stdout) == (1, "")
     assert again.stderr == (
-        "tidegauge: plain_loop.tide exists; give another name with -o, or --force to replace it\n"
+        "tidegauge: plain_loop.tide exists; choose another name with -o, "
+        "or replace it with --force\n"
     )
     forced = run(tmp_path, "--force", "-q", script)
     assert (forced.returncode, forced.stderr) == (5, "")
@@ -81,7 +82,7 @@ def test_a_module_runs_as_python_runs_it(tmp_path: Path) -> None:
     assert done.stdout == plain.stdout
     assert done.returncode == 0
     assert "tidegauge: recording to train.tide\n" in done.stderr
-    assert "tidegauge: no tensor was made\n" in done.stderr
+    assert "tidegauge: the run created no tensors\n" in done.stderr
 
 
 def test_a_script_finds_itself_as_python_would(tmp_path: Path) -> None:
@@ -131,7 +132,7 @@ def test_out_of_memory_is_told_and_goes_on(tmp_path: Path) -> None:
     done = run(tmp_path, str(SCRIPTS / "out_of_memory.py"))
     assert done.returncode == 1
     assert "DefaultCPUAllocator: can't allocate memory" in done.stderr
-    assert "tidegauge: the run went out of memory\n" in done.stderr
+    assert "tidegauge: the run ran out of memory\n" in done.stderr
     (peak,) = read_good(tmp_path / "out_of_memory.tide").peaks
     activations = 4 * 1024 * 64 * 4
     assert peak.categories["Activation"] + peak.saved_bytes >= activations
@@ -196,7 +197,7 @@ def test_fsdp2_under_torchrun_records_a_file_a_rank(tmp_path: Path) -> None:
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone")
     done = run(tmp_path, str(SCRIPTS / "fsdp2.py"), launcher=(*torchrun, "--nproc-per-node", "2"))
     assert done.returncode == 0, done.stderr
-    assert "tidegauge: rank 0: or all ranks: tidegauge merge fsdp2.rank*.tide\n" in done.stderr
+    assert "tidegauge: rank 0: for all ranks: tidegauge merge fsdp2.rank*.tide\n" in done.stderr
     ranks = [read_good(tmp_path / f"fsdp2.rank{rank}.tide") for rank in (0, 1)]
     assert [(rank.rank, rank.world_size, rank.step_count) for rank in ranks] == [
         (0, 2, 2),
@@ -253,10 +254,10 @@ def test_fsdp2_is_not_imported_for_those_who_do_not_use_it(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "no script to run; usage: tidegauge run"),
-        (["nowhere.py"], "nowhere.py: no such script"),
-        (["-m", "no_such_module"], "no_such_module: no such module"),
-        (["-m"], "no script to run"),
+        ([], "no script given; usage: tidegauge run"),
+        (["nowhere.py"], "no such script: nowhere.py"),
+        (["-m", "no_such_module"], "no such module: no_such_module"),
+        (["-m"], "no script given"),
         (["-o", "missing/x.tide", str(SCRIPTS / "plain_loop.py")], "its folder does not exist"),
     ],
     ids=["nothing", "no script", "no module", "no name", "no folder"],

@@ -99,9 +99,9 @@ def test_a_crash_is_told_and_the_cpu_simulated(model_file: str) -> None:
     found = json.loads(done.stdout)
     assert found["simulated_device"] == "cpu"
     assert found["notes"][0] == "Simulating a GPU crashed (SIGSEGV)."
-    assert found["notes"][1].startswith("Simulated with the kernels of the CPU")
+    assert found["notes"][1].startswith("Simulated with CPU kernels")
     assert done.stderr == (
-        "tidegauge: simulating a GPU crashed (SIGSEGV); once more as --simulate cpu\n"
+        "tidegauge: simulating a GPU crashed (SIGSEGV); trying again with --simulate cpu\n"
     )
     assert done.returncode == 0
 
@@ -119,7 +119,7 @@ def test_what_the_user_chose_is_not_replaced(
     add_to(model_file, CRASHING.format(when=True, name=name))
     done = estimate(model_file, *options)
     assert done.stdout == ""
-    assert done.stderr == f"tidegauge: the simulation was ended by {name}{hint}\n"
+    assert done.stderr == f"tidegauge: the simulation was killed by {name}{hint}\n"
     assert done.returncode == 128 + signal.Signals[name]
 
 

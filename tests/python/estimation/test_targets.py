@@ -92,9 +92,9 @@ def test_config_of_hugging_face(is_folder: bool, tmp_path: Path) -> None:
     ("config", "message"),
     [
         ({"hidden_size": 3}, "no model_type"),
-        ({"model_type": "vit"}, "no language model"),
+        ({"model_type": "vit"}, "not describe a language model"),
         ({"model_type": "nothing-like-it"}, "nothing-like-it"),
-        ([1], "holds a list"),
+        ([1], "contains a list"),
     ],
 )
 def test_config_that_is_none(config: Any, message: str, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_without_a_simulated_gpu_it_is_the_cpu_and_says_why(
     monkeypatch.setattr("tidegauge._torch.claimed_cuda.claim", refuse)
     found = estimate(model_file)
     assert found.simulated_device == "cpu"
-    assert "No GPU can be simulated here: not with this torch" in found.notes
+    assert "Cannot simulate a GPU here: not with this torch" in found.notes
     with pytest.raises(NotImplementedError, match="not with this torch"):
         estimate(model_file, simulated_device="cuda")
 
@@ -141,7 +141,7 @@ def test_record_stream_is_told(model_file: str) -> None:
 
     found = estimate(dataclasses.replace(contract, compute_loss=compute_loss))
     assert found.step_count == 2
-    assert [note[:33] for note in found.notes] == ["record_stream was called 2 times:"]
+    assert [note[:33] for note in found.notes] == ["record_stream was called 2 times."]
 
 
 def test_offloaded_shards_are_not_on_the_device(model_file: str) -> None:

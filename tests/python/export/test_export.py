@@ -166,16 +166,16 @@ def test_an_empty_run_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--to", "csv"], 2, "give -o FOLDER, or one of them with --table"),
-        (["--to", "perfetto", "--table", "peaks"], 2, "--table is for --to csv"),
-        (["--to", "csv", "--at", "end"], 2, "--at is for --to flamegraph"),
-        (["--to", "json", "--alloc-conf", ""], 2, "--alloc-conf is for --to memory-viz"),
+        (["--to", "csv"], 2, "csv needs -o FOLDER for all tables"),
+        (["--to", "perfetto", "--table", "peaks"], 2, "--table requires --to csv"),
+        (["--to", "csv", "--at", "end"], 2, "--at requires --to flamegraph"),
+        (["--to", "json", "--alloc-conf", ""], 2, "--alloc-conf requires --to memory-viz"),
         (["--to", "flamegraph", "--at", "noon"], 2, "'noon' is no moment"),
         (["--to", "flamegraph", "--at", "step:9"], 2, "has no moment 'step:9'; it has"),
         (["--to", "flamegraph", "--at", "0"], 2, "no moment '0'"),
         (["--to", "memory-viz", "--alloc-conf", "moon:1"], 2, "moon"),
-        (["--to", "memory-viz", "--traced-device", "cuda:3"], 2, "it has used: cpu"),
-        (["after.tide", "--to", "perfetto"], 2, "are both of rank 0"),
+        (["--to", "memory-viz", "--traced-device", "cuda:3"], 2, "it used: cpu"),
+        (["after.tide", "--to", "perfetto"], 2, "are both from rank 0"),
         (["--to", "json", "-o", "missing/out.json"], 1, "missing/out.json: No such file"),
     ],
 )
@@ -195,7 +195,7 @@ def test_a_file_appears_whole_or_not_at_all(traces: Path, to: str, capsys: Captu
     Path("out").write_text("mine")
     command = ["export", "before.tide", "--to", to, "-o", "out"]
     assert main(command) == 1
-    assert "out exists; give another name, or --force" in capsys.readouterr().err
+    assert "out exists; choose another name, or replace it with --force" in capsys.readouterr().err
     assert Path("out").read_text() == "mine"
     assert main([*command, "--force"]) == 0
     assert capsys.readouterr().err == "tidegauge: wrote out\n"

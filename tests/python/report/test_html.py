@@ -104,7 +104,7 @@ def test_a_page_replaces_no_file_unless_forced(
     Path("page.html").write_text("mine")
     assert main([*command, "--html", "page.html"]) == 1
     assert capsys.readouterr().err == (
-        "tidegauge: page.html exists; give another name, or --force to replace it\n"
+        "tidegauge: page.html exists; choose another name, or replace it with --force\n"
     )
     assert Path("page.html").read_text() == "mine"
     assert main([*command, "--html", "page.html", "--force"]) == 0
@@ -120,16 +120,16 @@ def test_a_page_into_a_folder_that_is_not_there_is_one_line(traces: Path, capsys
 @pytest.mark.parametrize("more", [["--json"], ["-o", "report.txt"]])
 def test_a_page_is_no_other_output(traces: Path, more: list[str], capsys: Capture) -> None:
     assert main(["report", "before.tide", "--html", "page.html", *more]) == 2
-    assert "leave out --json and --output" in capsys.readouterr().err
+    assert "cannot be combined with --json or --output" in capsys.readouterr().err
     assert not Path("page.html").exists()
 
 
 def test_several_files_are_a_page_or_another_command(traces: Path, capsys: Capture) -> None:
     ranks = ["run.rank1.tide", "run.rank0.tide"]
     assert main(["report", *ranks]) == 2
-    assert "`tidegauge merge` compares the ranks of a run" in capsys.readouterr().err
+    assert "to compare ranks use `tidegauge merge`" in capsys.readouterr().err
     assert main(["report", "before.tide", "after.tide", "--html", "page.html"]) == 2
-    assert "are both of rank 0" in capsys.readouterr().err
+    assert "are both from rank 0" in capsys.readouterr().err
     assert not Path("page.html").exists()
     assert main(["report", *ranks, "--html", "page.html", "-q"]) == 0
     header, _ = unpack("page.html")

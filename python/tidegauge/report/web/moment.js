@@ -7,7 +7,7 @@ import { ACTIVITIES } from "./timeline.js";
 /** `in step 2, backward of Net.blocks.3`, as the terminal report has it. */
 export function describeContext(run, { step, activity, module }) {
   const when = step ? `in step ${formatCount(step)}` : "before the first step";
-  if (ACTIVITIES[activity] === "optimizer") return `${when}, in the optimizer`;
+  if (ACTIVITIES[activity] === "optimizer") return `${when}, optimizer step`;
   return activity ? `${when}, ${ACTIVITIES[activity]} of ${moduleName(run, module)}` : when;
 }
 
