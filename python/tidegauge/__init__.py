@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Where every byte of a PyTorch training run is, which module owns the peak, and what to change.
 
-What is below is loaded when it is first asked for: torch takes seconds, and neither `import
+The names below are loaded on first use: importing torch takes seconds, and neither `import
 tidegauge` nor `tidegauge --help` needs it.
 """
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the build knows about itself: the version, and where a C++ project finds libtidegauge."""
+"""The version, and where a C++ project finds libtidegauge."""
 
 from pathlib import Path
 
 # pyproject.toml and CMake read this line.
 __version__ = "0.1.0"
 
-#: Pass it as `-DCMAKE_PREFIX_PATH`, then `find_package(tidegauge)` works; torch is found by itself.
+#: Pass it as `-DCMAKE_PREFIX_PATH`, then `find_package(tidegauge)` works, and finds torch, too.
 cmake_prefix_path: str = str(Path(__file__).resolve().parent)

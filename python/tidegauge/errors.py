@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What tidegauge raises besides Python's own errors."""
+"""The exceptions of tidegauge."""
 
 __all__ = ["FormatError", "IoError"]
 
 
 class FormatError(ValueError):
-    """A file is damaged, cut short, not what it claims to be, or newer than this version reads."""
+    """A file is damaged, truncated, of another kind, or newer than this version can read."""
 
 
 class IoError(OSError):

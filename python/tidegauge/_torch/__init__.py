@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""All that we patch in torch, and the version of torch that it is made for."""
+"""All patches of torch's Python, and the torch version that they are written for."""

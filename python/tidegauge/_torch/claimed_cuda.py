@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`torch.cuda` as it would answer on a machine with CUDA devices, for `simulate(device="cuda")`.
 
-The fragile part of simulations, in one place: what is here and in `src/simulate/claimed_cuda.cpp`
-stands for a driver and is checked against one version of torch. `claim` refuses another version,
-and tries the whole before it is used.
+The fragile part of simulations, in one place: this file and `src/simulate/claimed_cuda.cpp` stand
+in for a driver, and are tested with one version of torch. `claim` refuses other versions, and
+`self_test` tries everything before it is used.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _originals: dict[str, Any] = {}
 
 
 class ClaimedStream(torch.Stream):
-    """A number: nothing runs on it."""
+    """Only a number: nothing runs on it."""
 
     def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> ClaimedStream:
         index = _get_device_index(device, optional=True)
@@ -43,7 +43,7 @@ class ClaimedStream(torch.Stream):
 
 
 class ClaimedEvent(torch.Event):
-    """Has happened as soon as it is recorded."""
+    """Complete as soon as it is recorded."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> ClaimedEvent:
         return super().__new__(cls, device=torch.device("cuda"))
@@ -177,24 +177,24 @@ def _installation() -> Installation:
 
 
 def why_not() -> str | None:
-    """Why devices cannot be claimed here; None if they can."""
+    """The reason why devices cannot be claimed here; None if they can."""
     if not fits(torch.__version__):
-        return f"torch is {torch.__version__}; the stand-in for CUDA was made for {BUILT_FOR}.x"
+        return f"torch is {torch.__version__}; the stand-in for CUDA needs {BUILT_FOR}"
     if torch.version.cuda is not None or torch.version.hip is not None:
-        return "this build of torch has CUDA or ROCm itself; a build for the CPU is needed"
+        return "this torch build has CUDA or ROCm; install a CPU build"
     return None
 
 
 def claim() -> Callable[[], None]:
-    """There are CUDA devices from now on; the answer takes them back. NotImplementedError if not"""
+    """Makes CUDA devices exist; the result removes them. Raises NotImplementedError."""
     if (reason := why_not()) is not None:
         raise NotImplementedError(f"simulate(device='cuda') is not possible here: {reason}")
-    importlib.import_module("torch._dynamo")  # lists the functions of torch.cuda as it is loaded
+    importlib.import_module("torch._dynamo")  # when loaded, it lists the functions of torch.cuda
     threads = torch._C._is_multithreading_enabled()
     _C.claim_cuda(DEVICE_COUNT)
     _installation().install()
     torch._C._set_only_lift_cpu_tensors(True)
-    # The engine's threads were made for the devices that there were at its first backward.
+    # The engine made its threads at its first backward, for the devices that existed then.
     torch._C._set_multithreading_enabled(False)
 
     def undo() -> None:
@@ -207,7 +207,7 @@ def claim() -> Callable[[], None]:
 
 
 def self_test() -> None:
-    """A step of training on a claimed device, inside a simulation; raises if something is off."""
+    """Runs a training step on a claimed device, inside a simulation; raises if it went wrong."""
     device = torch.device("cuda", 0)
     side = ClaimedStream()
     layer = nn.Linear(4, 4).to(device)
@@ -220,6 +220,6 @@ def self_test() -> None:
     assert layer.weight.grad is not None
     if places | {layer.weight.grad.device} != {device} or _current_stream().stream_id != 0:
         raise NotImplementedError(
-            f"the self-test of simulate(device='cuda') failed: tensors are on {places}, and all "
-            f"should be on {device}; please report it with the version of torch"
+            f"the self-test of simulate(device='cuda') failed: tensors are on {places}, expected "
+            f"{device}; please report this with your torch version"
         )

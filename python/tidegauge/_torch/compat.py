@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The torch that we were built for: the only place in Python that names a version of torch.
+"""The torch version that we were built for: the only place in Python that names one.
 
-torch keeps its C++ ABI within a minor version only. On any other, importing the extension would
-end in an undefined symbol or a crash, so the package asks before it loads anything compiled.
+torch keeps its C++ ABI within a minor version only. With any other, importing the extension would
+end in an undefined symbol or a crash, so the package checks before it loads anything compiled.
 """
 
 # The build reads this line too, and refuses to compile against another minor version.
@@ -15,7 +15,7 @@ def fits(found: str, built_for: str = BUILT_FOR) -> bool:
 
 
 def explain_mismatch(found: str, built_for: str = BUILT_FOR) -> str | None:
-    """What is wrong with torch version `found`, and what to do; None if it fits."""
+    """A message about torch version `found` with what to do; None if it fits."""
     if fits(found, built_for):
         return None
     return (

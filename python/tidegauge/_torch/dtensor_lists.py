@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Shardings of ops on lists of DTensors, worked out once for items that are alike.
+"""Shardings of ops on lists of DTensors, computed once for equal items.
 
-torch walks the whole lists for each of their items, which takes seconds for the parameters of a
-large model. The items of these ops have nothing to do with each other, so that one of each kind
-tells for all.
+torch walks the whole lists for each item, which takes seconds for the parameters of a large model.
+The items of these ops are independent of each other, so one item of each kind is enough.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ Propagate = Callable[[Any, OpSchema], OutputSharding]
 
 
 def propagate(torchs: Propagate, propagator: Any, schema: OpSchema) -> OutputSharding:
-    """What torch answers, which is asked about lists of one item each."""
+    """The answer of torch, from questions about lists of one item each."""
     lists = _find_lists(schema)
     if lists is None:
         return torchs(propagator, schema)
@@ -37,7 +36,7 @@ def propagate(torchs: Propagate, propagator: Any, schema: OpSchema) -> OutputSha
 
 
 def _find_lists(schema: OpSchema) -> list[Any] | None:
-    """The arguments that are lists of DTensors; None unless the op is one of items apart."""
+    """The arguments that are lists of DTensors; None unless the op treats items independently."""
     name = schema.op._schema.name
     if not name.startswith(("aten::_foreach_", "aten::_fused_ada", "aten::_fused_sgd")):
         return None
@@ -47,14 +46,14 @@ def _find_lists(schema: OpSchema) -> list[Any] | None:
         return None
     lists = [arg for arg in schema.args_schema if isinstance(arg, (list, tuple))]
     lists = [arg for arg in lists if any(isinstance(item, DTensorSpec) for item in arg)]
-    is_apart = (
+    is_independent = (
         len(lists) > 0
         and len(lists[0]) > 1
         and all(len(arg) == len(lists[0]) for arg in lists)
         and all(isinstance(item, DTensorSpec) for arg in lists for item in arg)
         and not any(isinstance(arg, DTensorSpec) for arg in schema.args_schema)
     )
-    return lists if is_apart else None
+    return lists if is_independent else None
 
 
 def _only(schema: OpSchema, position: int, length: int) -> OpSchema:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The places where DTensor works out a sharding, wrapped while a tracker of memory is entered.
+"""Hides DTensor's sharding propagation from memory trackers.
 
-It runs the operator on fake tensors of the whole shape, of the user's own FakeTensorMode if there
-is one, or the operator's decomposition on meta. That is no memory of the program's, and whether it
-happens depends on what is in DTensor's caches. Caches and C++ come to these two by name.
+To find a sharding, DTensor runs the operator on fake tensors of the whole shape (in the user's own
+FakeTensorMode if there is one), or the operator's decomposition on meta. The program does not own
+that memory, and whether it is allocated depends on DTensor's caches. DTensor's caches and its C++
+call the two methods below by name.
 """
 
 from __future__ import annotations

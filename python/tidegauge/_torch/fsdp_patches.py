@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The places of FSDP2 that tell a param group's life, wrapped while an FSDPMemTracker is entered.
+"""Wrappers that follow the life of FSDP2's param groups while an FSDPMemTracker is entered.
 
-FSDP2's hooks on modules are bound methods, taken when a module is sharded; but they call the param
-groups, and these their parameters, by name. So wrappers on the two classes see everything, also of
-models sharded before, and nothing is put on a model. Each hands on plain facts, and decides nothing
-(src/core/ledger/sharded_units.h does). What we fail at does not reach the training: it is counted.
+FSDP2's hooks on modules are bound methods, taken when a module is sharded. But they call the param
+groups, and these call their parameters, by name. So wrappers on the two classes observe everything,
+also in models that were sharded before, and nothing is put on a model. A wrapper passes on plain
+facts and decides nothing (src/core/ledger/sharded_units.h does). Our own failures do not reach the
+training: they are counted.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _NAMES: dict[type | ModuleType, str] = {
 
 
 def check_names(names: dict[type | ModuleType, str] = _NAMES) -> None:
-    """NotImplementedError if this torch has another FSDP2 than the one that we know."""
+    """Raises NotImplementedError if this torch has an FSDP2 without one of the names we wrap."""
     missing = [
         f"{owner.__name__}.{name}"
         for owner, all_names in names.items()
@@ -50,8 +51,8 @@ def check_names(names: dict[type | ModuleType, str] = _NAMES) -> None:
     ]
     if missing:
         raise NotImplementedError(
-            f"FSDPMemTracker does not know the FSDP2 of torch {torch.__version__}: "
-            f"{', '.join(missing)} is not there. Use the torch that tidegauge was made for"
+            f"FSDPMemTracker does not know the FSDP2 of torch {torch.__version__}, which lacks "
+            f"{', '.join(missing)}. Use the torch that tidegauge was built for"
         )
 
 
@@ -62,7 +63,7 @@ _units: WeakKeyDictionary[FSDPParamGroup | FSDPParam, int] = WeakKeyDictionary()
 
 
 class _Running(threading.local):
-    """What FSDP2 is doing in this thread."""
+    """The FSDP2 calls that run in this thread."""
 
     def __init__(self) -> None:
         self.prefetches = 0
@@ -73,39 +74,41 @@ class _Running(threading.local):
 _running = _Running()
 
 
-def _safely(tell: Callable[..., None]) -> Callable[..., None]:
-    @wraps(tell)
-    def told(*args: Any) -> None:
-        try:
-            tell(*args)
-        except Exception as error:
-            _C.unit_failure(f"{tell.__name__}: {error!r}")
+def _safely(notify: Callable[..., None]) -> Callable[..., None]:
+    """Counts an exception of `notify` instead of raising it into the training."""
 
-    return told
+    @wraps(notify)
+    def wrapper(*args: Any) -> None:
+        try:
+            notify(*args)
+        except Exception as error:
+            _C.unit_failure(f"{notify.__name__}: {error!r}")
+
+    return wrapper
 
 
 def find_unit(group: FSDPParamGroup) -> int:
-    """The number of the group, the same for all trackers; its parameters have the same."""
+    """The number of the group and of its parameters, the same for all trackers."""
     unit = _units.get(group)
     if unit is None:
         unit = _C.new_unit()
         _units[group] = unit
         for parameter in group.fsdp_params:
             _units[parameter] = unit
-        _tell_unit(unit, group)
+        _notify_made(unit, group)
     return unit
 
 
 @_safely
-def _tell_unit(unit: int, group: FSDPParamGroup) -> None:
+def _notify_made(unit: int, group: FSDPParamGroup) -> None:
     _C.unit_made(unit, name_of(group), group.modules)
     _C.unit_fact(unit, UnitFact.SHARD, shards_of(group.fsdp_params))
 
 
 def name_of(group: FSDPParamGroup) -> str:
-    """As FSDP2 has it, relative to the root; before the first forward the class of the module.
+    """FSDP2's name, relative to the root; before the first forward, the class of the module.
 
-    Of several groups of a module the later ones have their number behind it.
+    A second group of a module is called `name#2`, a third `name#3`.
     """
     name: str | None = group._module_fqn
     if name is None:
@@ -117,7 +120,7 @@ def shards_of(parameters: Sequence[FSDPParam]) -> list[torch.Tensor]:
     return [tensor for p in parameters for tensor in (p.sharded_param, p._sharded_param_data)]
 
 
-def whole_of(parameters: Sequence[FSDPParam]) -> list[torch.Tensor]:
+def unsharded_params_of(parameters: Sequence[FSDPParam]) -> list[torch.Tensor]:
     return [
         tensor
         for p in parameters
@@ -139,7 +142,7 @@ def unsharded_grads_of(parameters: Sequence[FSDPParam]) -> list[torch.Tensor]:
 def _call_with_births(
     unit: int, fact: UnitFact, original: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> Any:
-    """All that the original makes is `fact`."""
+    """Calls the original; each storage that it allocates is labelled `fact`."""
     _C.begin_unit_births(unit, fact)
     try:
         return original(*args, **kwargs)
@@ -147,8 +150,8 @@ def _call_with_births(
         _C.end_unit_births()
 
 
-# A module may have several groups: they enter the forward in their order, as well as the backward,
-# and leave the backward in the reverse order.
+# A module may have several groups. They enter forward and backward in their order, and leave the
+# backward in reverse order.
 
 
 def _is_first(group: FSDPParamGroup) -> bool:
@@ -161,7 +164,7 @@ def _is_last(group: FSDPParamGroup) -> bool:
 
 @wraps(FSDPParamGroup.__init__)
 def _tracked_init(self: FSDPParamGroup, *args: Any, **kwargs: Any) -> None:
-    """A module is sharded while somebody tracks."""
+    """A module is sharded while a tracker is entered."""
     _originals["init"](self, *args, **kwargs)
     find_unit(self)
 
@@ -169,8 +172,8 @@ def _tracked_init(self: FSDPParamGroup, *args: Any, **kwargs: Any) -> None:
 @wraps(FSDPParamGroup.lazy_init)
 def _tracked_lazy_init(self: FSDPParamGroup) -> None:
     _originals["lazy_init"](self)
-    # By now it has the name that it keeps.
-    _tell_unit(find_unit(self), self)
+    # Now the group has its final name.
+    _notify_made(find_unit(self), self)
 
 
 @wraps(FSDPParamGroup.unshard)
@@ -182,14 +185,14 @@ def _tracked_unshard(self: FSDPParamGroup, *args: Any, **kwargs: Any) -> Any:
         unit, UnitFact.GATHER_BUFFER, _originals["unshard"], self, *args, **kwargs
     )
     if self._all_gather_result is not None:
-        _tell_gathering(unit, self)
+        _notify_gathering(unit, self)
     return result
 
 
 @_safely
-def _tell_gathering(unit: int, group: FSDPParamGroup) -> None:
+def _notify_gathering(unit: int, group: FSDPParamGroup) -> None:
     if type(group._all_gather_comm) is not DefaultAllGather:
-        # It may have had the buffer for long.
+        # A custom all-gather may have allocated its buffer long ago.
         _C.unit_fact(unit, UnitFact.GATHER_BUFFER, [group._all_gather_result.all_gather_output])  # type: ignore[union-attr]
     _C.unit_gathering(unit, group._training_state.name, _running.prefetches > 0)
 
@@ -200,15 +203,15 @@ def _tracked_wait_for_unshard(self: FSDPParamGroup) -> Any:
         return _originals["wait_for_unshard"](self)
     unit, is_first_time = find_unit(self), not hasattr(self.fsdp_params[-1], "_unsharded_param")
     result = _call_with_births(unit, UnitFact.GATHER_BUFFER, _originals["wait_for_unshard"], self)
-    if is_first_time:  # afterwards the storages are resized
-        _tell_whole(unit, self)
+    if is_first_time:  # later gatherings resize the same storages
+        _notify_unsharded(unit, self)
     _C.unit_unsharded(unit)
     return result
 
 
 @_safely
-def _tell_whole(unit: int, group: FSDPParamGroup) -> None:
-    _C.unit_fact(unit, UnitFact.UNSHARDED, whole_of(group.fsdp_params))
+def _notify_unsharded(unit: int, group: FSDPParamGroup) -> None:
+    _C.unit_fact(unit, UnitFact.UNSHARDED, unsharded_params_of(group.fsdp_params))
 
 
 def _tracked_prefetch_unshard(target: FSDPParamGroup, pass_type: str) -> None:
@@ -228,12 +231,12 @@ def _tracked_pre_forward(self: FSDPParamGroup, module: nn.Module, *args: Any) ->
     is_entering = self._training_state != TrainingState.FORWARD
     result = _originals["pre_forward"](self, module, *args)
     if _is_last(self) and not _in_backward():
-        _tell_pre_forward(module, is_entering)
+        _notify_pre_forward(module, is_entering)
     return result
 
 
 @_safely
-def _tell_pre_forward(module: nn.Module, is_entering: bool) -> None:
+def _notify_pre_forward(module: nn.Module, is_entering: bool) -> None:
     states = module._get_fsdp_state()._states_to_forward_prefetch if is_entering else []  # type: ignore[operator]
     targets = [group for state in states for group in state._fsdp_param_groups]
     if targets:
@@ -244,7 +247,7 @@ def _tell_pre_forward(module: nn.Module, is_entering: bool) -> None:
 
 @wraps(FSDPParamGroup.post_forward)
 def _tracked_post_forward(self: FSDPParamGroup, module: nn.Module | None, *args: Any) -> Any:
-    # No module: the root ends the forward of a group whose modules were not all called.
+    # Without a module, the root ends the forward of a group whose modules were not all called.
     if module is not None and _is_first(self) and not _in_backward():
         _C.mark_modules((module,), ModuleMark.BEFORE_POST_FORWARD)
     return _originals["post_forward"](self, module, *args)
@@ -265,8 +268,8 @@ def _tracked_pre_backward(self: FSDPParamGroup, *args: Any) -> Any:
 @wraps(FSDPParamGroup.post_backward)
 def _tracked_post_backward(self: FSDPParamGroup, *args: Any) -> Any:
     unit = find_unit(self)
-    if not self.reduce_grads:  # otherwise the reduction has them
-        _tell_unsharded_grads(unit, self)
+    if not self.reduce_grads:  # otherwise foreach_reduce reports them
+        _notify_unsharded_grads(unit, self)
     if _is_last(self):
         _C.mark_modules(self.modules, ModuleMark.BEFORE_POST_BACKWARD)
     result = _originals["post_backward"](self, *args)
@@ -276,16 +279,16 @@ def _tracked_post_backward(self: FSDPParamGroup, *args: Any) -> Any:
 
 
 @_safely
-def _tell_unsharded_grads(unit: int, group: FSDPParamGroup) -> None:
-    # In a function of its own: a list that lives on would keep the gradients alive.
+def _notify_unsharded_grads(unit: int, group: FSDPParamGroup) -> None:
+    # In a function of its own: a list that outlives it would keep the gradients alive.
     _C.unit_fact(unit, UnitFact.UNSHARDED_GRAD, unsharded_grads_of(group.fsdp_params))
 
 
 @wraps(FSDPParamGroup.finalize_backward)
 def _tracked_finalize_backward(self: FSDPParamGroup) -> None:
-    was_in_vain = self._all_gather_result is not None
+    was_unused = self._all_gather_result is not None
     _originals["finalize_backward"](self)
-    if was_in_vain:  # prefetched, and not needed by this backward
+    if was_unused:  # a prefetch that this backward did not need
         _C.unit_released(find_unit(self), keeps_post_forward_shard=self.is_sharded_post_forward)
 
 
@@ -303,12 +306,12 @@ def _tracked_to_sharded_post_forward(self: FSDPParamGroup) -> None:
 
 
 def _with_births(name: str, fact: UnitFact, original: Any) -> Callable[..., Any]:
-    """Wraps a method of a parameter: all that it makes is `fact`."""
+    """Wraps a method of a parameter: each storage that it allocates is labelled `fact`."""
 
     @wraps(original)
     def tracked(self: FSDPParam, *args: Any) -> Any:
         unit = _units.get(self)
-        if unit is None:  # of a group that nobody has told of yet
+        if unit is None:  # its group was not observed yet
             return _originals[name](self, *args)
         return _call_with_births(unit, fact, _originals[name], self, *args)
 
@@ -317,7 +320,7 @@ def _with_births(name: str, fact: UnitFact, original: Any) -> Callable[..., Any]
 
 @wraps(FSDPParam.reset_sharded_param)
 def _tracked_reset_sharded_param(self: FSDPParam) -> None:
-    """Shards were exchanged, by load_state_dict or Module.to."""
+    """`load_state_dict` or `Module.to` replaced the shards."""
     _originals["reset_sharded_param"](self)
     if (unit := _units.get(self)) is not None:
         _C.unit_fact(unit, UnitFact.SHARD, shards_of([self]))
@@ -335,7 +338,7 @@ def _tracked_foreach_reduce(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    unit = _units.get(fsdp_params[0], 0)  # post_backward has told of it
+    unit = _units.get(fsdp_params[0], 0)  # post_backward has numbered it
     _C.unit_fact(unit, UnitFact.UNSHARDED_GRAD, unsharded_grads)
     buffer_dtype = reduce_dtype or unsharded_grads[0].dtype  # the list is empty afterwards
     result = _call_with_births(
@@ -353,12 +356,12 @@ def _tracked_foreach_reduce(
         **kwargs,
     )
     is_cast = orig_dtype is not None and orig_dtype != buffer_dtype
-    _tell_reduced(unit, fsdp_params, reduce_scatter_comm, result, is_cast)
+    _notify_reduced(unit, fsdp_params, reduce_scatter_comm, result, is_cast)
     return result
 
 
 @_safely
-def _tell_reduced(
+def _notify_reduced(
     unit: int, parameters: list[FSDPParam], comm: Any, result: Any, is_cast: bool
 ) -> None:
     reduce_input, all_reduce_input, partial_output = result[0], result[4], result[6]
@@ -366,7 +369,7 @@ def _tell_reduced(
         _C.unit_fact(unit, UnitFact.REDUCE_BUFFER, [reduce_input])
     buffers = [t for t in (all_reduce_input, partial_output) if t is not None]
     _C.unit_fact(unit, UnitFact.ALL_REDUCE_BUFFER, buffers)
-    if partial_output is None:  # else the gradient is still to come
+    if partial_output is None:  # else there is no gradient yet
         fact = UnitFact.SHARD_GRAD if is_cast else UnitFact.REDUCED_GRAD
         _C.unit_fact(unit, fact, shard_grads_of(parameters))
     _C.unit_reduced(unit)

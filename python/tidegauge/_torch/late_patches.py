@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Patches of parts of torch that take long to import: put in place once somebody imports them."""
+"""Patches of slow torch modules, installed once the program imports the module."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class Patches(Protocol):
 
 
 class LatePatches:
-    """The patches of a module, in place as long as anybody uses them and the module is imported.
+    """The patches of one module, in place while they have users and the module is imported.
 
-    `load` makes them, which may import the module; None: there are none to be had.
+    `load` returns the patches, and may import the module for it; None if there are none.
     """
 
     def __init__(self, module_name: str, load: Callable[[], Patches | None]) -> None:
         self._module_name = module_name
         self._load = load
-        self._finder = _Finder(module_name, self._put_in_place)
-        self._lock = threading.Lock()  # never held while something is imported
+        self._finder = _Finder(module_name, self._install_now)
+        self._lock = threading.Lock()  # never held during an import
         self._user_count = 0
         self._patches: Patches | None = None
 
     def install(self) -> None:
-        """Counts one more user."""
+        """Adds a user."""
         with self._lock:
             self._user_count += 1
             if self._user_count > 1:
@@ -41,10 +41,10 @@ class LatePatches:
             if not is_imported:
                 sys.meta_path.insert(0, self._finder)
         if is_imported:
-            self._put_in_place()
+            self._install_now()
 
     def uninstall(self) -> None:
-        """Counts one user less; after the last one all is as it was."""
+        """Removes a user; restores everything after the last one."""
         with self._lock:
             self._user_count -= 1
             if self._user_count > 0:
@@ -54,7 +54,7 @@ class LatePatches:
                 self._patches.uninstall()
                 self._patches = None
 
-    def _put_in_place(self) -> None:
+    def _install_now(self) -> None:
         patches = self._load()
         with self._lock:
             if patches is not None and self._patches is None and self._user_count > 0:
@@ -63,7 +63,7 @@ class LatePatches:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds nothing by itself, but calls `then` when the module has been imported."""
+    """Finds no modules itself, but calls `then` after the module was imported."""
 
     def __init__(self, module_name: str, then: Callable[[], None]) -> None:
         self._module_name = module_name
@@ -88,10 +88,10 @@ class _Finder(importlib.abc.MetaPathFinder):
     def _watch(self, loader: importlib.abc.Loader) -> None:
         execute = loader.exec_module
 
-        def execute_and_tell(module: ModuleType) -> None:
-            del loader.exec_module  # it is the class's again
+        def execute_and_notify(module: ModuleType) -> None:
+            del loader.exec_module  # uncovers the method of the class
             execute(module)
             self.remove()
             self._then()
 
-        loader.exec_module = execute_and_tell  # type: ignore[method-assign]
+        loader.exec_module = execute_and_notify  # type: ignore[method-assign]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The places of torch's Python that show memory past the dispatcher, and optimizer steps.
+"""Wrappers and hooks that notify memory trackers of what the dispatcher does not show.
 
-They are wrapped while a tracker of memory is entered.
+Resized storages, registered parameters, gradients of `torch.autograd.grad`, optimizer steps, ...
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tidegauge._torch.patching import GlobalHook, Installation, Patch
 _is_compiling = torch.compiler.is_dynamo_compiling
 
 
-# What the wrappers call; an installation renews them.
+# The originals that the wrappers call; each installation sets them anew.
 _setstate: Callable[..., Any] = nn.Module.__setstate__
 _compiled_region: Callable[..., Any] = torch._C._ForceDispatchKeyGuard
 _resize: Callable[..., Any] = torch.UntypedStorage.resize_
@@ -47,7 +47,7 @@ _convert_to_meta: Callable[..., Any] = MetaConverter.__call__
 
 
 def _tracked_setstate(self: nn.Module, state: Any) -> None:
-    """A module that is copied or unpickled registers nothing."""
+    """A module that is copied or unpickled calls no registration hook."""
     _setstate(self, state)
     _C.module_restored(self)
 
@@ -77,7 +77,7 @@ def _tracked_swap(self: torch.UntypedStorage, other: torch.UntypedStorage) -> An
 
 @wraps(_get_rng_state)
 def _tracked_get_rng_state() -> torch.Tensor:
-    """Checkpoints keep the state of the generator, which is made past the dispatcher."""
+    """Checkpoints keep the generator's state, which torch makes without the dispatcher."""
     state = _get_rng_state()
     if not _is_compiling():
         _C.tensor_made(state)
@@ -86,30 +86,30 @@ def _tracked_get_rng_state() -> torch.Tensor:
 
 @wraps(_enter_fake_mode)
 def _tracked_enter_fake_mode(self: FakeTensorMode) -> Any:
-    """What it computes on meta is no memory, whether a tracker counts the mode or not."""
+    """Meta tensors of the mode take no memory, whether or not a tracker counts its fakes."""
     _C.enter_fake_mode()
     return _enter_fake_mode(self)
 
 
 @wraps(_convert_to_meta)
 def _tracked_convert_to_meta(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """A fake is made of a tensor, by torch.export for one: what it has on meta is no memory."""
+    """Making a fake from a tensor (torch.export does) uses meta tensors, which take no memory."""
     with _C.UnseenRegion():
         return _convert_to_meta(self, *args, **kwargs)
 
 
 @wraps(_run_backward)
 def _tracked_run_backward(outputs: Any, *args: Any, **kwargs: Any) -> Any:
-    """`torch.autograd.grad` hands gradients over without the node that accumulates them."""
+    """`torch.autograd.grad` returns gradients without running an AccumulateGrad node."""
     if not _is_compiling():
-        _C.watch_thread_again()  # the threads of the engine take over the keys of this one
+        _C.watch_thread_again()  # the engine's threads inherit the keys of this one
     grads = _run_backward(outputs, *args, **kwargs)
     if not _is_compiling() and not kwargs.get("accumulate_grad", False):
         _C.gradients_made(args[3], grads)
     return grads
 
 
-# The hooks are Python functions with a test that dynamo folds away: it does not trace into C++.
+# The hooks are Python functions with a test that dynamo folds away: it cannot trace into C++.
 
 
 def _parameter_registered(module: nn.Module, name: str, parameter: Any) -> None:
@@ -141,7 +141,7 @@ def _end_step(optimizer: optim.Optimizer, args: Any, kwargs: Any) -> None:
         _C.optimizer_step_end(optimizer)
 
 
-# `wraps` leads TorchScript, which compiles this class, to the source of the original.
+# TorchScript compiles this class: `wraps` leads it to the source of the original.
 @wraps(_exit_profiled)
 def _tracked_exit_profiled(self: Any, exc_type: Any, exc_value: Any, traceback: Any) -> Any:
     if exc_type is not None and self.name.startswith("Optimizer.step#"):
@@ -150,7 +150,7 @@ def _tracked_exit_profiled(self: Any, exc_type: Any, exc_value: Any, traceback: 
 
 
 def _end_failed_step(profiled_name: str) -> None:
-    """The post-hook is not told of a step that raises, but the profiler is."""
+    """torch calls no post-hook for a step that raises, but it does exit the profiler's record."""
     running = _running_steps.optimizers
     optimizer = running[-1]() if running else None
     if optimizer and profiled_name == f"Optimizer.step#{type(optimizer).__name__}.step":
@@ -158,7 +158,7 @@ def _end_failed_step(profiled_name: str) -> None:
 
 
 def _end_running_steps() -> None:
-    """A tracker is left within a step, of whose end nobody will tell."""
+    """Ends the steps during which a tracker is left: torch will not report their end to us."""
     while running := _running_steps.optimizers:
         if (optimizer := running[-1]()) is not None:
             _C.optimizer_step_end(optimizer)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The places of torch's Python that decide which threads and ops are seen."""
+"""Wrappers that keep new threads and all ops observed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from tidegauge import _C
 from tidegauge._torch.patching import Installation, Patch
 
-# What the wrappers call; an installation renews them.
+# The originals that the wrappers call; each installation sets them anew.
 _bootstrap: Callable[..., Any] = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 _exit_inference_mode: Callable[..., Any] = torch._C._InferenceMode.__exit__
 _key_extractor: Callable[..., Any] = torch._ops.key_extractor
@@ -20,7 +20,7 @@ _OUR_KEY = torch._C._parse_dispatch_key("Fake")
 
 
 def _tracked_bootstrap(self: threading.Thread) -> None:
-    """A thread that is started while somebody tracks is tracked as long as it runs."""
+    """A thread that starts while a tracker is entered is tracked as long as it runs."""
     _C.attach_thread()
     try:
         _bootstrap(self)
@@ -29,9 +29,9 @@ def _tracked_bootstrap(self: threading.Thread) -> None:
 
 
 def _tracked_exit_inference_mode(self: Any, *args: Any) -> Any:
-    """It puts back the keys of the thread from before the mode, and so from before us, maybe.
+    """The end of inference mode restores older dispatch keys of the thread, maybe without ours.
 
-    On the class of C++'s, because a `with` has looked up `inference_mode.__exit__` at its begin.
+    The patch is on the C++ class: a `with` looks up `inference_mode.__exit__` when it begins.
     """
     try:
         return _exit_inference_mode(self, *args)
@@ -40,11 +40,11 @@ def _tracked_exit_inference_mode(self: Any, *args: Any) -> Any:
 
 
 def _extract_keys(tensors: Any, key_mask: Any) -> Any:
-    """Ops of higher order run by the keys that they know, and ours is none of them."""
+    """Higher-order ops know a fixed set of dispatch keys, and ours is not among them."""
     return _key_extractor(tensors, key_mask).remove(_OUR_KEY)
 
 
-# Of threads whose ops are seen.
+# For threads whose ops are observed.
 FOR_THREADS = Installation(
     {
         "_exit_inference_mode": Patch(
@@ -53,7 +53,7 @@ FOR_THREADS = Installation(
     },
     variables=globals(),
 )
-# Of trackers of memory, and of simulations.
+# For memory trackers and simulations.
 FOR_OPS = Installation(
     {
         "_key_extractor": Patch(torch._ops, "key_extractor", _extract_keys),

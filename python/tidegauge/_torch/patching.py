@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How a part of torch's Python is patched and restored.
+"""Installs and removes patches of torch's Python.
 
-Each patch exists once, however many trackers are entered, and is put back when the last one leaves.
-A wrapper that a caller has kept meanwhile (a compiled model, another tool's patch on top of ours)
-only calls the original once no tracker is entered.
+Each patch exists once, however many trackers are entered, and is removed when the last one leaves.
+Other code may keep a wrapper of ours (a compiled model, another tool's patch on top of ours): once
+no tracker is entered, the wrapper only calls the original.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from torch.utils.hooks import RemovableHandle
 
 
 class Patch:
-    """One attribute of a class of torch's that has a wrapper of ours.
+    """Replaces one attribute of a torch class or module by a wrapper.
 
-    The wrapper looks up the original at each call, so that it keeps its identity: dynamo would
-    compile again for another function.
+    The wrapper looks up the original at each call. So it stays one and the same function, and
+    dynamo does not recompile.
     """
 
     def __init__(self, owner: type | ModuleType, name: str, wrapper: Any) -> None:
         self._owner = owner
         self._name = name
         self._wrapper = wrapper
-        self._own_attribute: Any = None  # what the class itself had; None: inherited
+        self._own_attribute: Any = None  # as defined by the owner itself; None: inherited
         self._is_below_another = False
 
     def install(self) -> Callable[..., Any] | None:
-        """Puts the wrapper in place and returns what it has to call; None if it is there still."""
+        """Installs the wrapper and returns the original; None if the wrapper is still in place."""
         current = self._current()
         if current is self._wrapper:
             return None
         if self._is_below_another and current is not self._own_attribute:
-            return None  # somebody's patch that calls ours; not so if they put back what was first
+            return None  # another tool's patch on top still calls ours
         self._own_attribute = self._owner.__dict__.get(self._name)
         original: Callable[..., Any] = getattr(self._owner, self._name)
         setattr(self._owner, self._name, self._wrapper)
@@ -45,7 +45,7 @@ class Patch:
     def uninstall(self) -> None:
         self._is_below_another = self._current() is not self._wrapper
         if self._is_below_another:
-            return  # a later patch of somebody else's calls ours: taking it out would undo theirs
+            return  # another tool's patch on top calls ours: removing ours would undo theirs
         if self._own_attribute is None:
             delattr(self._owner, self._name)
         else:
@@ -56,9 +56,9 @@ class Patch:
 
 
 class GlobalHook:
-    """One of torch's hooks that are common to all modules or optimizers.
+    """One of torch's global hooks, which are common to all modules or optimizers.
 
-    It has the same key each time, so that dynamo sees two states at most: with it and without.
+    It has the same key each time, so that dynamo sees at most two states: with and without it.
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class GlobalHook:
 
 
 class Installation:
-    """Patches and global hooks that are in place as long as anybody uses them.
+    """Patches and global hooks that are in place while they have users.
 
-    The key of a patch is the key of `variables` by which its wrapper finds the original.
-    `needs`: what has to be in place as well.
+    `patches`: by the key in `variables` under which the wrapper finds the original.
+    `needs`: another installation that must be in place as well.
     """
 
     _lock = threading.Lock()
@@ -104,7 +104,7 @@ class Installation:
         self._user_count = 0
 
     def install(self) -> None:
-        """Counts one more user; the first one finds all put in place."""
+        """Adds a user; installs everything for the first one."""
         if self._needs is not None:
             self._needs.install()
         with self._lock:
@@ -118,15 +118,15 @@ class Installation:
                 hook.install()
 
     def uninstall(self) -> None:
-        """Counts one user less; after the last one all is as it was."""
+        """Removes a user; restores everything after the last one."""
         with self._lock:
             self._user_count -= 1
             if self._user_count == 0:
-                self._take_out()
+                self._remove_all()
         if self._needs is not None:
             self._needs.uninstall()
 
-    def _take_out(self) -> None:
+    def _remove_all(self) -> None:
         for hook in self._hooks:
             hook.uninstall()
         for patch in self._patches.values():

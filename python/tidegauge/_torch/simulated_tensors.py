@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What becomes simulated in a simulation, and what stays real: tensors, modules, pauses."""
+"""Makes simulated tensors from real and meta ones, alone or in modules; pauses a simulation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegauge import _C
 
 
 class paused:  # noqa: N801, reads as a word
-    """Tensors made within are real; those of integers, or all."""
+    """Tensors made in this context are real: all of them, or only those of integers."""
 
     def __init__(self, *, only_integers: bool = False) -> None:
         self._only_integers = only_integers
@@ -27,7 +27,7 @@ class paused:  # noqa: N801, reads as a word
 
 
 def _simulated_like(tensors: list[torch.Tensor], device: torch.device | None) -> list[torch.Tensor]:
-    """All on one device, or each on its own; a meta tensor is on none, and comes to the CPU."""
+    """Simulated tensors on `device`, or each on its source's device; from meta, on the CPU."""
 
     def device_of(tensor: torch.Tensor) -> torch.device:
         if device is not None:
@@ -49,7 +49,7 @@ def _simulated_like(tensors: list[torch.Tensor], device: torch.device | None) ->
 
 
 def adopt_tree(tree: Any, device: torch.device | None) -> Any:
-    """The same structure with simulated tensors; tensors that share memory go on to do so."""
+    """The same structure with simulated tensors; those that share memory still share it."""
     leaves, spec = pytree.tree_flatten(tree)
     positions = [
         i
@@ -71,7 +71,7 @@ def find_simulated(tree: Any) -> torch.Tensor | None:
 
 
 def adopt_module(module: nn.Module, device: torch.device | None) -> Callable[[], None]:
-    """Gives the module simulated parameters and buffers; the answer puts back its own."""
+    """Gives the module simulated parameters and buffers; the result restores its own."""
     owners: list[tuple[dict[str, Any], str, torch.Tensor]] = []
     for child in module.modules():
         tables: tuple[dict[str, Any], ...] = (child._parameters, child._buffers)

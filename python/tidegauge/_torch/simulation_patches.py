@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The places of torch's Python that look at memory past the dispatcher, wrapped in a simulation."""
+"""Wrappers for torch's Python that reads memory without the dispatcher, for simulations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _originals: dict[str, Any] = {}
 
 
 def _data_ptr(self: torch.Tensor) -> int:
-    """FSDP2 and others compare addresses: each storage has one that is its own."""
+    """FSDP2 and others compare addresses, so each simulated storage has its own."""
     if _C.is_simulated(self):
         return _C.simulated_address(self)
     address: int = _originals["tensor_data_ptr"](self)
@@ -47,7 +47,7 @@ def _storage_data_ptr(self: torch.UntypedStorage) -> int:
 
 
 def _share_memory(self: torch.UntypedStorage) -> torch.UntypedStorage:
-    """What is shared with other processes is as large as it was."""
+    """Sharing memory with other processes does not change its size."""
     return self if _C.is_simulated_storage(self) else _originals["share_memory"](self)
 
 
@@ -57,8 +57,8 @@ def _values(tensor: torch.Tensor, asked_by: str) -> torch.Tensor:
     if values is None:
         raise RuntimeError(
             f"{asked_by} asks for the values of a simulated tensor of shape {tuple(tensor.shape)}, "
-            "which holds no data. Compute what depends on them outside of `simulate`, or leave it "
-            "out"
+            "which holds no data. Compute the values outside of `simulate`, or skip the code that "
+            "needs them"
         )
     return values
 
@@ -93,7 +93,7 @@ def _repr(self: torch.Tensor, *args: Any, **kwargs: Any) -> str:
 
 
 def _new_tensor(self: torch.Tensor, data: Any, **options: Any) -> Any:
-    """torch's own asks the keys of a tensor for its device, and does not know ours."""
+    """torch's own derives the device from the tensor's dispatch keys, and does not know ours."""
     if not _C.is_simulated(self):
         return _originals["new_tensor"](self, data, **options)
     own: dict[str, Any] = {"dtype": self.dtype, "device": self.device}
@@ -101,7 +101,7 @@ def _new_tensor(self: torch.Tensor, data: Any, **options: Any) -> Any:
 
 
 def _trunc_normal(tensor: torch.Tensor, mean: float, std: float, *args: Any, **kwargs: Any) -> Any:
-    """torch's own draws again as long as a value is out of bounds, which nobody can know."""
+    """torch's own draws again while a value is out of bounds, and simulated values are unknown."""
     if not _C.is_simulated(getattr(tensor, "_local_tensor", tensor)):
         return _originals["trunc_normal"](tensor, mean, std, *args, **kwargs)
     with torch.no_grad():
@@ -109,14 +109,14 @@ def _trunc_normal(tensor: torch.Tensor, mean: float, std: float, *args: Any, **k
 
 
 def _has_compatible_type(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    """`Module.to` keeps a parameter and exchanges its memory, if both are of one kind."""
+    """`Module.to` keeps a parameter and swaps its memory if both tensors are of one kind."""
     return _C.is_simulated(tensor) == _C.is_simulated(other) and bool(
         _originals["has_compatible_type"](tensor, other)
     )
 
 
 def _load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """A file is read really; then its shapes come in."""
+    """Reads the file for real, then makes simulated tensors of the same shapes."""
     is_device = isinstance(map_location, (str, torch.device))
     with paused():
         loaded = _originals["load"](f, "cpu" if is_device else map_location, *args, **kwargs)
@@ -127,7 +127,7 @@ def _refuse_save(*args: Any, **kwargs: Any) -> Any:
     if (where := find_simulated(args[0] if args else kwargs.get("obj"))) is not None:
         raise RuntimeError(
             f"torch.save was given a simulated tensor of shape {tuple(where.shape)}, which holds "
-            "no data to be saved; save outside of `simulate`, or leave it out"
+            "no data; save outside of `simulate`, or skip saving"
         )
     with paused():
         return _originals["save"](*args, **kwargs)
@@ -137,8 +137,8 @@ def _propagate(self: Any, op_schema: Any) -> Any:
     return dtensor_lists.propagate(_originals["propagate"], self, op_schema)
 
 
-def _brings_in(name: str) -> Callable[..., Any]:
-    """What this place makes past the dispatcher, of numpy's memory or another's, comes in."""
+def _simulate_result(name: str) -> Callable[..., Any]:
+    """Makes simulated tensors of those that torch makes without the dispatcher, e.g. from NumPy."""
 
     def wrapper(data: Any, *args: Any, **kwargs: Any) -> Any:
         made = _originals[name](data, *args, **kwargs)
@@ -148,19 +148,19 @@ def _brings_in(name: str) -> Callable[..., Any]:
 
 
 def _enter_fake_mode(self: FakeTensorMode) -> Any:
-    """torch enters some itself, to find out about shapes."""
-    # The wrapper of a tracker may be in between.
+    """Refuses a mode of the user; torch enters some itself to infer shapes."""
+    # A tracker's wrapper may be among the callers.
     callers = (frame.f_globals.get("__name__", "") for frame, _ in walk_stack(sys._getframe(1)))
     if not next(name for name in callers if name != memory_patches.__name__).startswith("torch."):
         raise RuntimeError(
-            "a FakeTensorMode was entered inside `simulate`, which makes tensors without memory "
-            "itself; use one of the two"
+            "a FakeTensorMode was entered inside `simulate`; both make tensors without memory, "
+            "use one of the two"
         )
     return _originals["enter_fake_mode"](self)
 
 
 def _real_inside(name: str, *, only_integers: bool = False) -> Callable[..., Any]:
-    """What this place makes is real: ranks of a mesh, pickled objects, the lengths of buckets."""
+    """Tensors made inside are real: ranks of a mesh, pickled objects, the lengths of buckets."""
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         with paused(only_integers=only_integers):
@@ -170,11 +170,11 @@ def _real_inside(name: str, *, only_integers: bool = False) -> Callable[..., Any
 
 
 def _vote(self: Any, has_backward: bool, received_acc: Any = None) -> torch.Tensor:
-    """Of a pipeline's stages, whether all know their shapes; in a simulation there is only one."""
+    """Pipeline stages vote whether all know their shapes; a simulation has only one stage."""
     if InferenceMode.needs_dynamic(self._user_meta, has_backward):
         raise RuntimeError(
-            f"stage {self.stage_index} of a pipeline asks its neighbours for shapes, and in a "
-            "simulation it has none; give `PipelineStage` its input_args and output_args"
+            f"stage {self.stage_index} of a pipeline asks its neighbours for shapes, but a "
+            "simulation has no neighbours; give `PipelineStage` its input_args and output_args"
         )
     return torch.ones(1, dtype=torch.int32)
 
@@ -209,7 +209,7 @@ def _wrap(owner: type | ModuleType, name: str, wrapper: Any) -> Patch:
 
 @functools.cache
 def installation() -> Installation:
-    """All of them; put in place while a simulation is on."""
+    """All patches of a simulation."""
     patches = {
         "tensor_data_ptr": _wrap(torch.Tensor, "data_ptr", _data_ptr),
         "storage_data_ptr": _wrap(torch.UntypedStorage, "data_ptr", _storage_data_ptr),
@@ -230,7 +230,7 @@ def installation() -> Installation:
         "propagate": _wrap(ShardingPropagator, "propagate_op_sharding_non_cached", _propagate),
     }
     for name in _FOREIGN_MEMORY:
-        patches[name] = _wrap(torch, name, _brings_in(name))
+        patches[name] = _wrap(torch, name, _simulate_result(name))
     for key, (owner, name) in _MESH_PLACES.items():
         patches[key] = _wrap(owner, name, _real_inside(key))
     for name in _OBJECT_PLACES:
@@ -242,7 +242,7 @@ def installation() -> Installation:
 
 @functools.cache
 def decomposed_ops() -> list[str]:
-    """Ops whose meta kernel is a decomposition of torch's that may ask for the device."""
+    """Ops whose meta kernel is a torch decomposition that may ask for the device."""
     table = importlib.import_module("torch._decomp")
     names = set(dir(importlib.import_module("torch._decomp.decompositions")))
     result = []
@@ -260,5 +260,5 @@ def decomposed_ops() -> list[str]:
     return result
 
 
-# These make tensors: their decompositions call themselves.
+# These ops allocate: their decompositions call themselves.
 _KERNELS_OF_META = {"aten::empty_strided", "aten::clone", "aten::_to_copy", "aten::copy_"}

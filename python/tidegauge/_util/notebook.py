@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Peaks as a bit of HTML, for notebooks: a bar, a table, and the course of the steps.
+"""Peaks as HTML for notebooks: a bar, a table, and a chart of the steps.
 
-It stands in somebody else's page, light or dark: text has the page's colour, nothing is loaded, no
-style reaches beyond it, and names are text whatever they contain.
+It is part of a foreign page, light or dark: text has the page's colour, nothing is loaded, no style
+reaches beyond it, and names are escaped.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _UNKNOWN = "#888888"
 _WIDTH = 600
 _WIDEST_BAR = 24
 _MOST_BARS = 150
-# Tables inherit nothing in pages that do not say what HTML they are.
+# In pages without a doctype, tables inherit nothing.
 _TABLE = "border-collapse:collapse;color:inherit;font:inherit;margin:0.5em 0"
 _LONGEST_NAME = 120
 
@@ -99,7 +99,7 @@ def _render_peak(title: str, split: Mapping[str, int]) -> list[str]:
 
 
 def _render_steps(device: str, sizes: Sequence[int]) -> list[str]:
-    """Bars, the highest in another colour; of many steps one bar is the highest of several."""
+    """Bars, the highest in another colour; with many steps, a bar is the highest of several."""
     if len(sizes) < 2:
         return []
     each = -(-len(sizes) // _MOST_BARS)  # rounded up

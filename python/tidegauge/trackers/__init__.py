@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The trackers, what they print, and the recorder of what they see."""
+"""The trackers, their tables, and the recorder of traces."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which storages a tensor has, of whatever kind it is; a drop-in for torch.distributed._tools."""
+"""The storages of any kind of tensor; a drop-in for torch.distributed._tools."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _COLUMN_COMPRESSED = (torch.sparse_csc, torch.sparse_bsc)
 
 
 def get_untyped_storages(t: torch.Tensor) -> set[torch.UntypedStorage]:
-    """The storages of a tensor, also of a sparse, nested or wrapper subclass one.
+    """The storages of a tensor, also if it is sparse, nested or a wrapper subclass.
 
-    A tensor of an opaque layout (MKL-DNN) has none. Warns of what is no tensor.
+    A tensor with an opaque layout (MKL-DNN) has none. Warns if an argument is not a tensor.
     """
     storages: set[torch.UntypedStorage] = set()
     pending: list[Any] = [t]
@@ -39,9 +39,9 @@ def get_untyped_storages(t: torch.Tensor) -> set[torch.UntypedStorage]:
 
 
 def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """The tensors that hold the bytes of one that has no storage of its own; else none."""
+    """The tensors that hold the bytes of a tensor without a storage of its own; else empty."""
     if is_traceable_wrapper_subclass(tensor):
-        names, _ = tensor.__tensor_flatten__()  # some may be opaque objects, which are no memory
+        names, _ = tensor.__tensor_flatten__()  # some may be opaque objects without memory
         return [part for name in names if isinstance(part := getattr(tensor, name), torch.Tensor)]
     if _functorch.is_batchedtensor(tensor) or _functorch.is_gradtrackingtensor(tensor):
         return [_functorch.get_unwrapped(tensor)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where the memory of an FSDP2 training run is; a drop-in for torch.distributed._tools."""
+"""FSDPMemTracker: the memory of an FSDP2 run; a drop-in for torch.distributed._tools."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ class _LiveFSDPModMemStats(LiveStats, _FSDPModMemStats):
 
 
 class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
-    """Tells how much memory there is of each category of FSDP2: now, at the peak, in each unit.
+    """Counts memory by FSDP2 category: now, at the peak, in each unit.
 
-    Parameters, gradients and buffers of the module and states of the optimizer count from entry::
+    The module's parameters, gradients and buffers and the optimizer's states count from entry::
 
         tracker = FSDPMemTracker(model, optimizer)
         tracker.track_inputs((x,))
@@ -93,8 +93,8 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
         for unit in tracker.units():
             print(unit["name"], unit["at_peak"])
 
-    `memory_tracking` holds the FSDP modules that own a param group. Nothing is put on the model:
-    FSDP2's classes are wrapped as long as a tracker is entered.
+    `memory_tracking` holds the FSDP modules that own a param group. The model is not changed:
+    FSDP2's classes are wrapped while a tracker is entered.
     """
 
     _ref_class = _FSDPRefType
@@ -111,7 +111,7 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
         record: str | os.PathLike[str] | Recorder | None = None,
         stacks: str = "none",
     ) -> None:
-        # Not at the top of the file: it takes long, and most users of tidegauge do not shard.
+        # Imported late: it is slow, and most users of tidegauge do not shard.
         from torch.distributed.fsdp import FSDPModule
 
         if not isinstance(mod, FSDPModule):
@@ -129,31 +129,34 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
                 self._core.track_tensor(item, "input")
 
     def track_external(self, *external: nn.Module | optim.Optimizer | torch.Tensor) -> None:
-        """Does nothing: what there is to track was given to the constructor."""
+        """Does nothing: the constructor gets the module and the optimizer to track."""
 
     def units(self) -> list[dict[str, Any]]:
-        """What each param group holds, in the order in which they are in the module.
+        """The memory of each param group, in the order of the groups in the module.
 
-        "name" is relative to the root (which is ""), with "#2" for the second group of a module;
-        "state" is "sharded", "gathering", "unsharded" or "post-forward sharded"; "now" and
-        "at_peak" are {device: {category: bytes}} in the core's categories, the latter of the
-        instant of the device's peak, of which "peak_share" is {device: fraction}; "gatherings" are
-        the last ones, with their "reason" ("forward", "backward", "prefetch", "user", "recompute")
-        and the times, by the steady clock, at which the all-gather was begun, the parameters were
-        whole and were released (None: not yet); "timeline" has the last changes, (time_ns, device,
-        {category: bytes}); "reduce_count" is the number of reductions so far.
+        - "name": relative to the root (which is ""), with "#2" for a module's second group
+        - "state": "sharded", "gathering", "unsharded" or "post-forward sharded"
+        - "now", "at_peak": {device: {category: bytes}} in the core's categories, now and at the
+          peak of each device
+        - "peak_share": {device: the unit's fraction of that peak}
+        - "gatherings": the latest ones, each with its "reason" ("forward", "backward", "prefetch",
+          "user", "recompute") and the times, by the steady clock, at which the all-gather began,
+          the parameters were unsharded and were released (None: not yet)
+        - "timeline": the latest changes, (time_ns, device, {category: bytes})
+        - "reduce_count": the number of reductions so far
         """
         return self._core.units()
 
     def gather(
         self, type: str = "peak", group: ProcessGroup | None = None
     ) -> dict[str, dict[str, dict[str, Any]]] | None:
-        """Collects a snapshot of every rank on rank 0 of `group`; the others get None.
+        """Collects a snapshot of every rank on rank 0 of `group`; the other ranks get None.
 
-        All ranks must call it, as with any collective. {device: {category: {"min": bytes,
+        All ranks must call it, as with any collective. Returns {device: {category: {"min": bytes,
         "min_rank": rank, "max": ..., "max_rank": ..., "all": [bytes of rank 0, ...]}}}, with
-        "Total" among the categories. Devices of one kind are one: each rank has its own. Warns if
-        the ranks have different models; RuntimeError without a process group.
+        "Total" among the categories. A device here is a kind of device ("cuda"), as each rank has
+        its own. Warns if the ranks have different models. Raises RuntimeError without a process
+        group.
         """
         from tidegauge._torch import fsdp_patches
         from tidegauge.trackers import ranks as all_ranks
@@ -203,7 +206,7 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
             self._check_optimizer(self._optm)
 
     def _track_group(self, group: FSDPParamGroup) -> None:
-        """Labels what the group has by now; it may be in the middle of anything."""
+        """Labels the memory that the group has on entry, which may be in the middle of a step."""
         from tidegauge._torch import fsdp_patches as fsdp
 
         unit, parameters = fsdp.find_unit(group), group.fsdp_params
@@ -216,7 +219,7 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
         label(fact.SHARD, *fsdp.shards_of(parameters))
         label(fact.SHARD_GRAD, *fsdp.shard_grads_of(parameters))
         label(fact.UNSHARDED_GRAD, *fsdp.unsharded_grads_of(parameters))
-        label(fact.UNSHARDED, *fsdp.whole_of(parameters))
+        label(fact.UNSHARDED, *fsdp.unsharded_params_of(parameters))
         for parameter in parameters:
             shard = getattr(parameter, "_sharded_post_forward_param_data", None)
             label(fact.POST_FORWARD_SHARD, shard)

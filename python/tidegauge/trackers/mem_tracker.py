@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where the memory of a training run is; a drop-in for torch.distributed._tools."""
+"""MemTracker: the memory of a training run; a drop-in for torch.distributed._tools."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tidegauge.trackers.recorder import Recorder
 
 __all__ = ["MemTracker"]
 
-# The names by which code written for upstream imports them from here.
+# The names that code written for upstream imports from here.
 _TOTAL_KEY = printing.TOTAL_KEY
 _get_mem_divisor = printing.find_divisor
 _rounding_fn = printing.round_bytes
@@ -45,19 +45,19 @@ _C.hide_frames_below(
     [f"{folder}{os.sep}" for folder in (Path(torch.__file__).parent, Path(__file__).parents[1])]
 )
 
-# CUDA's caching allocator gives out multiples of this; without caching every size is as asked for.
+# CUDA's caching allocator rounds sizes up to multiples of this; without caching it does not.
 _PYTORCH_MIN_ALLOCATE = (
     1 if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING", "").strip("0") else 512
 )
 
 
-# No StrEnum: `str(member)` is "_MemRefType.PARAM" for those who print it.
+# Not a StrEnum: upstream's `str(member)` is "_MemRefType.PARAM".
 class _RefType(str, Enum):  # noqa: UP042
-    """What a storage is used for. A member equals its text, so a snapshot is indexed by either."""
+    """The use of a storage. A member equals its text, so a snapshot can be indexed by either."""
 
 
 class _State(str, Enum):  # noqa: UP042
-    """When a snapshot of a module was taken."""
+    """The moment at which a snapshot of a module was taken."""
 
 
 class _MemRefType(_RefType):
@@ -89,9 +89,9 @@ class _UpdateType(Enum):
 
 
 class _ModMemStats:
-    """Bytes that a module has, takes and returns, and snapshots at each state of each call.
+    """Bytes of a module's parameters, buffers, inputs and outputs; snapshots of each call.
 
-    The four sizes do not exist before they are known; `output_mem` is when the forward has ended.
+    An attribute for a size exists once it is known; `output_mem` after the forward.
     """
 
     parameter_mem: int
@@ -111,7 +111,7 @@ class _LiveModMemStats(LiveStats, _ModMemStats):
 
 
 class _WeakRefInfo:
-    """The bytes of one storage, rounded as its device's allocator does, and their use."""
+    """The bytes of one storage, rounded like its device's allocator does, and their use."""
 
     def __init__(
         self, size: int, element_size: int, device: torch.device, reftype: _RefType
@@ -127,7 +127,7 @@ class _WeakRefInfo:
         return -(-self.size * self.element_size // unit) * unit  # rounded up
 
     def update_mem_consumed(self, st: torch.UntypedStorage) -> int:
-        """The bytes after the storage may have been resized."""
+        """Updates and returns the bytes of a storage that may have been resized."""
         if self.size != st.size():
             self.size = st.size()
             self.mem_consumed = self._calculate_mem_consumed()
@@ -141,15 +141,15 @@ class _WeakRefInfo:
         reftype: _RefType,
         callback: Callable[[Self, weakref.ref[Any]], Any] | None = None,
     ) -> tuple[Self, weakref.ref[torch.UntypedStorage]]:
-        """Also returns a weak reference; `callback(info, reference)` is called when `st` dies."""
+        """The info and a weak reference; `callback(info, reference)` is called when `st` dies."""
         info = cls(st.size(), st.element_size(), device, reftype)
         return info, weakref.ref(st, partial(callback, info) if callback else None)
 
 
 class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Tells how much memory there is of each category and device: now, at the peak, in each module.
+    """Counts memory by category and device: now, at the peak, in each module.
 
-    What is made within the context is tracked from its birth; what was made before is told by
+    Tensors that are made within the context are tracked from their allocation; pass older ones to
     `track_external`::
 
         tracker = MemTracker()
@@ -160,25 +160,25 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tracker.display_snapshot("peak", units="MiB")
         tracker.display_modulewise_snapshots(depth=3, units="MiB")
 
-    When a root module is called again, module statistics begin anew, while the peak goes on; with
-    `strict` the second call raises NotImplementedError unless `reset_mod_stats` came between.
+    When a root module is called again, its statistics start over, while the peak is kept. With
+    `strict` the second call raises NotImplementedError unless `reset_mod_stats` was called before.
 
-    With `allocator` all that torch's CPU allocator makes within the context is counted, in whatever
-    thread, also what no tensor shows: workspace of kernels, buffers of generated code and of
-    collectives. The total is the allocator's then, at every instant (of several threads at once, in
-    the order in which they get our lock). What belongs to no tensor is part of Other;
-    `get_untracked_memory` tells how much.
+    With `allocator` the tracker counts all memory that torch's CPU allocator allocates within the
+    context, in any thread, also memory without a tensor: workspace of kernels, buffers of generated
+    code and of collectives. Then the total equals the allocator's at every instant (with several
+    threads, in the order in which they get our lock). Memory without a tensor is part of Other;
+    `get_untracked_memory` returns its size.
 
-    With `record="run.tide"` all of it goes to a trace file as well, which is written when the
-    context is left, and ended when the tracker or the process is; a `Recorder` has more options.
+    With `record="run.tide"` the events also go to a trace file. It is written up to date when the
+    context is left, and ends with the tracker or the process; a `Recorder` has more options.
 
-    `stacks` says what the trace, and `post_mortem`, tell of where memory was allocated: "none",
-    "module" (the modules that were running; cheap) or "python" (files, lines and functions, without
-    those of torch; in a thread that runs no Python, the modules).
+    `stacks` is what the trace and `post_mortem` record about the place of an allocation: "none",
+    "module" (the running modules; cheap) or "python" (files, lines and functions, without those of
+    torch; in a thread that runs no Python, the modules).
 
-    It is a TorchDispatchMode by name only: operators are seen below the dispatcher's modes, so that
-    the run is the same as without the tracker. The mode is pushed for a subclass that overrides
-    `__torch_dispatch__`.
+    It is a TorchDispatchMode by name only: it observes operators below the dispatcher's modes, so
+    that the run is the same as without the tracker. The mode is pushed only for a subclass that
+    overrides `__torch_dispatch__`.
     """
 
     _ref_class: type[_RefType] = _MemRefType
@@ -209,9 +209,9 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @property
     def memory_tracking(self) -> WeakIdKeyDictionary:
-        """Statistics (`_ModMemStats`) of each living module that was called, by the module itself.
+        """{module: `_ModMemStats`} for each living module that was called.
 
-        One and the same dictionary each time; it and what it contains follow the run.
+        Always the same dictionary; it and its values follow the run.
         """
         return self._module_stats
 
@@ -236,10 +236,10 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._core.in_recompute()
 
     def track_external(self, *external: nn.Module | optim.Optimizer | torch.Tensor) -> None:
-        """Tracks what was made outside, also within lists, tuples and dictionaries.
+        """Tracks objects made outside the context, also within lists, tuples and dictionaries.
 
         Parameters, buffers and gradients of a module, states of an optimizer; a tensor counts as
-        Other. What is told twice has the last label. Raises TypeError for anything else but None.
+        Other. The last call decides the label. Raises TypeError for anything else but None.
         """
         for item in tree_leaves(external):
             if isinstance(item, torch.Tensor):
@@ -257,7 +257,7 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def get_tracker_snapshot(self, type: str = "current") -> Snapshot:
         """Bytes by device and category, with their "Total"; `type` is "current" or "peak".
 
-        Each device has its own moment of the peak, and its categories are those of that moment.
+        Each device has its own peak, with its categories at that moment.
         """
         if type == "current":
             return self._curr_mem_snap
@@ -266,17 +266,17 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         raise ValueError(f"Invalid type {type}")
 
     def get_foreign_memory(self) -> dict[torch.device, int]:
-        """Bytes by device, among the current ones, that torch's allocators did not make.
+        """Current bytes by device that torch's allocators did not allocate.
 
-        NumPy arrays, shared memory, mapped files, memory wrapped by `from_blob`. They are part of
-        their categories as well.
+        NumPy arrays, shared memory, mapped files, memory wrapped by `from_blob`. They also count in
+        their categories.
         """
         return self._core.foreign()
 
     def get_untracked_memory(self, type: str = "current") -> dict[torch.device, int]:
-        """Bytes by device that the allocator made and no tensor has shown; part of Other.
+        """Bytes by device that the allocator allocated and no tensor owns; part of Other.
 
-        Only with `allocator`; `type` is "current" or "peak", the moment of the most bytes in all.
+        Only with `allocator`; `type` is "current" or "peak", the peak of the total.
         """
         if type not in ("current", "peak"):
             raise ValueError(f"Invalid type {type}")
@@ -294,7 +294,7 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def display_modulewise_snapshots(
         self, depth: int = 2, units: str = "B", tabulate: bool = False
     ) -> None:
-        """Prints the snapshots of the modules down to `depth`; 1 is the root modules alone."""
+        """Prints the snapshots of the modules down to `depth`; 1 means the root modules alone."""
         show = _print_state_snapshots_tabular if tabulate else _print_state_snapshots
         all_stats = self.memory_tracking.values()  # type: ignore[no-untyped-call]
         for stats in sorted(all_stats, key=lambda stats: natural_order(stats.mod_fqn)):
@@ -303,14 +303,14 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 show(stats.snapshots, units)
 
     def post_mortem(self) -> _C.PostMortem | None:
-        """The memory at the last allocation that failed, by category, module and tensor.
+        """The memory at the last failed allocation, by category, module and tensor.
 
-        None if none has failed. Its text was printed to stderr then, and it is in the trace.
+        None if no allocation failed. Its text was printed to stderr, and the trace has it too.
         """
         return self._core.post_mortem()
 
     def _repr_html_(self) -> str:
-        """What a notebook shows of it: the peak by category, as a table and a bar."""
+        """For notebooks: the peak by category, as a table and a bar."""
         splits = {
             str(device): {
                 category.value: size
@@ -322,17 +322,17 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return render_peaks(type(self).__name__, splits)
 
     def reset_mod_stats(self) -> None:
-        """Forgets the statistics of modules. Bytes, labels, names and the peak stay."""
+        """Drops the statistics of modules. Bytes, labels, names and the peak stay."""
         self.memory_tracking.clear()
 
     def __enter__(self) -> Self:
         if self._depth == 0:
-            with ExitStack() as entry:  # undone if one of them raises
+            with ExitStack() as entry:  # undoes all steps if one raises
                 entry.enter_context(self._mod_tracker)
                 memory_patches.install()
                 entry.callback(memory_patches.uninstall)
                 self._prepare(entry)
-                # Compared by its address, so it must not die while we are entered.
+                # The core compares its address, so it must not die while we are entered.
                 self._fake_mode_on_entry = torch._C._get_dispatch_mode(
                     torch._C._TorchDispatchModeKey.FAKE
                 )
@@ -361,15 +361,15 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._recorder.flush()
 
     def _prepare(self, entry: ExitStack) -> None:
-        """What a subclass does at the outermost entry, before the peak restarts."""
+        """Called at the outermost entry, before the peak restarts; for subclasses."""
 
     def _is_mode(self) -> bool:
         return type(self).__torch_dispatch__ is not MemTracker.__torch_dispatch__
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """What an overriding subclass calls: runs the operator, which is seen further below.
+        """For overriding subclasses to call: runs the operator, which is observed further below.
 
-        DTensors are left to take themselves apart first, so that the mode gets local tensors.
+        DTensors are unwrapped first, so that the mode gets local tensors.
         """
         distributed_tensor = sys.modules.get("torch.distributed.tensor")
         if distributed_tensor is not None and distributed_tensor.DTensor in types:

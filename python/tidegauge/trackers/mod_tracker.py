@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which modules are running, forward or backward; a drop-in for torch.distributed._tools."""
+"""ModTracker: which modules run, forward or backward; a drop-in for torch.distributed._tools."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _GLOBAL = "Global"
 
 
 class ModTracker:
-    """Tells at any moment which modules are running in this thread, by fully qualified name.
+    """Knows at any moment which modules run in this thread, by fully qualified name.
 
-    Enter it as a context; then ask `parents`, also from inside an operator, a hook or a mode::
+    Enter it as a context, then read `parents`, also inside an operator, a hook or a mode::
 
         with ModTracker() as tracker:
             loss = model(x).sum()  # in forward: {"Global", "Net", "Net.fc1"}
             loss.backward()  # in backward of fc1: the same set, and `is_bw` is True
 
-    A module called on its own is named after its class, those below it by their path. User hooks
-    are told of the beginning and end of each module's forward and backward.
+    A root module is named after its class, a submodule by its path below the root. User hooks run
+    when the forward or backward of a module begins or ends.
 
-    Nothing of the model is changed, and no strong reference is kept. Modules are seen by a wrapper
-    around `nn.Module.__call__`; a subclass that overrides `_fw_pre_hook` or `_fw_post_hook` gets
-    global forward hooks instead, which call these.
+    The tracker does not change the model and keeps no strong reference to it. It wraps
+    `nn.Module.__call__`; a subclass that overrides `_fw_pre_hook` or `_fw_post_hook` gets global
+    forward hooks instead, which call these methods.
     """
 
     _fw_pre_handle: RemovableHandle
@@ -51,17 +51,17 @@ class ModTracker:
 
     @property
     def parents(self) -> set[str]:
-        """Names of the modules that are running now in this thread, and always "Global"."""
+        """Names of the modules that now run in this thread, and always "Global"."""
         return {_GLOBAL, *self._core.active_names()}
 
     @property
     def is_bw(self) -> bool:
-        """Whether a backward is running in this thread."""
+        """True while a backward runs in this thread."""
         return torch._C._current_graph_task_id() != -1
 
     def get_known_fqn(self, mod: nn.Module) -> str | None:
-        """The fully qualified name of a module; None if this tracker has not come across it."""
-        weakref.ref(mod)  # what cannot be a module is a TypeError
+        """The fully qualified name of a module; None if this tracker has not observed it."""
+        weakref.ref(mod)  # raises TypeError for values that cannot be modules
         return self._core.find_name(mod)
 
     def register_user_hooks(
@@ -73,13 +73,13 @@ class ModTracker:
     ) -> None:
         """Sets the four user hooks; None clears a slot.
 
-        They are called as pre_fw(module, inputs), post_fw(module, inputs, outputs),
+        The calls are pre_fw(module, inputs), post_fw(module, inputs, outputs),
         pre_bw(module, grad_outputs) and post_bw(module, grad_inputs), with the module's name in
         `parents`. `outputs` is None if the forward raised. In backward, `module` is None if it no
         longer exists, and a module whose inputs need no gradient ends with the whole backward.
-        A backward hook is told of the calls that were made after it was registered.
+        Backward hooks run for module calls made after the hooks were registered.
 
-        Raises AssertionError where a slot is taken.
+        Raises AssertionError if a slot is taken.
         """
         hooks = {
             "pre_fw_hook": pre_fw_hook,
@@ -126,7 +126,7 @@ class ModTracker:
         return self
 
     def __exit__(self, *args: object) -> None:
-        # A subclass that overrides `__enter__` has set the handles and counts no entries.
+        # A subclass that overrides `__enter__` sets the handles and counts no entries.
         has_handles = hasattr(self, "_fw_pre_handle")
         if self._entry_count == 0 and not has_handles:
             raise AttributeError(
@@ -144,7 +144,7 @@ class ModTracker:
             FOR_MODULES.uninstall()
         _C.stop_tracking(self._core)
 
-    # What follows is the protocol of subclasses and debug modes that drive the tracker themselves.
+    # The rest is for subclasses and debug modes that drive the tracker themselves.
 
     def _has_own_forward_hooks(self) -> bool:
         cls = type(self)
@@ -167,12 +167,12 @@ class ModTracker:
     def _get_append_fn(
         self, w_mod: Callable[[], nn.Module | None], name: str, is_bw: bool
     ) -> Callable[..., None]:
-        """A function that makes the module active; in backward it only tells the user's hook."""
+        """A function that makes the module active; in backward it only calls the user's hook."""
 
         def append(*args: Any) -> None:
             mod = w_mod()
             if is_bw:
-                self._tell(self._user_pre_bw_hook, mod, args)
+                self._call_hook(self._user_pre_bw_hook, mod, args)
             elif mod is not None:
                 self._core.enter_module(mod, (), None)
 
@@ -186,13 +186,13 @@ class ModTracker:
         def pop(*args: Any) -> None:
             mod = w_mod()
             if is_bw:
-                self._tell(self._user_post_bw_hook, mod, args)
+                self._call_hook(self._user_post_bw_hook, mod, args)
             elif mod is not None:
                 self._leave(mod, (), None)
 
         return pop
 
-    def _tell(self, hook: Hook | None, mod: nn.Module | None, args: Any) -> None:
+    def _call_hook(self, hook: Hook | None, mod: nn.Module | None, args: Any) -> None:
         if hook is not None:
             self._core.run_within(mod, lambda: hook(mod, args))
 

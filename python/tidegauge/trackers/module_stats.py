@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Statistics of modules as dictionaries and lists, which follow the core for as long as it goes on.
+"""Statistics of modules as dictionaries and lists that follow the core.
 
-The core has them in its own form; they are converted when somebody looks, and again when somebody
-looks after a change. Both the dictionary of all modules and the statistics of one may be kept.
+The core keeps them in its own form. They are converted when they are read, and again when they are
+read after a change. Callers may keep both the dictionary of all modules and the statistics of one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SIZES = ("parameter_mem", "buffer_mem", "input_mem", "output_mem")
 def make_snapshot(
     rows: Iterable[tuple[torch.device, tuple[int, ...]]], categories: type[Enum]
 ) -> Snapshot:
-    """What the core says of each device, by category in the order of the enum."""
+    """Bytes by device and category, in the order of the enum, from the rows of the core."""
     return {
         device: {**dict(zip(categories, sizes, strict=True)), TOTAL_KEY: sum(sizes)}
         for device, sizes in rows
@@ -34,12 +34,12 @@ def make_snapshot(
 
 
 class LiveStats:
-    """Makes the statistics of a module (a class to be mixed with this one) follow the core.
+    """A mixin that makes the statistics of a module follow the core.
 
-    What somebody writes into them stays until the core has news.
+    Values that a caller writes into them stay until the core changes.
     """
 
-    # What is ours is not in `vars()`, which shows the statistics alone.
+    # Slots, so that `vars()` shows the statistics alone.
     __slots__ = ("__dict__", "_core", "_version", "_w_module")
 
     _categories: type[Enum]
@@ -56,7 +56,7 @@ class LiveStats:
         self._read_core()
 
     def unfollow(self) -> None:
-        """Keeps the statistics as they are now."""
+        """Freezes the statistics as they are now."""
         self._read_core()
         self._core = None
 
@@ -66,7 +66,7 @@ class LiveStats:
         return object.__getattribute__(self, name)
 
     def __reduce__(self) -> Any:
-        """A copy follows nobody."""
+        """A copy is plain: it does not follow the core."""
         plain = next(cls for cls in type(self).__mro__ if not issubclass(cls, LiveStats))
         return plain, (self.mod_fqn,), vars(self)
 
@@ -74,12 +74,12 @@ class LiveStats:
         core = getattr(self, "_core", None)
         if core is None or core.version == self._version:
             return
-        self._version = core.version  # first, as what follows reads attributes
+        self._version = core.version  # first: the lines below read attributes, which comes here
         module = self._w_module()
         if module is None:
             return
         stats = core.module_stats(module)
-        if stats["snapshots"]:  # else an iteration has begun, and not come to this module
+        if stats["snapshots"]:  # else an iteration has begun without calling this module yet
             self._write(stats)
 
     def _write(self, stats: dict[str, Any]) -> None:
@@ -89,7 +89,7 @@ class LiveStats:
         attributes.update(stats["sizes"])
         self.local_peak.clear()
         self.local_peak.update(stats["local_peak"])
-        # The lists are kept, for those who hold them.
+        # The same list objects, as callers may hold them.
         lists = dict(self.snapshots)
         self.snapshots.clear()
         for text, calls in stats["snapshots"]:
@@ -101,7 +101,7 @@ class LiveStats:
 class ModuleStatsDictionary(WeakIdKeyDictionary):
     """The living modules with their statistics, in the order of their first call.
 
-    The base class works on `data` alone, so that is where we look whether the core has news.
+    The base class works on `data` alone, so `data` is where we check for changes of the core.
     """
 
     def __init__(self, core: _C.MemTracker, make_stats: Callable[[str], LiveStats]) -> None:
@@ -122,14 +122,14 @@ class ModuleStatsDictionary(WeakIdKeyDictionary):
         self._entries = entries
 
     def clear(self) -> None:
-        """Forgets all statistics, in the core as well. What somebody keeps stays as it is."""
+        """Drops all statistics, also in the core. Those that a caller holds stay as they are."""
         for stats in self._entries.values():
             stats.unfollow()
         self._core.reset_module_stats()
         self._entries = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> WeakIdKeyDictionary:
-        """A plain dictionary, which stays as it is."""
+        """A plain dictionary that does not follow the core."""
         copy = WeakIdKeyDictionary()
         for module, stats in self.items():  # type: ignore[no-untyped-call]
             copy[module] = deepcopy(stats, memo)
@@ -151,7 +151,7 @@ class ModuleStatsDictionary(WeakIdKeyDictionary):
 
 
 def _make_removal(dictionary: ModuleStatsDictionary) -> Callable[..., None]:
-    """Called when a module dies, which may be at any moment: it must not ask the core."""
+    """The callback for a module that dies, at any moment: it must not call the core."""
     w_dictionary = weakref.ref(dictionary)
 
     def remove(key: Any) -> None:

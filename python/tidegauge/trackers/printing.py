@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Snapshots as text, to the letter as torch.distributed._tools prints them."""
+"""Snapshots as text, exactly as torch.distributed._tools prints them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 if TYPE_CHECKING:
     import torch
 
-#: Bytes by category (an enum member, or "Total" at the end) for each device.
+#: {device: {category: bytes}}; a category is an enum member, and "Total" comes last.
 Snapshot: TypeAlias = "dict[torch.device, dict[str, int]]"
 TOTAL_KEY = "Total"
 
@@ -18,7 +18,7 @@ _DIVISORS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
 def find_divisor(units: str) -> int:
-    """How many bytes one of `units` has; ValueError if there is no such unit."""
+    """The bytes in one of `units`. Raises ValueError for an unknown unit."""
     if units not in _DIVISORS:
         raise ValueError(f"Unsupported unit: {units}. Supported units are: {', '.join(_DIVISORS)}")
     return _DIVISORS[units]
@@ -60,19 +60,19 @@ def print_states(snapshots: Mapping[Any, Sequence[Snapshot]], units: str) -> Non
 
 def print_states_table(snapshots: Mapping[Any, Sequence[Snapshot]], units: str) -> None:
     tabulate = _import_tabulate()
-    find_divisor(units)  # wrong units are an error even if there is nothing to print
+    find_divisor(units)  # an unknown unit is an error even if there is nothing to print
     rows = []
     for state, calls in snapshots.items():
         for number, snapshot in enumerate(calls, 1):
             state_and_call = f"{_text(state)} # {number}"
             for device, sizes in _visible_devices(snapshot, units):
                 rows.append({"State & Call": state_and_call, "Device": device, **sizes})
-                state_and_call = ""  # said once, for the first device of the call
+                state_and_call = ""  # only for the first device of the call
     print(tabulate(rows, headers="keys", tablefmt="rst"))
 
 
 def _visible_devices(snapshot: Snapshot, units: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Each device whose total does not round to nothing, with its sizes as text."""
+    """Each device whose total does not round to zero, with its sizes as text."""
     divisor = find_divisor(units)
     for device, sizes in snapshot.items():
         if round_bytes(sizes[TOTAL_KEY], divisor, 2) > 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The figures of all ranks side by side."""
+"""Collects and compares the figures of all ranks."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Model = dict[str, int]
 
 
 def gather(own: Figures, model: Model, group: ProcessGroup | None) -> list[Figures] | None:
-    """On rank 0 of `group` the figures of all its ranks, None on the others.
+    """The figures of all ranks of `group` on its rank 0, None on the others.
 
-    UserWarning if they do not have the same model: then their figures cannot be compared.
+    Warns if the ranks have different models: then their figures cannot be compared.
     """
     if not dist.is_initialized():
         raise RuntimeError(
-            "gather() was called without a process group: it was destroyed, or never made. Call it "
-            "before destroy_process_group; get_tracker_snapshot needs no group"
+            "gather() needs a process group, but none is initialized. Call it before "
+            "destroy_process_group, or use get_tracker_snapshot, which needs none"
         )
     ranks: list[Any] = [None] * dist.get_world_size(group)
     with _C.UnseenRegion(), unset_fake_temporarily():
@@ -38,8 +38,8 @@ def gather(own: Figures, model: Model, group: ProcessGroup | None) -> list[Figur
     for rank, (_, other) in enumerate(ranks):
         if (difference := _find_difference(model, other, rank)) is not None:
             warnings.warn(
-                f"the ranks have different models: {difference}. The figures are gathered all the "
-                "same; make the model alike on all ranks, or give a group of ranks that share one",
+                f"the ranks have different models: {difference}. Their figures are gathered "
+                "anyway; use the same model on all ranks, or pass a group of ranks that share one",
                 stacklevel=3,
             )
             break
@@ -54,7 +54,7 @@ def _find_difference(mine: Model, other: Model, rank: int) -> str | None:
             return f"unit '{unit}' has {other[unit]} parameters on rank {rank}, {mine[unit]} on 0"
     for unit in other:
         if unit not in mine:
-            return f"rank {rank} has a unit '{unit}', which rank 0 has not"
+            return f"rank {rank} has a unit '{unit}', which rank 0 does not have"
     return None
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes what a tracker sees to a trace file (docs/trace-format.md)."""
+"""Recorder: writes the events of a tracker to a trace file (docs/trace-format.md)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["Recorder"]
 class Recorder:
     """Records the events of one tracker: `MemTracker(record=Recorder("run.tide"))`.
 
-    Written by a thread of its own; a disk that is full or too slow costs events, which are counted,
-    and never stops the training. A process that is killed leaves a file that is right up to half a
-    second before. Raises OSError if the file cannot be made, or exists and `overwrite` is not set.
+    A thread of its own writes the file. A full or slow disk loses events, which are counted; it
+    never stops the training. If the process is killed, the file is correct up to half a second
+    before. Raises OSError if the file cannot be made, or if it exists and `overwrite` is not set.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Recorder:
         facts: Mapping[str, str] | None = None,
     ) -> None:
         self.path = os.fspath(path)
-        self._is_loss_told = False
+        self._has_warned = False
         self._core = _C.Recorder(
             self.path,
             overwrite,
@@ -58,19 +58,19 @@ class Recorder:
         return self._core.health()[1]
 
     def flush(self) -> None:
-        """Waits until all that has happened is in the file."""
+        """Waits until all events so far are in the file."""
         self._core.flush()
-        self._tell_loss()
+        self._warn_of_loss()
 
     def close(self) -> None:
-        """Ends the file. What the tracker sees afterwards is not recorded."""
+        """Ends the file. Later events are not recorded."""
         self._core.close()
-        self._tell_loss()
+        self._warn_of_loss()
 
-    def _tell_loss(self) -> None:
+    def _warn_of_loss(self) -> None:
         written, lost, reason = self._core.health()
-        if lost and not self._is_loss_told:
-            self._is_loss_told = True
+        if lost and not self._has_warned:
+            self._has_warned = True
             warnings.warn(
                 f"{self.path} lacks {lost:,} of {written + lost:,} events ({reason}); "
                 "record to a faster or larger disk to have them all",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The tracker of a script that knows nothing of us: it finds FSDP2 and optimizers by itself."""
+"""ScriptTracker: tracks an unchanged script; it finds FSDP2 and optimizers by itself."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tidegauge.trackers.module_stats import LiveStats
 
 
 class ScriptTracker(MemTracker):  # type: ignore[no-untyped-call]
-    """A MemTracker with the categories and units of FSDP2, for whatever is sharded meanwhile.
+    """A MemTracker with FSDP2's categories and units, for modules that are sharded after entry.
 
-    FSDP2 takes long to import, and most scripts do not: it is patched once the script imports it,
-    and then every module that is sharded is a unit from the start. What was sharded before entry
-    is none; FSDPMemTracker is for that.
+    FSDP2 is slow to import and most scripts do without: it is patched once the script imports it,
+    and then each module that is sharded is a unit from the start. Modules that were sharded before
+    entry are not units; use FSDPMemTracker for them.
     """
 
     _ref_class = _FSDPRefType
@@ -35,8 +35,8 @@ class ScriptTracker(MemTracker):  # type: ignore[no-untyped-call]
 def _load() -> Patches | None:
     try:
         from tidegauge._torch import fsdp_patches
-    except Exception as error:  # an FSDP2 that we do not know; the training goes on
-        warnings.warn(f"tidegauge will not see the units of FSDP2: {error}", stacklevel=2)
+    except Exception as error:  # an unknown FSDP2; the training goes on
+        warnings.warn(f"tidegauge cannot observe FSDP2 units: {error}", stacklevel=2)
         return None
     return fsdp_patches
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Threads that ask to be seen by trackers, because they were there before."""
+"""attach_thread: lets trackers observe a thread that started before them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidegauge._torch.op_patches import FOR_THREADS
 
 
 class _Attachment:
-    """Keeps the patches of attached threads in place as long as it lives."""
+    """Keeps the patches of attached threads in place while it lives."""
 
     def __init__(self) -> None:
         FOR_THREADS.install()
@@ -20,7 +20,7 @@ class _Attachment:
 
 
 class _Attachments(threading.local):
-    """Those of the calling thread; gone with it."""
+    """The attachments of one thread; they end with it."""
 
     def __init__(self) -> None:
         self.all: list[_Attachment] = []
@@ -30,15 +30,16 @@ _attachments = _Attachments()
 
 
 def attach_thread() -> None:
-    """From now on every tracker that is entered, by whatever thread, sees the calling one, too.
+    """Lets every tracker observe the calling thread, whichever thread enters the tracker.
 
-    As it does the thread that entered it, and those that start meanwhile. Counted.
+    Trackers already observe the thread that enters them and the threads that start meanwhile. Each
+    call needs one `detach_thread`.
     """
     _C.attach_thread()
     _attachments.all.append(_Attachment())
 
 
 def detach_thread() -> None:
-    """Takes one `attach_thread` of this thread back. ValueError if there was none."""
+    """Undoes one `attach_thread` of this thread. Raises ValueError if there was none."""
     _C.detach_thread()
     _attachments.all.pop()

@@ -56,7 +56,7 @@ def test_optimizer_made_before_sharding_is_told() -> None:
 
 
 def test_another_fsdp2_is_told() -> None:
-    with pytest.raises(NotImplementedError, match=r"Net\.gather is not there"):
+    with pytest.raises(NotImplementedError, match=r"lacks Net\.gather"):
         fsdp_patches.check_names({Net: "forward gather"})
 
 
@@ -92,7 +92,7 @@ def test_gather_without_a_process_group() -> None:
     tracker = FSDPMemTracker(shard_all(Net()))
     with tracker:
         dist.destroy_process_group()
-        with pytest.raises(RuntimeError, match="gather\\(\\) was called without a process group"):
+        with pytest.raises(RuntimeError, match="gather\\(\\) needs a process group"):
             tracker.gather()
     dist.init_process_group("fake", rank=0, world_size=1, store=dist.HashStore())
 
@@ -135,7 +135,7 @@ def test_what_we_fail_at_does_not_reach_the_training(monkeypatch: pytest.MonkeyP
     with FSDPMemTracker(model) as tracker:
         monkeypatch.setattr(fsdp_patches, "shard_grads_of", fail)
         model(x).sum().backward()
-    assert tracker._core.failures() == (4, "_tell_reduced: ValueError('ours')")
+    assert tracker._core.failures() == (4, "_notify_reduced: ValueError('ours')")
 
 
 def test_unit_that_was_gathered_in_vain_is_released() -> None:
