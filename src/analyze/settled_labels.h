@@ -6,10 +6,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "analyze/storage_effects.h"
 #include "core/events/event.h"
 #include "trace/progress.h"
 #include "trace/reader.h"
-#include "analyze/storage_effects.h"
 
 namespace tidegauge {
 

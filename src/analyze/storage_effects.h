@@ -3,19 +3,22 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "core/events/event.h"
 #include "core/ledger/ledger.h"
+#include "core/util/flat_table.h"
 #include "trace/event_codec.h"
 
 namespace tidegauge::trace {
 
-/// What an event did to its storage.
+/// How an event changed its storage.
 struct StorageEffect {
-  std::optional<StorageInfo> before;  ///< nothing: it is born
-  std::optional<StorageInfo> after;   ///< nothing: it has ended
-  bool is_label = false;              ///< it was told what it is
-  bool is_since_birth = false;        ///< and that it has been that all along
+  std::optional<StorageInfo> before;  ///< none: the event is the birth
+  std::optional<StorageInfo> after;   ///< none: the event is the free
+  bool is_label = false;              ///< the event says what the storage is
+  bool is_since_birth = false;        ///< and that it has been that since its birth
 
   Device device() const { return before ? before->device : after->device; }
   int64_t old_bytes() const { return before ? before->size_bytes : 0; }
@@ -24,22 +27,66 @@ struct StorageEffect {
   friend bool operator==(const StorageEffect&, const StorageEffect&) = default;
 };
 
-/// Follows the storages of a trace by asking a Ledger, so that whatever that refuses has no effect
-/// on anybody.
+/// Follows the storages of a trace by asking a Ledger: events that it refuses have no effect. The
+/// Ledger knows bytes and steps, and nothing of modules.
 class StorageEffects {
  public:
-  /// Nothing if the event changes no storage, or cannot be true. Must be told of every one, as they
-  /// come.
+  explicit StorageEffects(const LedgerOptions& options = {}) : ledger_(options) {}
+
+  /// None if the event changes no storage, or cannot be true. Needs every event, in order.
   std::optional<StorageEffect> apply(const Event& event);
 
   Ledger& ledger() { return ledger_; }
 
  private:
+  StorageInfo describe(const StorageRecord& record) const {
+    return {devices_[record.device_slot], record.size_bytes, record.category};
+  }
+  void learn_device(const StorageRecord& record, Device device);
+
   Ledger ledger_;
+  uint64_t refused_count_ = 0;
+  std::vector<Device> devices_;  // by the ledger's number for it
 };
 
-/// What an event that did not end a storage tells of it. `Known` has members category, module, op
-/// and tensor.
+/// The same effects once more, for a second pass: which events the Ledger refused is known, and no
+/// peak has to be found, so that no Ledger is needed.
+class RepeatedEffects {
+ public:
+  /// `refused`: the sequence numbers of storage events without an effect, in order.
+  explicit RepeatedEffects(std::vector<uint64_t> refused) : refused_(std::move(refused)) {}
+
+  /// As of StorageEffects; null for none. Valid until the next call.
+  const StorageEffect* apply(const Event& event);
+  /// The storage of the last effect: its place among the live ones. The place of a storage that was
+  /// freed is used again.
+  uint32_t place() const { return place_; }
+  /// The last event.
+  const Instant& now() const { return now_; }
+
+ private:
+  struct Live {
+    StorageId id;
+    StorageInfo info;
+    uint32_t place = 0;
+  };
+
+  void advance(const Event& event);
+  bool is_refused();
+
+  std::vector<uint64_t> refused_;
+  size_t next_refused_ = 0;
+  Instant now_;
+  uint64_t optimizer_depth_ = 0;
+  uint64_t collective_depth_ = 0;
+  FlatTable<Live, &Live::id> live_;
+  std::vector<uint32_t> free_places_;
+  uint32_t place_ = 0;
+  StorageEffect effect_;
+};
+
+/// Notes what an event that did not free a storage says of it. `Known` has members category,
+/// module, op and tensor.
 template <typename Known>
 void learn(Known& known, const CodedEvent& traced, const StorageEffect& effect) {
   const Event& event = traced.event;
@@ -52,7 +99,7 @@ void learn(Known& known, const CodedEvent& traced, const StorageEffect& effect) 
   }
 }
 
-/// A label since birth: what was known `earlier` is what is known now.
+/// A label since birth: what was known `earlier` becomes what is known now.
 template <typename Known>
 void correct(Known& earlier, const Known& known) {
   earlier.category = known.category;

@@ -2,42 +2,26 @@
 #include "analyze/summary.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <tuple>
-#include <unordered_map>
-#include <utility>
-
-#include "analyze/storage_effects.h"
-#include "core/events/event_factory.h"
-#include "trace/event_codec.h"
-#include "trace/storage_rows.h"
 
 namespace tidegauge {
 namespace {
 
-using trace::CodedEvent;
-using trace::correct;
-using trace::learn;
 using trace::Position;
-using trace::StorageEffects;
 
-constexpr size_t kKeptSteps = 100'000;
-
-/// Follows the storages, and keeps those that were alive at given moments.
+/// Follows the live storages, and freezes those that are alive at the moments of `peaks`.
 class LiveSets {
  public:
   explicit LiveSets(std::vector<DevicePeak>& peaks) : peaks_(peaks), frozen_(peaks.size()) {}
 
-  void apply(const CodedEvent& traced) {
-    position_.advance(traced.event);
-    apply_storage(traced);
+  void collect(const AppliedEvent& applied, const Position& position) {
+    if (applied.effect != nullptr) follow(applied, position);
     for (size_t i = 0; i < peaks_.size(); ++i) {
-      if (peaks_[i].at.sequence == static_cast<uint64_t>(position_.sequence)) freeze(i);
+      if (peaks_[i].at.sequence == applied.now.sequence) freeze(i, position);
     }
   }
-
-  /// After the event that was applied last.
-  const Instant& now() { return storages_.ledger().now(); }
 
   /// Fills the groups of the peaks.
   void group() {
@@ -65,7 +49,7 @@ class LiveSets {
 
  private:
   struct Life {
-    int64_t size_bytes = 0;
+    int64_t size_bytes = 0;  // 0 also after the free
     Device device;
     Category category{};
     ModuleId module;
@@ -74,37 +58,35 @@ class LiveSets {
     uint32_t frozen = 0;  // 1 + its index in the set of its device; 0: in none
   };
 
-  void apply_storage(const CodedEvent& traced) {
-    const auto effect = storages_.apply(traced.event);
-    if (!effect) return;
-    const Event& event = traced.event;
-    if (!effect->after) {
-      lives_.erase(event.storage);
-      return;
+  void follow(const AppliedEvent& applied, const Position& position) {
+    const trace::StorageEffect& effect = *applied.effect;
+    if (!effect.before) {
+      if (applied.place >= lives_.size()) lives_.resize(applied.place + size_t{1});
+      lives_[applied.place] = {.size_bytes = 0,
+                               .device = effect.device(),
+                               .category = {},
+                               .module = position.module_of(applied.event().thread),
+                               .op = applied.event().op,
+                               .tensor = applied.traced.tensor};
     }
-    Life& life = lives_[event.storage];
-    if (!effect->before) {
-      life.device = effect->device();
-      life.module = position_.module_of(event.thread);
-      life.op = event.op;
-      life.tensor = traced.tensor;
-    }
-    life.size_bytes = effect->new_bytes();
-    learn(life, traced, *effect);
-    if (effect->is_since_birth && life.frozen != 0) correct_frozen(life);
+    Life& life = lives_[applied.place];
+    life.size_bytes = effect.new_bytes();
+    if (!effect.after) return;
+    trace::learn(life, applied.traced, effect);
+    if (effect.is_since_birth && life.frozen != 0) correct_frozen(life);
   }
 
   void correct_frozen(const Life& life) {
     for (size_t i = 0; i < peaks_.size(); ++i) {
-      if (peaks_[i].device == life.device) correct(frozen_[i][life.frozen - 1], life);
+      if (peaks_[i].device == life.device) trace::correct(frozen_[i][life.frozen - 1], life);
     }
   }
 
-  void freeze(size_t i) {
-    for (const Position::OpenCall& call : position_.open) {
+  void freeze(size_t i, const Position& position) {
+    for (const Position::OpenCall& call : position.open) {
       peaks_[i].running.push_back({call.module, call.phase});
     }
-    for (auto& [id, life] : lives_) {
+    for (Life& life : lives_) {
       if (life.device != peaks_[i].device || life.size_bytes == 0) continue;
       frozen_[i].push_back(life);
       life.frozen = static_cast<uint32_t>(frozen_[i].size());
@@ -113,68 +95,94 @@ class LiveSets {
 
   std::vector<DevicePeak>& peaks_;
   std::vector<std::vector<Life>> frozen_;  // as peaks_
-  Position position_;
-  StorageEffects storages_;
-  std::unordered_map<StorageId, Life> lives_;
+  std::vector<Life> lives_;                // by place
+};
+
+/// What was alive at one moment of a device.
+class MomentAnalysis : public Analysis {
+ public:
+  MomentAnalysis(Device device, uint64_t sequence) : moments_(1) {
+    moments_[0].device = device;
+    moments_[0].at.sequence = sequence;
+  }
+
+  DevicePeak take() { return std::move(moments_[0]); }
+
+  Passes begin(EventSource& /*source*/, uint64_t /*event_count*/) override {
+    return Passes::Second;
+  }
+  void collect(const AppliedEvent& applied, const Position& position) override {
+    sets_.collect(applied, position);
+    if (applied.now.sequence == moments_[0].at.sequence) moments_[0].at = applied.now;
+  }
+  void finish() override {
+    sets_.group();
+    for (const StorageGroup& group : moments_[0].groups) {
+      moments_[0].split[group.category] += group.size_bytes;
+    }
+  }
+
+ private:
+  std::vector<DevicePeak> moments_;
+  LiveSets sets_{moments_};
 };
 
 }  // namespace
 
-TraceSummary summarize(EventSource& source, const Progress& progress) {
-  const uint64_t event_count = source.event_count();
-  const trace::Passes passes(progress, event_count, 2);
+class SummaryAnalysis::Sets : public LiveSets {
+  using LiveSets::LiveSets;
+};
 
-  TraceSummary summary;
-  Ledger ledger({.kept_steps = kKeptSteps});
-  bool was_in_optimizer = false;
-  source.visit_events(1, event_count, [&](const Event& event, uint64_t sequence) {
-    if (sequence == 1) summary.first_ns = event.time_ns;
-    ledger.apply(events::without_modules(event));
-    summary.storage_count += event.kind == EventKind::StorageBorn ? 1 : 0;
-    const bool is_in_optimizer = ledger.now().in_optimizer_step;
-    summary.optimizer_step_count += is_in_optimizer && !was_in_optimizer ? 1 : 0;
-    was_in_optimizer = is_in_optimizer;
-    passes.tell(sequence, 0);
-  });
-  summary.event_count = ledger.now().sequence;
-  summary.last_ns = ledger.now().time_ns;
-  summary.step_count = ledger.now().step;
-  summary.end = ledger.current();
-  summary.steps = ledger.step_peaks();
-  summary.anomaly_count = static_cast<uint64_t>(ledger.anomalies().total());
-  summary.first_anomaly = ledger.anomalies().first();
+SummaryAnalysis::SummaryAnalysis() = default;
+SummaryAnalysis::~SummaryAnalysis() = default;
+
+Analysis::Passes SummaryAnalysis::begin(EventSource& /*source*/, uint64_t /*event_count*/) {
+  return Passes::Both;
+}
+
+void SummaryAnalysis::learn(const AppliedEvent& applied, Ledger& /*ledger*/) {
+  if (applied.now.sequence == 1) summary_.first_ns = applied.now.time_ns;
+  summary_.storage_count += applied.event().kind == EventKind::StorageBorn ? 1 : 0;
+  const bool is_in_optimizer = applied.now.in_optimizer_step;
+  summary_.optimizer_step_count += is_in_optimizer && !was_in_optimizer_ ? 1 : 0;
+  was_in_optimizer_ = is_in_optimizer;
+}
+
+void SummaryAnalysis::end_first_pass(Ledger& ledger) {
+  summary_.event_count = ledger.now().sequence;
+  summary_.last_ns = ledger.now().time_ns;
+  summary_.step_count = ledger.now().step;
+  summary_.end = ledger.current();
+  summary_.steps = ledger.step_peaks();
+  summary_.anomaly_count = ledger.anomalies().total();
+  summary_.first_anomaly = ledger.anomalies().first();
   for (const DeviceSplit& device : ledger.peak().devices) {
-    summary.peaks.push_back(
+    summary_.peaks.push_back(
         {.device = device.device, .at = device.at, .split = device.split, .running{}, .groups{}});
   }
+  sets_ = std::make_unique<Sets>(summary_.peaks);
+}
 
-  LiveSets sets(summary.peaks);
-  source.visit_trace_events(1, event_count, [&](const CodedEvent& traced, uint64_t sequence) {
-    sets.apply(traced);
-    passes.tell(sequence, 1);
-  });
-  sets.group();
-  return summary;
+void SummaryAnalysis::collect(const AppliedEvent& applied, const Position& position) {
+  sets_->collect(applied, position);
+}
+
+void SummaryAnalysis::finish() {
+  sets_->group();
+  sets_.reset();
+}
+
+TraceSummary summarize(EventSource& source, const Progress& progress) {
+  SummaryAnalysis analysis;
+  analyze(source, std::array<Analysis*, 1>{&analysis}, progress);
+  return analysis.take();
 }
 
 DevicePeak read_moment(EventSource& source, Device device, uint64_t sequence,
                        const Progress& progress) {
-  std::vector<DevicePeak> moments(1);
-  moments[0].device = device;
-  moments[0].at.sequence = sequence;
-  const trace::Passes passes(progress, source.event_count(), 1);
-  LiveSets sets(moments);
-  // To the end: labels since birth may come long after the moment.
-  source.visit_trace_events(1, UINT64_MAX, [&](const CodedEvent& traced, uint64_t at) {
-    sets.apply(traced);
-    if (at == sequence) moments[0].at = sets.now();
-    passes.tell(at, 0);
-  });
-  sets.group();
-  for (const StorageGroup& group : moments[0].groups) {
-    moments[0].split[group.category] += group.size_bytes;
-  }
-  return std::move(moments[0]);
+  MomentAnalysis analysis(device, sequence);
+  analyze(source, std::array<Analysis*, 1>{&analysis}, progress);
+  return analysis.take();
 }
 
 }  // namespace tidegauge

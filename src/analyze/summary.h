@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "analyze/analysis.h"
 #include "core/ledger/ledger.h"
 #include "trace/event_source.h"
 #include "trace/progress.h"
@@ -14,16 +17,20 @@ namespace tidegauge {
 /// Storages that were alive together and are alike.
 struct StorageGroup {
   Category category{};
-  ModuleId module;  ///< that ran when they were born; of parameters and buffers, the owner
+  ModuleId module;  ///< that ran at their birth; for parameters and buffers, the owner
   OpId op;
-  uint32_t tensor = 0;  ///< of Reader::tensors; 0: unknown
+  uint32_t tensor = 0;  ///< of EventSource::tensors; 0: unknown
   uint64_t count = 0;
-  int64_t size_bytes = 0;  ///< together
+  int64_t size_bytes = 0;  ///< of all of them
+
+  friend bool operator==(const StorageGroup&, const StorageGroup&) = default;
 };
 
 struct RunningCall {
   ModuleId module;
   Phase phase{};
+
+  friend bool operator==(const RunningCall&, const RunningCall&) = default;
 };
 
 /// The highest moment of a device.
@@ -34,6 +41,8 @@ struct DevicePeak {
   std::vector<RunningCall> running;  ///< the innermost last
   /// The largest first; by category they add up to `split`, to the byte.
   std::vector<StorageGroup> groups;
+
+  friend bool operator==(const DevicePeak&, const DevicePeak&) = default;
 };
 
 struct TraceSummary {
@@ -43,25 +52,51 @@ struct TraceSummary {
   int64_t first_ns = 0;
   int64_t last_ns = 0;
   std::vector<DevicePeak> peaks;
-  Snapshot end;                 ///< what was alive after the last event
-  uint64_t step_count = 0;      ///< all there were
+  Snapshot end;                 ///< after the last event
+  uint64_t step_count = 0;      ///< of the whole run
   std::vector<StepPeak> steps;  ///< the last 100,000 of them
   uint64_t anomaly_count = 0;
   std::string first_anomaly;
+
+  friend bool operator==(const TraceSummary&, const TraceSummary&) = default;
 };
 
-/// What a report says of a trace. Two passes over the events: the first finds the peaks, the second
-/// who was alive there, since the labels of a moment may come long after it.
+/// Finds the peaks in the first pass, and the storages that were alive there in the second one,
+/// since the labels of a moment may come long after it.
 ///
 ///   events ---> Ledger ----------> moment of the peak of each device
 ///     |                                 |
 ///     '-------> live storages --------->| frozen there; labels since birth still correct them
 ///
-/// Memory: the live storages, and a number for each step. Throws as the Reader does.
+/// Memory: the live storages, and a number for each step.
+class SummaryAnalysis : public Analysis {
+ public:
+  SummaryAnalysis();
+  ~SummaryAnalysis() override;
+
+  /// Complete after `analyze`.
+  const TraceSummary& summary() const { return summary_; }
+  TraceSummary take() { return std::move(summary_); }
+
+  Passes begin(EventSource& source, uint64_t event_count) override;
+  void learn(const AppliedEvent& applied, Ledger& ledger) override;
+  void end_first_pass(Ledger& ledger) override;
+  void collect(const AppliedEvent& applied, const trace::Position& position) override;
+  void finish() override;
+
+ private:
+  class Sets;
+
+  TraceSummary summary_;
+  bool was_in_optimizer_ = false;
+  std::unique_ptr<Sets> sets_;
+};
+
+/// A SummaryAnalysis alone. Throws as the source does.
 TraceSummary summarize(EventSource& source, const Progress& progress = {});
 
-/// The same of any moment of a device: after event `sequence`, what there was and who ran. One
-/// pass.
+/// The same for any moment of a device: the storages that were alive after event `sequence`, and
+/// the calls that were open.
 DevicePeak read_moment(EventSource& source, Device device, uint64_t sequence,
                        const Progress& progress = {});
 

@@ -2,58 +2,84 @@
 #include "analyze/timeline.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
-#include <unordered_map>
+#include <numeric>
 #include <utility>
-
-#include "trace/event_codec.h"
-#include "analyze/storage_effects.h"
-#include "trace/storage_rows.h"
 
 namespace tidegauge {
 namespace {
 
-using trace::CodedEvent;
-using trace::correct;
-using trace::learn;
 using trace::Position;
 using trace::StorageEffect;
-using trace::StorageEffects;
 
-/// Where figures begin anew, so that a moment is needed.
+/// True where peaks begin anew, so that a moment is needed.
 bool is_marker(EventKind kind) {
   return kind == EventKind::StepMarker || kind == EventKind::PeakReset;
 }
 
-/// Whether what is alive is another from now on.
+/// True if the bytes by category differ from now on.
 bool is_new_state(const StorageEffect& effect) {
   return effect.old_bytes() != effect.new_bytes() ||
          (effect.new_bytes() != 0 && !effect.is_since_birth &&
           effect.before->category != effect.after->category);
 }
 
-/// The first pass: of so many changes of a device, the one with most bytes.
-class MomentChoice {
- public:
-  explicit MomentChoice(uint64_t changes_each) : changes_each_(changes_each) {}
+Activity activity_of(Phase phase) {
+  switch (phase) {
+    case Phase::Backward:
+      return Activity::Backward;
+    case Phase::Recompute:
+      return Activity::Recompute;
+    default:
+      return Activity::Forward;
+  }
+}
 
-  void apply(const Event& event) {
-    const auto effect = storages_.apply(event);
-    const uint64_t sequence = storages_.ledger().now().sequence;
-    if (effect && is_new_state(*effect)) {
-      Track& track = track_of(effect->device());
-      track.total_bytes += effect->new_bytes() - effect->old_bytes();
-      track.observe(sequence, changes_each_);
+bool is_alike(TimelineContext a, const TimelineContext& b) {
+  a.first = b.first;
+  return a == b;
+}
+
+/// Puts the pieces in the order of `first`, then of their storage. There are about as many moments
+/// as pieces, so that pieces are counted by `first` instead of compared.
+void sort_pieces(std::vector<TimelinePiece>& pieces, size_t moment_count) {
+  std::vector<size_t> begins(moment_count + 1);
+  for (const TimelinePiece& piece : pieces) ++begins[piece.first + 1];
+  std::partial_sum(begins.begin(), begins.end(), begins.begin());
+  std::vector<TimelinePiece> sorted(pieces.size());
+  std::vector<size_t> next = begins;
+  for (const TimelinePiece& piece : pieces) sorted[next[piece.first]++] = piece;
+  for (size_t moment = 0; moment < moment_count; ++moment) {
+    std::sort(sorted.begin() + static_cast<ptrdiff_t>(begins[moment]),
+              sorted.begin() + static_cast<ptrdiff_t>(begins[moment + 1]),
+              [](const TimelinePiece& a, const TimelinePiece& b) { return a.storage < b.storage; });
+  }
+  pieces = std::move(sorted);
+}
+
+}  // namespace
+
+/// The first pass: the highest of so many changes of a device.
+class TimelineAnalysis::Choice {
+ public:
+  explicit Choice(uint64_t changes_each) : changes_each_(changes_each) {}
+
+  void learn(const AppliedEvent& applied) {
+    if (applied.effect != nullptr && is_new_state(*applied.effect)) {
+      Track& track = find_track(applied.effect->device());
+      track.total_bytes += applied.effect->new_bytes() - applied.effect->old_bytes();
+      track.add(applied.now.sequence, changes_each_);
     }
-    if (is_marker(event.kind)) {
-      for (Track& track : tracks_) {
-        track.keep();
-        track.observe(sequence, changes_each_);
-      }
+    if (!is_marker(applied.event().kind)) return;
+    for (Track& track : tracks_) {
+      track.keep();
+      track.add(applied.now.sequence, changes_each_);
     }
   }
 
-  std::vector<DeviceTimeline> finish() {
+  /// Timelines that have sequences and nothing else.
+  std::vector<DeviceTimeline> take() {
     std::vector<DeviceTimeline> timelines;
     for (Track& track : tracks_) {
       track.keep();
@@ -68,105 +94,107 @@ class MomentChoice {
   struct Track {
     Device device;
     int64_t total_bytes = 0;
-    uint64_t seen = 0;  // since the last one that was kept
+    uint64_t count = 0;  // changes since the last one that was kept
     int64_t highest_bytes = 0;
     uint64_t highest = 0;
     std::vector<uint64_t> kept;
 
-    void observe(uint64_t sequence, uint64_t changes_each) {
-      if (seen++ == 0 || total_bytes > highest_bytes) {
+    void add(uint64_t sequence, uint64_t changes_each) {
+      if (count++ == 0 || total_bytes > highest_bytes) {
         highest_bytes = total_bytes;
         highest = sequence;
       }
-      if (seen == changes_each) keep();
+      if (count == changes_each) keep();
     }
     void keep() {
-      if (std::exchange(seen, 0) != 0) kept.push_back(highest);
+      if (std::exchange(count, 0) != 0) kept.push_back(highest);
     }
   };
 
-  Track& track_of(Device device) {
+  Track& find_track(Device device) {
+    if (last_ < tracks_.size() && tracks_[last_].device == device) return tracks_[last_];
     const auto [slot, is_new] = slots_.try_emplace(device, tracks_.size());
     if (is_new) tracks_.emplace_back().device = device;
-    return tracks_[slot->second];
+    last_ = slot->second;
+    return tracks_[last_];
   }
 
   uint64_t changes_each_;
-  StorageEffects storages_;
   std::map<Device, size_t> slots_;
   std::vector<Track> tracks_;
+  size_t last_ = 0;  // most changes are on the device of the one before
 };
 
 /// The second pass: what is alive at the moments, and what was going on.
-class TimelineFiller {
+class TimelineAnalysis::Filler {
  public:
-  explicit TimelineFiller(std::vector<DeviceTimeline>& timelines) : timelines_(timelines) {
+  explicit Filler(std::vector<DeviceTimeline>& timelines) : timelines_(timelines) {
     for (size_t i = 0; i < timelines.size(); ++i) slots_[timelines[i].device] = i;
   }
 
-  void apply(const CodedEvent& traced) {
-    position_.advance(traced.event);
-    if (const auto effect = storages_.apply(traced.event)) follow(traced, *effect);
+  void collect(const AppliedEvent& applied, const Position& position) {
+    if (applied.effect != nullptr) follow(applied, position);
     for (DeviceTimeline& timeline : timelines_) {
       const size_t next = timeline.times_ns.size();
-      if (next < timeline.sequences.size() &&
-          timeline.sequences[next] == storages_.ledger().now().sequence) {
-        add_moment(timeline);
+      if (next < timeline.sequences.size() && timeline.sequences[next] == applied.now.sequence) {
+        add_moment(timeline, applied.now, position);
       }
     }
   }
 
   void finish() {
-    for (auto& [id, life] : lives_) close(life);
+    for (Life& life : lives_) {
+      if (life.timeline != nullptr) close(life);
+    }
     for (DeviceTimeline& timeline : timelines_) {
-      std::sort(timeline.pieces.begin(), timeline.pieces.end(),
-                [](const TimelinePiece& a, const TimelinePiece& b) {
-                  return std::pair(a.first, a.storage) < std::pair(b.first, b.storage);
-                });
+      sort_pieces(timeline.pieces, timeline.sequences.size());
     }
   }
 
  private:
   struct Life {
     TimelinePiece open;
-    DeviceTimeline* timeline = nullptr;
-    std::vector<size_t> closed;  // its earlier pieces
+    DeviceTimeline* timeline = nullptr;  // null: freed, or on a device that never had a byte
+    std::vector<size_t> closed;          // its earlier pieces
   };
 
   static uint32_t next_moment(const DeviceTimeline& timeline) {
     return static_cast<uint32_t>(timeline.times_ns.size());
   }
 
-  void follow(const CodedEvent& traced, const StorageEffect& effect) {
-    const Event& event = traced.event;
-    if (!effect.before) {
-      const auto slot = slots_.find(effect.device());
-      if (slot == slots_.end()) return;  // a device that never had a byte
-      Life& life = lives_[event.storage];
-      life.timeline = &timelines_[slot->second];
-      life.open = {.first = next_moment(*life.timeline),
-                   .end = 0,
-                   .size_bytes = event.size_bytes,
-                   .storage = event.storage,
-                   .module = position_.module_of(event.thread),
-                   .op = event.op,
-                   .tensor = traced.tensor,
-                   .category = effect.after->category};
-      return;
-    }
-    const auto found = lives_.find(event.storage);
-    if (found == lives_.end()) return;
-    Life& life = found->second;
+  void follow(const AppliedEvent& applied, const Position& position) {
+    const StorageEffect& effect = *applied.effect;
+    if (!effect.before) return begin(applied, position);
+    Life& life = lives_[applied.place];
+    if (life.timeline == nullptr) return;
     if (!effect.after) {
       close(life);
-      lives_.erase(found);
+      life.timeline = nullptr;
       return;
     }
     if (is_new_state(effect)) close(life);
     life.open.size_bytes = effect.new_bytes();
-    learn(life.open, traced, effect);
+    trace::learn(life.open, applied.traced, effect);
     if (!effect.is_since_birth) return;
-    for (const size_t i : life.closed) correct(life.timeline->pieces[i], life.open);
+    for (const size_t i : life.closed) trace::correct(life.timeline->pieces[i], life.open);
+  }
+
+  void begin(const AppliedEvent& applied, const Position& position) {
+    if (applied.place >= lives_.size()) lives_.resize(applied.place + size_t{1});
+    Life& life = lives_[applied.place];
+    life.closed.clear();
+    const auto slot = slots_.find(applied.effect->device());
+    if (slot == slots_.end()) return;
+    const Event& event = applied.event();
+    life.timeline = &timelines_[slot->second];
+    life.open = {.first = next_moment(*life.timeline),
+                 .end = 0,
+                 .size_bytes = event.size_bytes,
+                 .storage = event.storage,
+                 .module = position.module_of(event.thread),
+                 .op = event.op,
+                 .tensor = applied.traced.tensor,
+                 .category = applied.effect->after->category};
   }
 
   /// The open piece ends before the next moment, and another begins there.
@@ -179,17 +207,16 @@ class TimelineFiller {
     life.open.first = life.open.end;
   }
 
-  void add_moment(DeviceTimeline& timeline) {
-    const Instant& now = storages_.ledger().now();
+  static void add_moment(DeviceTimeline& timeline, const Instant& now, const Position& position) {
     TimelineContext context;
     context.first = next_moment(timeline);
     context.step = now.step;
-    if (!position_.open.empty()) {
-      context.module = position_.open.back().module;
-      context.activity = activity_of(position_.open.back().phase);
+    if (!position.open.empty()) {
+      context.module = position.open.back().module;
+      context.activity = activity_of(position.open.back().phase);
     }
     if (now.in_optimizer_step) context.activity = Activity::Optimizer;
-    // Threads may tell their events a little out of order.
+    // Threads may record their events a little out of order.
     const int64_t earlier_ns = timeline.times_ns.empty() ? now.time_ns : timeline.times_ns.back();
     timeline.times_ns.push_back(std::max(now.time_ns, earlier_ns));
     if (timeline.contexts.empty() || !is_alike(timeline.contexts.back(), context)) {
@@ -197,49 +224,45 @@ class TimelineFiller {
     }
   }
 
-  static bool is_alike(TimelineContext a, const TimelineContext& b) {
-    a.first = b.first;
-    return a == b;
-  }
-
-  static Activity activity_of(Phase phase) {
-    switch (phase) {
-      case Phase::Backward:
-        return Activity::Backward;
-      case Phase::Recompute:
-        return Activity::Recompute;
-      default:
-        return Activity::Forward;
-    }
-  }
-
   std::vector<DeviceTimeline>& timelines_;
   std::map<Device, size_t> slots_;
-  Position position_;
-  StorageEffects storages_;
-  std::unordered_map<StorageId, Life> lives_;
+  std::vector<Life> lives_;  // by place
 };
 
-}  // namespace
+TimelineAnalysis::TimelineAnalysis(const TimelineOptions& options) : options_(options) {}
+TimelineAnalysis::~TimelineAnalysis() = default;
 
-std::vector<DeviceTimeline> read_timelines(Reader& reader, const TimelineOptions& options,
+Analysis::Passes TimelineAnalysis::begin(EventSource& /*source*/, uint64_t event_count) {
+  const uint64_t room = std::max<uint64_t>(options_.max_moments, 1);
+  choice_ = std::make_unique<Choice>(
+      std::max<uint64_t>(event_count / room + (event_count % room != 0), 1));
+  return Passes::Both;
+}
+
+void TimelineAnalysis::learn(const AppliedEvent& applied, Ledger& /*ledger*/) {
+  choice_->learn(applied);
+}
+
+void TimelineAnalysis::end_first_pass(Ledger& /*ledger*/) {
+  timelines_ = choice_->take();
+  choice_.reset();
+  filler_ = std::make_unique<Filler>(timelines_);
+}
+
+void TimelineAnalysis::collect(const AppliedEvent& applied, const Position& position) {
+  filler_->collect(applied, position);
+}
+
+void TimelineAnalysis::finish() {
+  filler_->finish();
+  filler_.reset();
+}
+
+std::vector<DeviceTimeline> read_timelines(EventSource& source, const TimelineOptions& options,
                                            const Progress& progress) {
-  const uint64_t event_count = reader.event_count();
-  const trace::Passes passes(progress, event_count, 2);
-  const uint64_t room = std::max<uint64_t>(options.max_moments, 1);
-  MomentChoice choice(std::max<uint64_t>(event_count / room + (event_count % room != 0), 1));
-  reader.visit_events(1, event_count, [&](const Event& event, uint64_t sequence) {
-    choice.apply(event);
-    passes.tell(sequence, 0);
-  });
-  std::vector<DeviceTimeline> timelines = choice.finish();
-  TimelineFiller filler(timelines);
-  reader.visit_trace_events(1, event_count, [&](const CodedEvent& traced, uint64_t sequence) {
-    filler.apply(traced);
-    passes.tell(sequence, 1);
-  });
-  filler.finish();
-  return timelines;
+  TimelineAnalysis analysis(options);
+  analyze(source, std::array<Analysis*, 1>{&analysis}, progress);
+  return analysis.take();
 }
 
 }  // namespace tidegauge

@@ -2,17 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
+#include "analyze/analysis.h"
 #include "core/events/category.h"
 #include "core/events/device.h"
 #include "core/events/ids.h"
+#include "trace/event_source.h"
 #include "trace/progress.h"
-#include "trace/reader.h"
 
 namespace tidegauge {
 
-/// What the run was doing.
 enum class Activity : uint8_t { None, Forward, Backward, Recompute, Optimizer };
 
 /// Holds from one moment up to the next context.
@@ -26,27 +28,29 @@ struct TimelineContext {
 };
 
 /// A storage while it had one size and one label: alive at the moments `first` to `end`, exclusive.
-/// All labels since birth are applied.
+/// Labels since birth are applied.
 struct TimelinePiece {
   uint32_t first = 0;
   uint32_t end = 0;
   int64_t size_bytes = 0;
   StorageId storage;
-  ModuleId module;  ///< that ran when it was born; of parameters and buffers, the owner
+  ModuleId module;  ///< that ran at the birth; for parameters and buffers, the owner
   OpId op;
-  uint32_t tensor = 0;  ///< of Reader::tensors; 0: unknown
+  uint32_t tensor = 0;  ///< of EventSource::tensors; 0: unknown
   Category category{};
 
   friend bool operator==(const TimelinePiece&, const TimelinePiece&) = default;
 };
 
-/// All that one device held, at moments.
+/// All that one device held, at chosen moments.
 struct DeviceTimeline {
   Device device;
-  std::vector<uint64_t> sequences;  ///< of the event after which each moment is; they grow
+  std::vector<uint64_t> sequences;  ///< the event after which each moment is; they grow
   std::vector<int64_t> times_ns;    ///< never smaller than the one before
   std::vector<TimelineContext> contexts;
-  std::vector<TimelinePiece> pieces;  ///< by `first`
+  std::vector<TimelinePiece> pieces;  ///< by `first`, then by storage
+
+  friend bool operator==(const DeviceTimeline&, const DeviceTimeline&) = default;
 };
 
 struct TimelineOptions {
@@ -54,21 +58,45 @@ struct TimelineOptions {
   uint64_t max_moments = 1 << 20;
 };
 
-/// What a chart draws and a click asks for. The bytes of every moment, in all and by category, are
-/// those of the pieces that hold it, to the byte what the Ledger had.
+/// The data behind a chart of memory over time. The bytes of every moment, in all and by category,
+/// are those of the pieces that hold it: to the byte those of the Ledger.
 ///
 ///   events     + + - + | + - + + + - - | -       |: a training step begins
 ///   moments    ^ ^ ^ ^ ^ ^ ^ ^ ^ ^ ^ ^ ^ ^       if there is room for all changes
 ///                    ^ ^         ^     ^ ^       else the highest of so many changes each
-///   pieces     [=====)   [===)                   this one no moment sees: [)
-///                [===========)                   left out
+///   pieces     [=====)   [===)                   no moment sees this one, so it is left out: [)
+///                [===========)
 ///
 /// So the peaks of the run and of each step are always among the moments, and less detail never
-/// makes a figure wrong.
-///
-/// Two passes: which moments, then what is alive there. The Ledger decides what an event does.
-/// Memory: the moments, and the pieces that they see. Throws as the Reader does.
-std::vector<DeviceTimeline> read_timelines(Reader& reader, const TimelineOptions& options = {},
+/// makes a figure wrong. The first pass chooses the moments, the second one collects the pieces.
+/// Memory: the moments, and the pieces that they see.
+class TimelineAnalysis : public Analysis {
+ public:
+  explicit TimelineAnalysis(const TimelineOptions& options = {});
+  ~TimelineAnalysis() override;
+
+  /// Complete after `analyze`.
+  const std::vector<DeviceTimeline>& timelines() const { return timelines_; }
+  std::vector<DeviceTimeline> take() { return std::move(timelines_); }
+
+  Passes begin(EventSource& source, uint64_t event_count) override;
+  void learn(const AppliedEvent& applied, Ledger& ledger) override;
+  void end_first_pass(Ledger& ledger) override;
+  void collect(const AppliedEvent& applied, const trace::Position& position) override;
+  void finish() override;
+
+ private:
+  class Choice;
+  class Filler;
+
+  TimelineOptions options_;
+  std::vector<DeviceTimeline> timelines_;
+  std::unique_ptr<Choice> choice_;
+  std::unique_ptr<Filler> filler_;
+};
+
+/// A TimelineAnalysis alone. Throws as the source does.
+std::vector<DeviceTimeline> read_timelines(EventSource& source, const TimelineOptions& options = {},
                                            const Progress& progress = {});
 
 }  // namespace tidegauge

@@ -8,14 +8,14 @@
 
 namespace tidegauge {
 
-std::vector<LaneChange> read_unit_lanes(Reader& reader) {
+std::vector<LaneChange> make_unit_lanes(std::span<const TraceUnitEvent> unit_events) {
   std::vector<LaneChange> changes;
   ShardedUnits units;
   const Ledger empty;  // states do not depend on bytes
-  for (const TraceUnitEvent& told : reader.unit_events()) {
-    const UnitEvent& event = told.event;
+  for (const TraceUnitEvent& recorded : unit_events) {
+    const UnitEvent& event = recorded.event;
     if (event.kind == UnitEventKind::StorageOwned || !units.apply(event, empty)) continue;
-    LaneChange change{event.unit, told.sequence, event.time_ns, {}};
+    LaneChange change{event.unit, recorded.sequence, event.time_ns, {}};
     if (event.kind != UnitEventKind::Reduced) change.state = units.state(event.unit);
     if (!changes.empty()) change.time_ns = std::max(change.time_ns, changes.back().time_ns);
     changes.push_back(change);

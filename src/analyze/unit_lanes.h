@@ -3,27 +3,28 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/events/ids.h"
 #include "tidegauge/unit_facts.h"
-#include "trace/reader.h"
+#include "trace/event_source.h"
 
 namespace tidegauge {
 
-/// Something that became of a unit of sharded parameters.
+/// A change of a unit of sharded parameters.
 struct LaneChange {
   UnitId unit;
   uint64_t sequence = 0;  ///< of the last event before it
   int64_t time_ns = 0;    ///< never smaller than that of the change before
-  /// From here on; nothing: its gradients were reduced, and the state stays.
+  /// From here on; none: its gradients were reduced, and the state stays.
   std::optional<UnitState> state;
 
   friend bool operator==(const LaneChange&, const LaneChange&) = default;
 };
 
-/// The states of all units in the order of events, by the rules of ShardedUnits: what makes no
-/// difference is left out. Every unit is sharded at first. Throws as the Reader does.
-std::vector<LaneChange> read_unit_lanes(Reader& reader);
+/// The states of all units in the order of events, by the rules of ShardedUnits: a change that
+/// makes no difference is left out. Every unit is sharded at first.
+std::vector<LaneChange> make_unit_lanes(std::span<const TraceUnitEvent> unit_events);
 
 }  // namespace tidegauge

@@ -2,17 +2,17 @@
 #include "analyze/unit_summary.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
-#include "core/events/event_factory.h"
 #include "core/ledger/ledger.h"
 #include "core/ledger/sharded_units.h"
 
 namespace tidegauge {
 namespace {
 
-/// Counts what ShardedUnits keeps only the last of.
+/// Counts all gatherings of each unit; ShardedUnits keeps only the last ones.
 class Gatherings {
  public:
   void apply(const UnitEvent& event) {
@@ -63,40 +63,59 @@ class Gatherings {
 
 }  // namespace
 
-std::vector<UnitSummary> summarize_units(EventSource& source, const Progress& progress) {
-  const std::vector<TraceUnitEvent> unit_events = source.unit_events();
-  if (unit_events.empty()) return {};
+struct UnitAnalysis::State {
   ShardedUnits units;
-  for (auto& [id, name] : source.units()) units.add(id, name);
-  Ledger ledger;
   Gatherings gatherings;
-  auto next = unit_events.begin();
-  const auto apply_up_to = [&](uint64_t sequence) {
-    for (; next != unit_events.end() && next->sequence <= sequence; ++next) {
-      if (units.apply(next->event, ledger)) gatherings.apply(next->event);
-      units.settle_if_due([&] { return ledger.peak(); });
-    }
-  };
-  const trace::Passes passes(progress, source.event_count(), 1);
-  apply_up_to(0);
-  source.visit_events(1, UINT64_MAX, [&](const Event& event, uint64_t sequence) {
-    ledger.apply(events::without_modules(event));
-    units.apply(event, ledger);
-    apply_up_to(sequence);
-    passes.tell(sequence, 0);
-  });
-  apply_up_to(UINT64_MAX);
+  size_t next = 0;  // of the unit events
+};
 
-  std::vector<UnitSummary> summaries;
-  for (UnitReport& report : units.read(ledger.peak())) {
-    UnitSummary& summary = summaries.emplace_back();
+UnitAnalysis::UnitAnalysis() = default;
+UnitAnalysis::~UnitAnalysis() = default;
+
+Analysis::Passes UnitAnalysis::begin(EventSource& source, uint64_t /*event_count*/) {
+  unit_events_ = source.unit_events();
+  if (unit_events_.empty()) return Passes::None;
+  state_ = std::make_unique<State>();
+  for (auto& [id, name] : source.units()) state_->units.add(id, name);
+  Ledger empty;
+  apply_unit_events(0, empty);
+  return Passes::First;
+}
+
+void UnitAnalysis::learn(const AppliedEvent& applied, Ledger& ledger) {
+  state_->units.apply(applied.event(), ledger);
+  apply_unit_events(applied.now.sequence, ledger);
+}
+
+/// Applies the unit events up to the one after event `last_sequence`.
+void UnitAnalysis::apply_unit_events(uint64_t last_sequence, Ledger& ledger) {
+  State& state = *state_;
+  for (; state.next < unit_events_.size() && unit_events_[state.next].sequence <= last_sequence;
+       ++state.next) {
+    const UnitEvent& event = unit_events_[state.next].event;
+    if (state.units.apply(event, ledger)) state.gatherings.apply(event);
+    state.units.settle_if_due([&] { return ledger.peak(); });
+  }
+}
+
+void UnitAnalysis::end_first_pass(Ledger& ledger) {
+  if (!state_) return;
+  apply_unit_events(UINT64_MAX, ledger);
+  for (UnitReport& report : state_->units.read(ledger.peak())) {
+    UnitSummary& summary = summaries_.emplace_back();
     summary.id = report.id;
     summary.name = std::move(report.name);
     summary.at_peak = std::move(report.at_peak);
     summary.reduce_count = report.reduce_count;
-    gatherings.write_to(summary, ledger.now().time_ns);
+    state_->gatherings.write_to(summary, ledger.now().time_ns);
   }
-  return summaries;
+  state_.reset();
+}
+
+std::vector<UnitSummary> summarize_units(EventSource& source, const Progress& progress) {
+  UnitAnalysis analysis;
+  analyze(source, std::array<Analysis*, 1>{&analysis}, progress);
+  return analysis.units();
 }
 
 }  // namespace tidegauge

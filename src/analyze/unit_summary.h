@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "analyze/analysis.h"
 #include "core/events/category.h"
 #include "core/events/device.h"
 #include "core/events/ids.h"
@@ -14,7 +16,7 @@
 
 namespace tidegauge {
 
-/// What a report says of a unit.
+/// The figures of one unit of sharded parameters.
 struct UnitSummary {
   UnitId id;
   std::string name;
@@ -22,11 +24,36 @@ struct UnitSummary {
   int64_t gather_count = 0;
   int64_t reduce_count = 0;
   int64_t longest_whole_ns = 0;  ///< until it was released, or the recording ended
+
+  friend bool operator==(const UnitSummary&, const UnitSummary&) = default;
 };
 
-/// The units of a trace, by id. Live and replayed are one path: the events go through a Ledger and
-/// the ShardedUnits that a tracker has. One pass, none if nothing was sharded. Throws as the Reader
-/// does.
+/// The units of a run, by id. Live and replayed are one path: the events go through a Ledger and
+/// the ShardedUnits that a tracker has. Needs the first pass, and none if nothing was sharded.
+class UnitAnalysis : public Analysis {
+ public:
+  UnitAnalysis();
+  ~UnitAnalysis() override;
+
+  /// Complete after `analyze`.
+  const std::vector<UnitSummary>& units() const { return summaries_; }
+  /// All changes of units, in order.
+  const std::vector<TraceUnitEvent>& unit_events() const { return unit_events_; }
+
+  Passes begin(EventSource& source, uint64_t event_count) override;
+  void learn(const AppliedEvent& applied, Ledger& ledger) override;
+  void end_first_pass(Ledger& ledger) override;
+
+ private:
+  struct State;
+  void apply_unit_events(uint64_t last_sequence, Ledger& ledger);
+
+  std::vector<TraceUnitEvent> unit_events_;
+  std::vector<UnitSummary> summaries_;
+  std::unique_ptr<State> state_;
+};
+
+/// A UnitAnalysis alone. Throws as the source does.
 std::vector<UnitSummary> summarize_units(EventSource& source, const Progress& progress = {});
 
 }  // namespace tidegauge

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "analyze/timeline.h"
+#include "analyze/unit_lanes.h"
 #include "bindings/column.h"
 #include "bindings/progress.h"
 #include "core/events/device.h"
-#include "analyze/unit_lanes.h"
 #include "trace/reader.h"
-#include "analyze/timeline.h"
 
 namespace py = pybind11;
 
@@ -89,7 +89,7 @@ py::tuple read_timeline_columns(Reader& reader, uint64_t max_moments, int64_t st
 
 py::dict unit_lane_columns(Reader& reader, int64_t started_ns) {
   Column unit, sequence, time, state;
-  const std::vector<LaneChange> changes = read_unit_lanes(reader);
+  const std::vector<LaneChange> changes = make_unit_lanes(reader.unit_events());
   py::dict names;
   for (const auto& [id, name] : reader.units()) names[py::int_(id.value)] = name;
   for (const LaneChange& change : changes) {

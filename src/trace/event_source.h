@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/events/event.h"
 #include "core/events/unit_event.h"
+#include "core/ledger/post_mortem.h"
 #include "trace/event_codec.h"
 
 namespace tidegauge {
@@ -47,6 +49,7 @@ class EventSource {
  public:
   using VisitEvent = std::function<void(const Event&, uint64_t)>;
   using VisitCoded = std::function<void(const trace::CodedEvent&, uint64_t)>;
+  using VisitBatch = std::function<void(std::span<const trace::CodedEvent>, uint64_t)>;
 
   virtual ~EventSource() = default;
 
@@ -64,11 +67,18 @@ class EventSource {
   virtual std::map<UnitId, std::string> units() = 0;
   /// In order. Entries that make no sense are left out.
   virtual std::vector<TraceUnitEvent> unit_events() = 0;
+  /// Names of parameters and buffers, such as "Net.fc.weight"; one of those that are tied.
+  virtual std::map<StorageId, std::string> parameters() = 0;
+  /// Allocations that failed, in the order in which they did.
+  virtual std::vector<PostMortem> failures() = 0;
 
   /// Calls `visit(event, its sequence number)` for events `first` to `last`, counted from 1.
   virtual void visit_events(uint64_t first, uint64_t last, const VisitEvent& visit) = 0;
   /// The same, with the numbers of side tables.
   virtual void visit_trace_events(uint64_t first, uint64_t last, const VisitCoded& visit) = 0;
+  /// The fastest way over all events up to `last`: calls `visit(events, sequence number of the
+  /// first)` for one batch after the other.
+  virtual void visit_batches(uint64_t last, const VisitBatch& visit) = 0;
 };
 
 }  // namespace tidegauge

@@ -116,6 +116,22 @@ std::vector<TraceUnitEvent> MemoryTrace::unit_events() {
   return events;
 }
 
+std::map<StorageId, std::string> MemoryTrace::parameters() {
+  std::map<StorageId, std::string> parameters;
+  for (const auto& [storage, module, name] : names_.owned) {
+    const auto owner = names_.modules.find(module);
+    const bool has_owner = owner != names_.modules.end() && !owner->second.name.empty();
+    parameters.try_emplace(storage, has_owner ? owner->second.name + "." + name : name);
+  }
+  return parameters;
+}
+
+std::vector<PostMortem> MemoryTrace::failures() {
+  std::vector<PostMortem> failures;
+  for (const auto& [id, failure] : names_.failures) failures.push_back(failure);
+  return failures;
+}
+
 void MemoryTrace::visit_events(uint64_t first, uint64_t last, const VisitEvent& visit) {
   visit_trace_events(first, last, [&](const CodedEvent& traced, uint64_t sequence) {
     visit(traced.event, sequence);
@@ -128,6 +144,11 @@ void MemoryTrace::visit_trace_events(uint64_t first, uint64_t last, const VisitC
   for (uint64_t sequence = first; sequence <= last; ++sequence) {
     visit(events_[sequence - 1], sequence);
   }
+}
+
+void MemoryTrace::visit_batches(uint64_t last, const VisitBatch& visit) {
+  const size_t count = std::min<uint64_t>(last, events_.size());
+  if (count != 0) visit(std::span(events_).first(count), 1);
 }
 
 }  // namespace tidegauge

@@ -52,8 +52,11 @@ class MemoryTrace : public EventSink, public EventSource {
   std::map<uint32_t, TraceTensor> tensors() override;
   std::map<UnitId, std::string> units() override { return names_.units; }
   std::vector<TraceUnitEvent> unit_events() override;
+  std::map<StorageId, std::string> parameters() override;
+  std::vector<PostMortem> failures() override;
   void visit_events(uint64_t first, uint64_t last, const VisitEvent& visit) override;
   void visit_trace_events(uint64_t first, uint64_t last, const VisitCoded& visit) override;
+  void visit_batches(uint64_t last, const VisitBatch& visit) override;
 
  private:
   template <typename Change>

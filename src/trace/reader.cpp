@@ -72,11 +72,13 @@ class Reader::Impl {
     });
   }
 
+  /// Calls `visit(events, sequence number of the first)` for each batch, cut to `first` and `last`.
   template <typename Visit>
-  void visit(uint64_t first, uint64_t last, const Visit& visit) {
+  void visit_batches(uint64_t first, uint64_t last, const Visit& visit) {
     const uint64_t largest = std::numeric_limits<int64_t>::max();
     first = std::clamp<uint64_t>(first, 1, largest);
     last = std::min(last, largest);
+    ++pass_count_;
     read([&] {
       Statement batches = database_->prepare(
           "SELECT first_sequence, event_count, checksum, events FROM batches WHERE first_sequence "
@@ -86,16 +88,24 @@ class Reader::Impl {
       batches.bind(0, static_cast<int64_t>(first)).bind(1, static_cast<int64_t>(last));
       uint64_t expected = 0;
       while (batches.step()) {
-        uint64_t sequence = decode(batches, expected);
-        for (const CodedEvent& traced : events_) {
-          if (sequence >= first && sequence <= last) visit(traced, sequence);
-          ++sequence;
-        }
-        expected = sequence;
+        const uint64_t sequence = decode(batches, expected);
+        expected = sequence + events_.size();
+        const uint64_t begin = std::clamp(first, sequence, expected);
+        const uint64_t end = std::clamp(last + 1, begin, expected);
+        if (begin == end) continue;
+        visit(std::span(events_).subspan(begin - sequence, end - begin), begin);
       }
     });
   }
 
+  template <typename Visit>
+  void visit(uint64_t first, uint64_t last, const Visit& visit) {
+    visit_batches(first, last, [&](std::span<const CodedEvent> events, uint64_t sequence) {
+      for (const CodedEvent& traced : events) visit(traced, sequence++);
+    });
+  }
+
+  uint64_t pass_count() const { return pass_count_; }
   Database& database() { return *database_; }
 
   /// Files of 1.0 lack some.
@@ -131,6 +141,7 @@ class Reader::Impl {
   const std::string path_;
   std::optional<Database> database_;
   std::vector<CodedEvent> events_;  // of one batch
+  uint64_t pass_count_ = 0;
 };
 
 Reader::Reader(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}
@@ -306,6 +317,12 @@ void Reader::visit_events(uint64_t first, uint64_t last, const VisitEvent& visit
 void Reader::visit_trace_events(uint64_t first, uint64_t last, const VisitCoded& visit) {
   impl_->visit(first, last, visit);
 }
+
+void Reader::visit_batches(uint64_t last, const VisitBatch& visit) {
+  impl_->visit_batches(1, last, visit);
+}
+
+uint64_t Reader::pass_count() const { return impl_->pass_count(); }
 
 void Reader::replay(Ledger& ledger, uint64_t last) {
   impl_->visit(1, last, [&](const CodedEvent& traced, uint64_t) { ledger.apply(traced.event); });

@@ -56,18 +56,19 @@ class Reader : public EventSource {
   std::map<uint32_t, TraceTensor> tensors() override;
   std::map<UnitId, std::string> units() override;
   std::vector<TraceUnitEvent> unit_events() override;
-  /// Names of parameters and buffers, such as "Net.fc.weight"; one of those that are tied.
-  std::map<StorageId, std::string> parameters();
+  std::map<StorageId, std::string> parameters() override;
+  std::vector<PostMortem> failures() override;
   /// Frames of each stack, one a line, the innermost first; by the number that a CodedEvent has.
   std::map<uint32_t, std::string> stacks();
   /// Steps of the optimizers of each class.
   std::map<std::string, int64_t> optimizer_steps();
-  /// Allocations that failed, in the order in which they did.
-  std::vector<PostMortem> failures();
 
-  /// Both read only the batches that hold the events, one at a time.
+  /// All three read only the batches that hold the events, one at a time.
   void visit_events(uint64_t first, uint64_t last, const VisitEvent& visit) override;
   void visit_trace_events(uint64_t first, uint64_t last, const VisitCoded& visit) override;
+  void visit_batches(uint64_t last, const VisitBatch& visit) override;
+  /// How often events were visited, by any of the functions above and below.
+  uint64_t pass_count() const;
   /// Applies the events up to `last` to a fresh ledger: the state is that of the tracker then.
   void replay(Ledger& ledger, uint64_t last = UINT64_MAX);
 

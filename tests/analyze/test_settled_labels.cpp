@@ -3,8 +3,8 @@
 
 #include <map>
 
-#include "core/events/event_factory.h"
 #include "analyze/settled_labels.h"
+#include "core/events/event_factory.h"
 #include "trace/trace_files.h"
 
 namespace tidegauge {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
+#include <map>
 #include <vector>
 
-#include "core/events/event_factory.h"
 #include "analyze/storage_effects.h"
+#include "core/events/event_factory.h"
+#include "trace/trace_files.h"
 
 namespace tidegauge::trace {
 namespace {
@@ -70,6 +72,36 @@ TEST(StorageEffects, AreNoneOfOtherEventsWhichCountAllTheSame) {
   EXPECT_EQ(effects.apply(module_enter({}, ModuleId(1), Phase::Forward)), std::nullopt);
   EXPECT_EQ(effects.apply(peak_reset({})), std::nullopt);
   EXPECT_EQ(effects.ledger().now().sequence, 2U);
+}
+
+TEST(RepeatedEffects, AreThoseOfTheFirstPass) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {  // every third stream is hostile
+    StorageEffects first;
+    std::vector<std::optional<StorageEffect>> expected;
+    std::vector<Instant> instants;
+    std::vector<uint64_t> refused;
+    const std::vector<Event> events = random_events(seed, 3000);
+    for (const Event& event : events) {
+      expected.push_back(first.apply(event));
+      instants.push_back(first.ledger().now());
+      if (!expected.back() && is_of_storage(event.kind)) refused.push_back(expected.size());
+    }
+    RepeatedEffects repeated(refused);
+    std::map<StorageId, uint32_t> places;
+    for (size_t i = 0; i < events.size(); ++i) {
+      const StorageEffect* effect = repeated.apply(events[i]);
+      ASSERT_EQ(effect != nullptr, expected[i].has_value()) << "seed " << seed << ", event " << i;
+      ASSERT_EQ(repeated.now(), instants[i]);
+      if (effect == nullptr) continue;
+      ASSERT_EQ(*effect, *expected[i]) << "seed " << seed << ", event " << i;
+      if (!effect->before) {
+        for (const auto& [other, place] : places) ASSERT_NE(place, repeated.place());
+        places[events[i].storage] = repeated.place();
+      }
+      ASSERT_EQ(places.at(events[i].storage), repeated.place());
+      if (!effect->after) places.erase(events[i].storage);
+    }
+  }
 }
 
 }  // namespace

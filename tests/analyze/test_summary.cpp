@@ -2,8 +2,8 @@
 // A summary says of a trace what its Ledger says, and whose bytes those are.
 #include <gtest/gtest.h>
 
-#include "core/events/event_factory.h"
 #include "analyze/summary.h"
+#include "core/events/event_factory.h"
 #include "trace/trace_files.h"
 
 namespace tidegauge {

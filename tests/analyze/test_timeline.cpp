@@ -7,8 +7,8 @@
 #include <set>
 #include <tuple>
 
-#include "core/events/event_factory.h"
 #include "analyze/timeline.h"
+#include "core/events/event_factory.h"
 #include "trace/trace_files.h"
 
 namespace tidegauge {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
-#include "core/events/event_factory.h"
 #include "analyze/unit_lanes.h"
+#include "core/events/event_factory.h"
 #include "trace/trace_files.h"
 
 namespace tidegauge {
@@ -34,7 +34,7 @@ TEST(UnitLanes, StatesInOrderWithoutWhatMakesNoDifference) {
       {kOther, 1, 13, UnitState::Gathering}, {kUnit, 1, 14, UnitState::PostForwardSharded},
       {kUnit, 1, 15, std::nullopt},          {kUnit, 1, 16, UnitState::Sharded},
   };
-  EXPECT_EQ(read_unit_lanes(reader), expected);
+  EXPECT_EQ(make_unit_lanes(reader.unit_events()), expected);
 }
 
 }  // namespace

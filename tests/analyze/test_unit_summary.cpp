@@ -2,8 +2,8 @@
 // A trace says of units what the live ones say, which are told the same.
 #include <gtest/gtest.h>
 
-#include "core/ledger/sharded_units.h"
 #include "analyze/unit_summary.h"
+#include "core/ledger/sharded_units.h"
 #include "trace/trace_files.h"
 
 namespace tidegauge {

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "analyze/analysis.h"
+#include "analyze/summary.h"
+#include "analyze/timeline.h"
+#include "analyze/unit_lanes.h"
+#include "analyze/unit_summary.h"
+#include "trace/event_source.h"
+#include "trace/progress.h"
+
+namespace tidegauge {
+
+/// What a caller wants to know of a run, beside its summary and its units.
+struct RunQuestions {
+  std::optional<TimelineOptions> timeline = {};
+  std::span<Analysis* const> others = {};  ///< analyses that join the passes; none is kept
+};
+
+/// One run and all that reports say of it, from at most two passes over its events.
+///
+///   source (a trace file, or events in memory) -> summary(), units(), timelines(), ...
+///
+/// Used by one thread at a time.
+class Run {
+ public:
+  /// Reads all answers. Throws as the source does.
+  explicit Run(std::shared_ptr<EventSource> source, const RunQuestions& questions = {},
+               const Progress& progress = {});
+
+  EventSource& source() const { return *source_; }
+  const TraceSummary& summary() const { return summary_.summary(); }
+  const std::vector<UnitSummary>& units() const { return units_.units(); }
+  std::vector<LaneChange> unit_lanes() const { return make_unit_lanes(units_.unit_events()); }
+  /// Empty unless it was asked for.
+  const std::vector<DeviceTimeline>& timelines() const { return timeline_.timelines(); }
+
+ private:
+  std::shared_ptr<EventSource> source_;
+  SummaryAnalysis summary_;
+  UnitAnalysis units_;
+  TimelineAnalysis timeline_;
+};
+
+}  // namespace tidegauge
