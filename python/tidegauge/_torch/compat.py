@@ -8,6 +8,9 @@ end in an undefined symbol or a crash, so the package checks before it loads any
 # The build reads this line too, and refuses to compile against another minor version.
 BUILT_FOR = "2.13"
 
+#: How a caching allocator chooses among equally good free blocks, and which torch does so.
+TIE_RULES = {"address": "up to 2.11", "private-counter": "2.12", "counter": "2.13"}
+
 
 def fits(found: str, built_for: str = BUILT_FOR) -> bool:
     """True if torch version `found` has the minor version `built_for`."""

@@ -97,14 +97,15 @@ def replay_snapshot(
 ) -> list[DeviceReplay]:
     """Replays a file of `torch.cuda.memory._dump_snapshot`, device by device.
 
-    `tie` is the rule for blocks of equal size: by "address" up to torch 2.11, by segment "counter"
-    in 2.13, "private-counter" (so in private pools alone) in 2.12; by default the one that follows
-    the recording furthest, and of those that do equally well the one of the torch that wrote such
-    files. `alloc_conf` are settings to simulate instead of the recorded ones; `recorded_conf` are
-    those of the run, where the file does not say them. `deferred` is when a block is free again
-    that another stream used: as "recorded", at the next request ("low"), or only when the cache is
-    emptied ("high"); the truth on another machine is in between. `device_memory_bytes` is the
-    memory of the device, if it was a limit.
+    `tie`: the rule for blocks of equal size, which depends on the torch version: "address", segment
+    "counter", or "private-counter" (counter in private pools alone); see docs/allocator.md. By
+    default the rule that follows the recording furthest; of equally good ones, that of the torch
+    that writes such files.
+    `alloc_conf`: settings to simulate instead of the recorded ones.
+    `recorded_conf`: the settings of the run, if the file does not contain them.
+    `deferred`: when a block that another stream used becomes free: as "recorded", at the next
+    request ("low"), or when the cache is emptied ("high"); another machine is in between.
+    `device_memory_bytes`: the memory of the device, if it was a limit.
 
     FormatError for a file that is no snapshot or contradicts itself, OSError for one that cannot be
     read, ValueError for settings that torch refuses.

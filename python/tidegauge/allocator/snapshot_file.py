@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads the files of `torch.cuda.memory._dump_snapshot`, of torch 2.0 and later.
+"""Reads the files of `torch.cuda.memory._dump_snapshot`.
 
 They are pickles, so they may come from anybody and try anything. First all opcodes are walked over
 (`_C.find_pickle_fault`): a file that names or calls anything, or claims more memory than it could
@@ -60,7 +60,7 @@ class DeviceRecord:
     segments: array[int] = field(default_factory=lambda: array("q"))
     blocks: array[int] = field(default_factory=lambda: array("q"))
     event_count: int = 0
-    has_pool_ids: bool = False  # in events: since torch 2.12
+    has_pool_ids: bool = False  # in events: of newer versions of torch
 
 
 @dataclass

@@ -13,6 +13,7 @@ import os
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+from tidegauge._torch.compat import TIE_RULES
 from tidegauge.cli.common import (
     EXIT_DOES_NOT_FIT,
     EXIT_DONE,
@@ -47,10 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tie",
         choices=("address", "counter", "private-counter"),
-        help="which of several equally good free blocks to use: address, the lowest (torch up to "
-        "2.11); counter, the one in the oldest segment (2.13); private-counter, counter in private "
-        "pools and address elsewhere (2.12). Default: the one that matches the recording; counter "
-        "for a trace",
+        help="which of several equally good free blocks to use: address, the lowest (torch "
+        f"{TIE_RULES['address']}); counter, the one in the oldest segment "
+        f"({TIE_RULES['counter']}); private-counter, counter in private pools and address "
+        f"elsewhere ({TIE_RULES['private-counter']}). Default: the one that matches the "
+        "recording; counter for a trace",
     )
     parser.add_argument(
         "--deferred",
