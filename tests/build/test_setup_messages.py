@@ -105,8 +105,10 @@ def test_no_debian_mirror(repo: Path, bin_dir: Path) -> None:
 
 def test_no_sqlite(repo: Path, tmp_path: Path) -> None:
     done = subprocess.run(
-        ["cmake", "-S", str(repo), "-B", str(tmp_path), "-DTIDEGAUGE_WITH_TORCH=OFF"]
-        + ["-DCMAKE_DISABLE_FIND_PACKAGE_SQLite3=ON"],
+        [
+            *("cmake", "-S", str(repo), "-B", str(tmp_path), "-DTIDEGAUGE_WITH_TORCH=OFF"),
+            "-DCMAKE_DISABLE_FIND_PACKAGE_SQLite3=ON",
+        ],
         capture_output=True,
         text=True,
     )
