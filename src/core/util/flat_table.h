@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/events/ids.h"
+#include "core/util/id.h"
 
 namespace tidegauge {
 
