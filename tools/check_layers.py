@@ -114,22 +114,28 @@ def read_cpp(root: Path) -> set[Dependency]:
 
 def read_python(root: Path) -> set[Dependency]:
     """A name imported from a package is the module of that name, or else the package itself."""
-    modules = {}
-    for path in list_files(root, f"python/{PACKAGE}", ".py", ".pyi"):
-        parts = PurePosixPath(path).relative_to("python").with_suffix("").parts
-        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    modules = {name_module(path): path for path in list_files(root, "python", ".py", ".pyi")}
     found = set()
-    for path in modules.values():
+    for module, path in modules.items():
+        package = module if path.endswith("__init__.py") else module.rpartition(".")[0]
         for node in ast.walk(ast.parse((root / path).read_text())):
             names: list[str] = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-                within = [f"{node.module}.{alias.name}" for alias in node.names]
-                names = [name if name in modules else node.module for name in within]
+            elif isinstance(node, ast.ImportFrom):
+                base = package.split(".")[: -node.level + 1 or None] if node.level else []
+                origin = ".".join([*base, *filter(None, [node.module])])
+                within = [f"{origin}.{alias.name}" for alias in node.names]
+                names = [name if name in modules else origin for name in within]
             targets = {modules[name] for name in names if name in modules} - {path}
             found |= {Dependency(path, target) for target in targets}
     return found
+
+
+def name_module(path: str) -> str:
+    """`tidegauge.report` for python/tidegauge/report/__init__.py."""
+    parts = PurePosixPath(path).relative_to("python").with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def list_files(root: Path, folder: str, *endings: str) -> set[str]:

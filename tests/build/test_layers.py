@@ -132,9 +132,10 @@ def test_cycle_of_modules_behind_a_late_import(check: Check, text: str) -> None:
     ]
 
 
-def test_import_of_a_higher_package(check: Check) -> None:
+@pytest.mark.parametrize("line", ["from tidegauge import cli", "from ..cli import main"])
+def test_import_of_a_higher_package(check: Check, line: str) -> None:
     files = {
-        "python/tidegauge/report/text.py": "from tidegauge import cli\n",
+        "python/tidegauge/report/text.py": f"{line}\n",
         "python/tidegauge/cli/__init__.py": "",
     }
     assert check(files) == [
