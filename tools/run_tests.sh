@@ -8,7 +8,7 @@ ctest --test-dir "$1" --output-on-failure --no-tests=error
 ctest_status=$?
 
 # Two halves side by side, one a core: what takes longest by itself, and all the rest.
-first_half=(tests/python/trackers/mem tests/python/simulation)
+first_half=(tests/python/trackers)
 .venv/bin/python -m pytest -q "${first_half[@]/#/--ignore=}" >"$1/pytest_rest.log" 2>&1 &
 .venv/bin/python -m pytest -q "${first_half[@]}" | tee "$1/pytest.log"
 first_status=$?
