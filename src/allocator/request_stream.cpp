@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "allocator/request_stream.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "allocator/caching_allocator.h"
@@ -23,20 +24,21 @@ uint16_t side_stream(Category category) {
 }
 
 void RequestStream::add(const Event& event) {
+  if (!event.storage) return;
   if (event.kind == EventKind::StorageBorn) {
     if (event.device != device_) return;
-    const auto [it, is_new] = live_.try_emplace(event.storage);
+    const auto [live, is_new] = live_.insert(event.storage);
     if (!is_new) return;
-    it->second.size_bytes = event.size_bytes;
-    it->second.stream = event.stream;
+    live->size_bytes = event.size_bytes;
+    live->stream = event.stream;
     if ((event.birth_facts & kFromAllocator) == 0 || device_ != kCpu) {
-      request(it->second, event.size_bytes);
+      request(*live, event.size_bytes);
     }
     return;
   }
-  const auto it = live_.find(event.storage);
-  if (it == live_.end()) return;
-  Live& live = it->second;
+  Live* found = live_.find(event.storage);
+  if (found == nullptr) return;
+  Live& live = *found;
   switch (event.kind) {
     case EventKind::StorageClaimed:
       if (!live.is_requested) request(live, live.size_bytes);
@@ -53,7 +55,7 @@ void RequestStream::add(const Event& event) {
     }
     case EventKind::StorageFreed:
       release(live);
-      live_.erase(it);
+      live_.erase(found);
       return;
     default:
       return;
@@ -62,14 +64,23 @@ void RequestStream::add(const Event& event) {
 
 void RequestStream::request(Live& live, int64_t size_bytes) {
   if (size_bytes <= 0) return;
-  live.slot = static_cast<uint32_t>(streams_.size());
+  uint32_t slot = slot_count_;
+  if (free_slots_.empty()) {
+    ++slot_count_;
+  } else {
+    slot = free_slots_.back();
+    free_slots_.pop_back();
+  }
+  live.request = requests_.size();
   live.is_requested = true;
-  streams_.push_back(live.stream.value);
-  requests_.push_back({live.slot, size_bytes});
+  requests_.push_back({size_bytes, slot, live.stream.value});
 }
 
 void RequestStream::release(Live& live) {
-  if (std::exchange(live.is_requested, false)) requests_.push_back({live.slot, 0});
+  if (!std::exchange(live.is_requested, false)) return;
+  const uint32_t slot = requests_[live.request].slot;
+  requests_.push_back({0, slot, 0});
+  free_slots_.push_back(slot);
 }
 
 void RequestStream::set_stream(const Live& live, Role role) {
@@ -77,15 +88,15 @@ void RequestStream::set_stream(const Live& live, Role role) {
   // birth says more.
   if (device_ != kCpu || static_cast<uint8_t>(role) >= kRoleCount) return;
   const uint16_t stream = side_stream(category_of(role));
-  if (live.is_requested && stream != 0) streams_[live.slot] = stream;
+  if (live.is_requested && stream != 0) requests_[live.request].stream = stream;
 }
 
 SimulatedRun RequestStream::replay(const AllocatorOptions& options) const {
   return run(options, requests_.size()).simulated;
 }
 
-Layout RequestStream::layout_at_peak(const AllocatorOptions& options) const {
-  return run(options, run(options, requests_.size()).requests_to_peak).final_layout;
+Layout RequestStream::layout_after(size_t request_count, const AllocatorOptions& options) const {
+  return run(options, std::min(request_count, requests_.size())).final_layout;
 }
 
 RequestStream::Run RequestStream::run(const AllocatorOptions& options, size_t request_count) const {
@@ -100,7 +111,7 @@ RequestStream::Run RequestStream::run(const AllocatorOptions& options, size_t re
   };
   CachingAllocator allocator(std::move(watched));
   counted = &allocator;
-  std::vector<Block*> blocks(streams_.size(), nullptr);
+  std::vector<Block*> blocks(slot_count_, nullptr);
   for (size_t i = 0; i < request_count; ++i) {
     const Request& request = requests_[i];
     Block*& block = blocks[request.slot];
@@ -108,7 +119,7 @@ RequestStream::Run RequestStream::run(const AllocatorOptions& options, size_t re
       if (block != nullptr) allocator.free(std::exchange(block, nullptr));
     } else {
       try {
-        block = allocator.malloc(request.size_bytes, streams_[request.slot]);
+        block = allocator.malloc(request.size_bytes, request.stream);
       } catch (const UsageError&) {
         block = nullptr;
       }
@@ -117,12 +128,12 @@ RequestStream::Run RequestStream::run(const AllocatorOptions& options, size_t re
     const MemoryStats& stats = allocator.stats();
     if (meter.observe(stats.reserved_bytes.all().current, stats.active_bytes.all().current,
                       stats.requested_bytes.all().current)) {
-      run.requests_to_peak = i + 1;
+      run.simulated.requests_to_peak = i + 1;
     }
   }
   run.final_layout = allocator.layout();
-  run.simulated = {meter.finish(static_cast<int64_t>(run.final_layout.size())),
-                   allocator.stats().num_alloc_retries};
+  run.simulated.figures = meter.finish(static_cast<int64_t>(run.final_layout.size()));
+  run.simulated.retries = allocator.stats().num_alloc_retries;
   return run;
 }
 

@@ -3,13 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
 
 #include "allocator/allocator_options.h"
 #include "allocator/device_trace.h"
 #include "allocator/run_figures.h"
 #include "core/events/event.h"
+#include "core/util/flat_table.h"
 #include "tidegauge/category.h"
 
 namespace tidegauge {
@@ -21,6 +21,7 @@ uint16_t side_stream(Category category);
 struct SimulatedRun {
   RunFigures figures;
   int64_t retries = 0;  ///< requests for which the allocator freed cached segments and asked again
+  size_t requests_to_peak = 0;  ///< up to the moment that `unused_at_peak_bytes` is of
 };
 
 /// What one device is asked for in a run that a tracker has seen, wherever that ran: the storages
@@ -47,25 +48,30 @@ class RequestStream {
   /// Sizes that no allocator could ever be asked for are counted as out of memory.
   RunFigures simulate(const AllocatorOptions& options) const { return replay(options).figures; }
   SimulatedRun replay(const AllocatorOptions& options) const;
+  /// The segments after the first `request_count` requests.
+  Layout layout_after(size_t request_count, const AllocatorOptions& options) const;
   /// The segments at the moment that `unused_at_peak_bytes` of the figures is of.
-  Layout layout_at_peak(const AllocatorOptions& options) const;
+  Layout layout_at_peak(const AllocatorOptions& options) const {
+    return layout_after(replay(options).requests_to_peak, options);
+  }
 
  private:
-  /// A request of `size_bytes`, or of 0: the free of `slot`.
+  /// A request of `size_bytes`, or of 0: the free of the one before with the same `slot`.
   struct Request {
-    uint32_t slot;
     int64_t size_bytes;
+    uint32_t slot;
+    uint16_t stream;
   };
   struct Live {
+    StorageId id;
     int64_t size_bytes = 0;
-    uint32_t slot = 0;
+    size_t request = 0;  // its place in requests_
     StreamId stream;
     bool is_requested = false;
   };
 
   struct Run {
     SimulatedRun simulated;
-    size_t requests_to_peak = 0;
     Layout final_layout;
   };
 
@@ -76,9 +82,10 @@ class RequestStream {
   void set_stream(const Live& live, Role role);
 
   Device device_;
-  std::unordered_map<StorageId, Live> live_;
+  FlatTable<Live, &Live::id> live_;
   std::vector<Request> requests_;
-  std::vector<uint16_t> streams_;  // by slot
+  std::vector<uint32_t> free_slots_;
+  uint32_t slot_count_ = 0;  // as many as were ever in use at once
 };
 
 }  // namespace tidegauge

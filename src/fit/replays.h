@@ -22,10 +22,15 @@ class Replays {
   /// without a limit. UsageError for settings that torch refuses.
   const SimulatedRun& run(const std::string& alloc_conf, int64_t total_bytes = kNoLimit,
                           int64_t outside_bytes = 0);
+  /// Without a limit: the segments at the moment that `unused_at_peak_bytes` of the figures is of.
+  Layout layout_at_peak(const std::string& alloc_conf);
   const RequestStream& requests() const { return requests_; }
   TieRule tie() const { return tie_; }
 
  private:
+  AllocatorOptions make_options(const std::string& alloc_conf, int64_t total_bytes,
+                                int64_t outside_bytes) const;
+
   const RequestStream& requests_;
   const TieRule tie_;
   std::map<std::tuple<std::string, int64_t, int64_t>, SimulatedRun> runs_;
