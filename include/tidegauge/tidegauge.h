@@ -8,6 +8,7 @@
 #include "tidegauge/mod_tracker.h"     // IWYU pragma: export
 #include "tidegauge/module_scope.h"    // IWYU pragma: export
 #include "tidegauge/optimizer_step.h"  // IWYU pragma: export
+#include "tidegauge/reader.h"          // IWYU pragma: export
 #include "tidegauge/sharded_unit.h"    // IWYU pragma: export
 #include "tidegauge/simulation.h"      // IWYU pragma: export
 #include "tidegauge/threads.h"         // IWYU pragma: export
