@@ -15,7 +15,7 @@ Shelf& CachingAllocator::shelf_of(const SegmentState& state) {
 }
 
 std::vector<Block*> CachingAllocator::adopt(const Layout& layout) {
-  if (!segments_.empty()) throw UsageError("adopt() is for an allocator without segments");
+  if (!segments_.empty()) throw UsageError("adopt() requires an allocator without segments");
   check_layout(layout);
 
   std::vector<Block*> active;

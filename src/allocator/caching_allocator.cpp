@@ -40,7 +40,7 @@ void CachingAllocator::compute_limits() {
   if (options_.total_bytes == kNoLimit) {
     if (fraction < 1) {
       throw UsageError("a memory fraction of " + std::to_string(fraction) +
-                       " needs the memory of the device: set total_bytes");
+                       " requires the memory of the device: set total_bytes");
     }
     return;
   }
@@ -211,7 +211,7 @@ void CachingAllocator::free(Block* block) {
 
 void CachingAllocator::record_stream(Block* block, int64_t stream) {
   if (block == nullptr || block->use != BlockUse::Allocated) {
-    throw UsageError("record_stream needs an allocated block");
+    throw UsageError("record_stream requires an allocated block");
   }
   if (stream == block->segment->shelf->stream) return;
   block->has_other_streams = true;
@@ -226,7 +226,7 @@ void CachingAllocator::poll_waits(bool is_sync) {
 
 void CachingAllocator::complete_free(Block* block) {
   if (block == nullptr || block->use != BlockUse::PendingFree) {
-    throw UsageError("complete_free needs a block that was freed and waits for other streams");
+    throw UsageError("complete_free requires a freed block that waits for other streams");
   }
   waits_.forget(block);
   block->has_other_streams = false;

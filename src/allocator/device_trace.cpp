@@ -19,9 +19,9 @@ void check(const SegmentState& segment, const SegmentState* below) {
   };
   require(segment.address >= 0 && segment.size_bytes > 0 &&
               segment.size_bytes <= std::numeric_limits<int64_t>::max() - segment.address,
-          "cannot exist");
+          "has an invalid address or size");
   require(below == nullptr || below->address + below->size_bytes <= segment.address,
-          "overlaps the one before it");
+          "overlaps the previous one");
   const int64_t end = segment.address + segment.size_bytes;
   int64_t address = segment.address;
   bool was_free = false;

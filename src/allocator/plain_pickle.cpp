@@ -64,18 +64,17 @@ class Walk {
       if (argument == Argument::Stop) return std::nullopt;
       if (argument == Argument::Object) {
         return "refused: at byte " + std::to_string(start) +
-               " it names, makes or calls an object, which no memory snapshot does; "
+               " the pickle names, makes or calls an object, which no memory snapshot does; "
                "do not open it with pickle";
       }
       if (argument == Argument::Unknown) {
-        return "not a memory snapshot: byte " + std::to_string(start) + " is no part of a pickle";
+        return "not a memory snapshot: byte " + std::to_string(start) + " is not a pickle opcode";
       }
       if (!step_over(argument)) {
-        return "damaged at byte " + std::to_string(start) +
-               ": a length or a number there is not possible";
+        return "damaged at byte " + std::to_string(start) + ": invalid length or number";
       }
     }
-    return "cut short: it has no end";
+    return "truncated: the end of the pickle is missing";
   }
 
  private:

@@ -10,7 +10,7 @@ namespace tidegauge {
 
 void CachingAllocator::create_pool(PoolId pool, PoolOptions options) {
   if (pool.is_default() || private_pools_.contains(pool)) {
-    throw UsageError("a private pool needs an id that is not taken, and not (0, 0)");
+    throw UsageError("a private pool requires an unused id other than (0, 0)");
   }
   PrivatePool& made = private_pools_[pool];
   made.id = pool;

@@ -43,7 +43,7 @@ class Follower {
     throw FormatError("event " + std::to_string(index_) + " (" +
                       std::string(to_string(event.action)) + " of " +
                       std::to_string(event.size_bytes) + " bytes at address " +
-                      std::to_string(event.address) + ") contradicts those before it: " + what);
+                      std::to_string(event.address) + ") contradicts earlier events: " + what);
   }
 
   void observe() { meter_.observe(reserved_bytes_, active_bytes_, requested_bytes_); }
@@ -87,7 +87,7 @@ class Follower {
 
   Blocks::iterator find(int64_t address, BlockUse use) {
     const auto block = blocks_.find(address);
-    if (block == blocks_.end() || block->second.use != use) fail("no such block is there");
+    if (block == blocks_.end() || block->second.use != use) fail("there is no such block");
     return block;
   }
 
@@ -95,7 +95,7 @@ class Follower {
     BlockState& block = find(event.address, BlockUse::Free)->second;
     const int64_t size_bytes = round_request(event.size_bytes, config_);
     const int64_t rest_bytes = block.size_bytes - size_bytes;
-    if (rest_bytes < 0) fail("the free block there is too small");
+    if (rest_bytes < 0) fail("the free block at this address is too small");
     const SegmentState& segment = std::prev(segments_.upper_bound(event.address))->second;
     const bool splits = segment.is_small || config_.expandable_segments
                             ? rest_bytes >= kDeviceBlockBytes
@@ -136,7 +136,7 @@ class Follower {
     const auto below = above == blocks_.begin() ? blocks_.end() : std::prev(above);
     if (event.size_bytes <= 0 || (above != blocks_.end() && above->first < end) ||
         (below != blocks_.end() && below->first + below->second.size_bytes > event.address)) {
-      fail("other memory is there");
+      fail("other memory exists at this address");
     }
     // Pages next to pages of the same range make one segment.
     const auto joins = [&](std::map<int64_t, SegmentState>::iterator segment) {
@@ -177,7 +177,7 @@ class Follower {
   void remove_memory(const TraceEvent& event) {
     const int64_t end = event.address + event.size_bytes;
     auto block = blocks_.upper_bound(event.address);
-    if (block == blocks_.begin()) fail("no memory is there");
+    if (block == blocks_.begin()) fail("there is no memory at this address");
     --block;
     const int64_t block_start = block->first;
     const int64_t block_end = block_start + block->second.size_bytes;
@@ -189,7 +189,7 @@ class Follower {
                               : segment_start == event.address && segment_end == end;
     if (event.size_bytes <= 0 || block->second.use != BlockUse::Free || end > block_end ||
         !is_whole) {
-      fail("the memory there is not free");
+      fail("the memory at this address is not free");
     }
     const SegmentState cut = segment->second;
     segments_.erase(segment);

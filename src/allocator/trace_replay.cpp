@@ -30,7 +30,8 @@ std::string describe_difference(const Layout& simulated, const Layout& recorded)
   const size_t common = std::min(simulated.size(), recorded.size());
   for (size_t i = 0; i < common; ++i) {
     if (simulated[i] != recorded[i]) {
-      return "the segment at address " + std::to_string(recorded[i].address) + " ends otherwise";
+      return "the segment at address " + std::to_string(recorded[i].address) +
+             " has another final layout";
     }
   }
   return std::to_string(simulated.size()) + " segments are left instead of " +
@@ -208,7 +209,7 @@ class Replay {
     if (options_.total_bytes == kNoLimit) return;
     Block* block = allocate(std::max<int64_t>(event.size_bytes, 1), event.stream, event.pool);
     if (block == nullptr) return;
-    diverge("out of memory in the recording alone, " + describe(event));
+    diverge("out of memory in the recording only, " + describe(event));
     allocator_.free(block);
   }
 
@@ -217,7 +218,7 @@ class Replay {
     blocks_[event.address] = block;
     if (block == nullptr) {
       meter_.observe_out_of_memory();
-      diverge("out of memory in the simulation alone");
+      diverge("out of memory in the simulation only");
     } else if (block->address != event.address) {
       diverge("recorded " + describe(event) + ", simulated at " + std::to_string(block->address));
     }

@@ -47,35 +47,36 @@ class Rewind {
     throw FormatError("event " + std::to_string(index_) + " (" +
                       std::string(to_string(event.action)) + " of " +
                       std::to_string(event.size_bytes) + " bytes at address " +
-                      std::to_string(event.address) + ") contradicts the rest: " + what);
+                      std::to_string(event.address) + ") contradicts later events: " + what);
   }
 
   void undo(TraceEvent& event) {
     if (event.size_bytes < 0 || event.address < 0 || event.size_bytes > kMaxRequestBytes ||
         event.address > kNoLimit - event.size_bytes) {
-      fail("no such memory");
+      fail("invalid address or size");
     }
     switch (event.action) {
       case TraceAction::Alloc:
         event.pool = segment_at(event.address).pool;
-        if (active_.erase(event.address) == 0) fail("the block is not there afterwards");
+        if (active_.erase(event.address) == 0) fail("the block does not exist afterwards");
         break;
       case TraceAction::FreeRequested: {
         const auto block = active_.find(event.address);
-        if (block == active_.end()) fail("the block was not there");
+        if (block == active_.end()) fail("the block does not exist");
         block->second.use = BlockUse::Allocated;
         break;
       }
       case TraceAction::FreeCompleted: {
         segment_at(event.address);
         const BlockState block{event.address, 0, event.size_bytes, BlockUse::PendingFree};
-        if (!active_.emplace(event.address, block).second) fail("the block is there afterwards");
+        if (!active_.emplace(event.address, block).second)
+          fail("the block still exists afterwards");
         break;
       }
       case TraceAction::SegmentAlloc: {
         const auto segment = segments_.find(event.address);
         if (segment == segments_.end() || segment->second.size_bytes != event.size_bytes) {
-          fail("the segment is not there afterwards");
+          fail("the segment does not exist afterwards");
         }
         check_is_free(event);
         segments_.erase(segment);
@@ -98,16 +99,17 @@ class Rewind {
 
   const SegmentState& segment_at(int64_t address) {
     const auto above = segments_.upper_bound(address);
-    if (above == segments_.begin()) fail("no segment is there");
+    if (above == segments_.begin()) fail("there is no segment at this address");
     const SegmentState& segment = std::prev(above)->second;
-    if (address >= segment.address + segment.size_bytes) fail("no segment is there");
+    if (address >= segment.address + segment.size_bytes)
+      fail("there is no segment at this address");
     return segment;
   }
 
   void check_is_free(const TraceEvent& segment) const {
     const auto block = active_.lower_bound(segment.address);
     if (block != active_.end() && block->first < segment.address + segment.size_bytes) {
-      fail("a block is there before it");
+      fail("another block exists at this address before");
     }
   }
 
@@ -118,7 +120,7 @@ class Rewind {
     if (event.size_bytes == 0 || (above != segments_.end() && above->first < end) ||
         (below != segments_.end() &&
          below->second.address + below->second.size_bytes > event.address)) {
-      fail("another segment is there afterwards");
+      fail("another segment exists at this address afterwards");
     }
     const auto joins = [&](Segments::iterator segment) {
       return is_expandable && segment != segments_.end() && segment->second.is_expandable &&
@@ -154,7 +156,7 @@ class Rewind {
     const int64_t end = segment.address + segment.size_bytes;
     const int64_t removed_end = event.address + event.size_bytes;
     if (!segment.is_expandable || event.size_bytes == 0 || removed_end > end) {
-      fail("the pages are not there afterwards");
+      fail("the pages do not exist afterwards");
     }
     check_is_free(event);
     segments_.erase(segment.address);

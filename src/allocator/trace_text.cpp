@@ -102,8 +102,8 @@ TextTrace read_text_trace(std::istream& input) {
   std::string line;
   for (size_t number = 1; std::getline(input, line); ++number) {
     if (!reader.read(line)) {
-      throw FormatError("line " + std::to_string(number) + " of the trace makes no sense: '" +
-                        line + "'");
+      throw FormatError("line " + std::to_string(number) + " of the trace is invalid: '" + line +
+                        "'");
     }
   }
   return reader.finish();

@@ -206,8 +206,8 @@ class MemoryVizWriter::Impl {
 
   static void check_fits(int64_t bytes) {
     if (bytes <= kMaxAddress) return;
-    throw NotSupported("the run has used " + std::to_string(bytes) +
-                       " bytes of addresses, and memory_viz counts to 2^53: export it to csv, json"
+    throw NotSupported("the run used " + std::to_string(bytes) +
+                       " bytes of addresses, but memory_viz is limited to 2^53; export to csv, json"
                        " or perfetto");
   }
 

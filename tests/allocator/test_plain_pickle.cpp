@@ -29,12 +29,11 @@ TEST(PlainPickle, ObjectsAreRefusedBeforeAnythingIsBuilt) {
 }
 
 TEST(PlainPickle, OtherFilesAreNoPickles) {
-  EXPECT_EQ(fault("{\"segments\": []}"), "not a memory snapshot: byte 0 is no part of a pickle");
+  EXPECT_EQ(fault("{\"segments\": []}"), "not a memory snapshot: byte 0 is not a pickle opcode");
 }
 
 TEST(PlainPickle, LengthsMustLieWithinTheFile) {
-  EXPECT_EQ(fault("\x8c\x05"s + "ab."),
-            "damaged at byte 0: a length or a number there is not possible");
+  EXPECT_EQ(fault("\x8c\x05"s + "ab."), "damaged at byte 0: invalid length or number");
   EXPECT_NE(fault("N\x8d\xff\xff\xff\xff\xff\xff\xff\xff."s), "none");
   EXPECT_NE(fault("\x8b\xff\xff\xff\x7f."s), "none");
   EXPECT_NE(fault("S'no end of the line"s), "none");
@@ -51,8 +50,8 @@ TEST(PlainPickle, PlacesInTheMemoMustBePossible) {
 }
 
 TEST(PlainPickle, WithoutAnEndItIsCutShort) {
-  EXPECT_EQ(fault(""), "cut short: it has no end");
-  EXPECT_EQ(fault("NNN"), "cut short: it has no end");
+  EXPECT_EQ(fault(""), "truncated: the end of the pickle is missing");
+  EXPECT_EQ(fault("NNN"), "truncated: the end of the pickle is missing");
   EXPECT_EQ(fault("N.cos\nsystem\n"), "none") << "what follows the end is not read";
 }
 

@@ -267,7 +267,7 @@ TEST(TraceReplay, AnotherLayoutInTheEndDiverges) {
   DeviceTrace trace = recording.trace();
   trace.final_layout[0].blocks[0].requested_bytes -= 1;
   EXPECT_EQ(divergence(replay(trace, with(""))),
-            "2: the segment at address 1073741824 ends otherwise");
+            "2: the segment at address 1073741824 has another final layout");
   EXPECT_FALSE(follow_recording(rewind_trace(trace, {}), {}).final_layout == trace.final_layout);
 }
 
@@ -282,27 +282,29 @@ TEST(TraceReplay, ContradictionsAreToldWithTheEvent) {
     return complaint([&] { follow_recording(rewind_trace(trace, {}), {}); });
   };
   EXPECT_EQ(spoiled([](DeviceTrace&) {}), "accepted");
-  EXPECT_EQ(spoiled([](DeviceTrace& trace) { trace.events.erase(trace.events.begin() + 1); }),
-            "event 0 (segment_alloc of 31457280 bytes at address 1073741824) contradicts the rest: "
-            "a block is there before it");
+  EXPECT_EQ(
+      spoiled([](DeviceTrace& trace) { trace.events.erase(trace.events.begin() + 1); }),
+      "event 0 (segment_alloc of 31457280 bytes at address 1073741824) contradicts later events: "
+      "another block exists at this address before");
   EXPECT_EQ(
       spoiled([](DeviceTrace& trace) { trace.events.pop_back(); }),
-      "event 2 (free_requested of 31457280 bytes at address 1073741824) contradicts the rest: "
-      "the block was not there");
+      "event 2 (free_requested of 31457280 bytes at address 1073741824) contradicts later events: "
+      "the block does not exist");
   EXPECT_EQ(
       spoiled([](DeviceTrace& trace) { trace.events[3].address += 512; }),
-      "event 2 (free_requested of 31457280 bytes at address 1073741824) contradicts the rest: "
-      "the block was not there");
-  EXPECT_EQ(spoiled([](DeviceTrace& trace) { trace.events[0].size_bytes /= 2; }),
-            "event 0 (segment_alloc of 15728640 bytes at address 1073741824) contradicts the rest: "
-            "the segment is not there afterwards");
+      "event 2 (free_requested of 31457280 bytes at address 1073741824) contradicts later events: "
+      "the block does not exist");
+  EXPECT_EQ(
+      spoiled([](DeviceTrace& trace) { trace.events[0].size_bytes /= 2; }),
+      "event 0 (segment_alloc of 15728640 bytes at address 1073741824) contradicts later events: "
+      "the segment does not exist afterwards");
   EXPECT_EQ(
       spoiled([](DeviceTrace& trace) { trace.final_layout.clear(); }),
-      "event 3 (free_completed of 31457280 bytes at address 1073741824) contradicts the rest: "
-      "no segment is there");
-  EXPECT_EQ(
-      spoiled([](DeviceTrace& trace) { trace.events[1].size_bytes = -1; }),
-      "event 1 (alloc of -1 bytes at address 1073741824) contradicts the rest: no such memory");
+      "event 3 (free_completed of 31457280 bytes at address 1073741824) contradicts later events: "
+      "there is no segment at this address");
+  EXPECT_EQ(spoiled([](DeviceTrace& trace) { trace.events[1].size_bytes = -1; }),
+            "event 1 (alloc of -1 bytes at address 1073741824) contradicts later events: invalid "
+            "address or size");
 }
 
 TEST(TraceReplay, LayoutsThatCannotBeAreRefused) {
@@ -328,9 +330,10 @@ TEST(TraceReplay, LayoutsThatCannotBeAreRefused) {
   EXPECT_EQ(spoiled([](Layout& layout) { layout[0].blocks[0].requested_bytes = -1; }),
             first + "has a block of negative size");
   EXPECT_EQ(spoiled([](Layout& layout) { std::swap(layout[0], layout[1]); }),
-            first + "overlaps the one before it");
+            first + "overlaps the previous one");
   EXPECT_EQ(spoiled([](Layout& layout) { layout[1].address = kNoLimit - 1; }),
-            "the segment at address 9223372036854775806 of 31457280 bytes cannot exist");
+            "the segment at address 9223372036854775806 of 31457280 bytes has an invalid address "
+            "or size");
 }
 
 /// A random run with all kinds of events.
@@ -439,7 +442,7 @@ TEST(TraceText, TellsTheLineThatMakesNoSense) {
        {"q 1 2 3", "a 1 2", "aa 1 2 3", "S 1 2 3 medium", "b 1 2 3 inactive", "a one 2 3", "E 1"}) {
     std::istringstream text("# first\n" + std::string(line) + "\n");
     EXPECT_EQ(complaint([&] { read_text_trace(text); }),
-              "line 2 of the trace makes no sense: '" + std::string(line) + "'");
+              "line 2 of the trace is invalid: '" + std::string(line) + "'");
   }
   std::istringstream outside("B 1 2 3\n");
   EXPECT_EQ(complaint([&] { read_text_trace(outside); }),

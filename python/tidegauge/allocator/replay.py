@@ -123,7 +123,7 @@ def replay_snapshot(
     try:
         _C.check_alloc_config(settings)
     except ValueError as error:
-        raise FormatError(f"{path}: its {error}; give the settings as recorded_conf.") from None
+        raise FormatError(f"{path}: its {error}; pass the settings as recorded_conf.") from None
     replays = []
     for device, record in snapshot.devices.items():
         try:
@@ -132,8 +132,8 @@ def replay_snapshot(
             replays.append(_replay_device(device, record, trace, *options))
         except ValueError as error:
             raise FormatError(
-                f"{path}: device {device}: {error}. The file is damaged, or other settings were in "
-                "force: record it again, or give them as recorded_conf."
+                f"{path}: device {device}: {error}. The file is damaged, or the run used other "
+                "settings: record it again, or pass them as recorded_conf."
             ) from None
     return replays
 

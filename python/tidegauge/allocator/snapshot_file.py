@@ -75,10 +75,10 @@ class _PlainUnpickler(pickle.Unpickler):
     """Knows the types that need no import."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
-        raise FormatError(f"refused: it wants to load {module}.{name}")
+        raise FormatError(f"refused: it loads {module}.{name}")
 
     def persistent_load(self, pid: Any) -> NoReturn:
-        raise FormatError("refused: it refers to objects outside of itself")
+        raise FormatError("refused: it refers to objects outside the file")
 
 
 def read_snapshot(
@@ -90,7 +90,7 @@ def read_snapshot(
         size = path.stat().st_size
         if size > max_file_bytes:
             raise FormatError(
-                f"it has {size:,} bytes, more than the {max_file_bytes:,} that are read; "
+                f"it has {size:,} bytes, but the limit is {max_file_bytes:,}; "
                 "record fewer events (max_entries of torch.cuda.memory._record_memory_history)"
             )
         data = path.read_bytes()
@@ -110,14 +110,14 @@ def _load(data: bytes, is_json: bool) -> Any:
     except FormatError:
         raise
     except MemoryError:
-        raise FormatError("it unpacks to more than the memory of this machine") from None
+        raise FormatError("it needs more memory than this machine has") from None
     except Exception as error:
         # Damaged pickles raise nearly everything: IndexError, KeyError, AttributeError, ...; JSON
         # that is nested too deeply, a RecursionError.
         text = " ".join(str(error).split()) or type(error).__name__
         raise FormatError(
             f"not a memory snapshot, or damaged ({text[:100]}); "
-            "expected a file of torch.cuda.memory._dump_snapshot"
+            "expected a file from torch.cuda.memory._dump_snapshot"
         ) from None
 
 
@@ -158,7 +158,9 @@ class _Reader:
         address = self._int(segment, "address", where)
         kind = segment.get("segment_type", "large")
         if kind not in ("small", "large"):
-            raise FormatError(f"{where} is of type {_describe(kind)}, expected 'small' or 'large'")
+            raise FormatError(
+                f"{where} has the type {_describe(kind)}, expected 'small' or 'large'"
+            )
         blocks = list(self._dicts(segment.get("blocks", []), f"{where}.blocks"))
         self._append(
             record.segments,
@@ -195,7 +197,7 @@ class _Reader:
         for place, event in self._dicts(events, where):
             action = event.get("action")
             if not isinstance(action, str):
-                raise FormatError(f"{place} has the action {_describe(action)}, expected a text")
+                raise FormatError(f"{place} has the action {_describe(action)}, expected a string")
             code = _ACTIONS.get(action)
             if code is None:
                 continue
@@ -215,7 +217,7 @@ class _Reader:
         try:
             table.extend(row)
         except OverflowError:
-            raise FormatError(f"{where} has a number beyond 64 bits: {row}") from None
+            raise FormatError(f"{where} has a number that exceeds 64 bits: {row}") from None
 
     def _pool(self, value: Any, where: str) -> tuple[int, int]:
         if value is None:
@@ -226,13 +228,13 @@ class _Reader:
             and all(type(part) is int for part in value)
         ):
             return value[0], value[1]
-        raise FormatError(f"{where} is in the pool {_describe(value)}, expected two numbers")
+        raise FormatError(f"{where} has the pool {_describe(value)}, expected two numbers")
 
     def _int(self, entry: dict[Any, Any], key: str, where: str, default: int | None = None) -> int:
         value = entry.get(key, default)
         if type(value) is not int:
             found = "is missing" if value is None else f"is {_describe(value)}"
-            raise FormatError(f"'{key}' of {where} {found}, expected a whole number")
+            raise FormatError(f"'{key}' of {where} {found}, expected an integer")
         return value
 
     def _list(self, value: Any, where: str) -> list[Any]:
@@ -240,7 +242,9 @@ class _Reader:
             raise FormatError(f"{where} is {_describe(value)}, expected a list")
         self._entries_left -= len(value)
         if self._entries_left < 0:
-            raise FormatError("it claims more entries than it has bytes; it is damaged or hostile")
+            raise FormatError(
+                "it announces more entries than it has bytes; it is damaged or hostile"
+            )
         return value
 
     def _dicts(self, value: Any, where: str) -> Iterator[tuple[str, dict[Any, Any]]]:

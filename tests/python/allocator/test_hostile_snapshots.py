@@ -56,7 +56,7 @@ def test_calls_are_refused_not_made(tmp_path: Path, protocol: int, where: str) -
     else:
         snapshot[(attack,)] = 1
     path = write(tmp_path / "s.pickle", snapshot, protocol)
-    assert "it names, makes or calls an object" in _complaint(path)
+    assert "the pickle names, makes or calls an object" in _complaint(path)
     assert not target.exists()
     pickle.loads(path.read_bytes())  # the attack is a real one
     assert target.exists()
@@ -100,26 +100,26 @@ def test_the_memo_cannot_be_made_to_take_all_memory(tmp_path: Path) -> None:
         ("text", "expected a dictionary with 'segments', found 'text'; write the file with"),
         ({"device_traces": []}, "expected a dictionary with 'segments', found of type dict"),
         ({"segments": {}}, "segments is of type dict, expected a list."),
-        ({"segments": [{}]}, "'address' of segments[0] is missing, expected a whole number."),
+        ({"segments": [{}]}, "'address' of segments[0] is missing, expected an integer."),
         ({"segments": [], "device_traces": 5}, "device_traces is of type int, expected a list."),
         ({"segments": [], "device_traces": [[7]]}, "device_traces[0][0] is of type int"),
         ({"segments": [], "device_traces": [[{}]]}, "device_traces[0][0] has the action None"),
         (
             {"segments": [], "device_traces": [[event("alloc", True, 1)]]},
-            "'addr' of device_traces[0][0] is True, expected a whole number.",
+            "'addr' of device_traces[0][0] is True, expected an integer.",
         ),
         (
             {"segments": [], "device_traces": [[event("alloc", 1 << 64, 1)]]},
-            "device_traces[0][0] has a number beyond 64 bits",
+            "device_traces[0][0] has a number that exceeds 64 bits",
         ),
         (
             {"segments": [], "device_traces": [[event("alloc", 512, 1)]]},
-            "device 0: event 0 (alloc of 1 bytes at address 512) contradicts the rest: "
-            "no segment is there.",
+            "device 0: event 0 (alloc of 1 bytes at address 512) contradicts later events: "
+            "there is no segment at this address.",
         ),
         (
             {"segments": [], "device_traces": [[event("alloc", 1, 1, pool_id="x")]]},
-            "device_traces[0][0] is in the pool 'x', expected two numbers.",
+            "device_traces[0][0] has the pool 'x', expected two numbers.",
         ),
     ],
 )
@@ -144,7 +144,7 @@ def test_files_above_the_bound_are_not_opened(tmp_path: Path) -> None:
     path = write(tmp_path / "s.pickle", three_segments())
     size = path.stat().st_size
     read_snapshot(path, max_file_bytes=size)
-    with pytest.raises(FormatError, match=r"more than the .* that are read; record fewer events"):
+    with pytest.raises(FormatError, match=r"but the limit is .*; record fewer events"):
         read_snapshot(path, max_file_bytes=size - 1)
 
 
@@ -175,7 +175,7 @@ def test_deep_nesting_is_no_crash(tmp_path: Path) -> None:
         ("[" * 100_000, "not a memory snapshot, or damaged ("),
         ('{"segments": 1}', "segments is of type int, expected a list"),
         ('{"segments": [{"address": 1e3}]}', "'address' of segments[0] is of type float"),
-        ('{"segments": [{"address": 99999999999999999999, "total_size": 1}]}', "beyond 64 bits"),
+        ('{"segments": [{"address": 99999999999999999999, "total_size": 1}]}', "exceeds 64 bits"),
         ('{"device_traces": []}', "expected a dictionary with 'segments'"),
         ('{"segments": [], "segments": \udcff}', "damaged"),
     ],

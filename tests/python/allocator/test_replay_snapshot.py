@@ -237,8 +237,9 @@ def test_a_contradiction_names_file_device_and_event(tmp_path: Path) -> None:
         replay_snapshot(path)
     assert str(caught.value) == (
         f"{path}: device 0: event 4 (segment_alloc of 52428800 bytes at address "
-        f"{BASE + 30 * MIB}) contradicts the rest: a block is there before it. The file is "
-        "damaged, or other settings were in force: record it again, or give them as recorded_conf."
+        f"{BASE + 30 * MIB}) contradicts later events: another block exists at this address "
+        "before. The file is damaged, or the run used other settings: record it again, or pass "
+        "them as recorded_conf."
     )
 
 
