@@ -6,9 +6,10 @@
 #include <set>
 #include <utility>
 
-#include "core/events/category.h"
-#include "export/nested_slices.h"
 #include "analyze/settled_labels.h"
+#include "core/events/category.h"
+#include "core/modules/open_calls.h"
+#include "export/nested_slices.h"
 
 namespace tidegauge {
 namespace {
@@ -36,9 +37,11 @@ class Process {
     const ThreadId thread = event.thread;
     switch (event.kind) {
       case EventKind::ModuleEnter:
-        return slices_.begin(thread, module_call(event));
+        if (calls_.enter(event)) slices_.begin(thread, module_call(event));
+        return;
       case EventKind::ModuleExit:
-        return slices_.end(thread, module_call(event));
+        if (const auto call = calls_.leave(event)) slices_.end(call->thread, module_call(event));
+        return;
       case EventKind::OptimizerStepBegin:
         return slices_.begin(thread, {.kind = Slice::Kind::OptimizerStep});
       case EventKind::OptimizerStepEnd:
@@ -172,6 +175,7 @@ class Process {
   const PerfettoWriter::Source& source_;
   std::map<OpId, std::string> ops_;
   std::map<uint32_t, std::string> modules_;
+  OpenCalls calls_;
   NestedSlices slices_;
   std::map<Device, Counters> counters_;
   std::set<ThreadId> threads_;

@@ -37,10 +37,8 @@ void Gap::add(const CodedEvent& traced) {
     case EventKind::StorageFreed:
       return add_storage(traced);
     case EventKind::ModuleEnter:
-      calls_.begins.push_back(traced);
-      return;
     case EventKind::ModuleExit:
-      return add_exit(traced);
+      return add_call(traced);
     case EventKind::ModuleMark:
       return;
     case EventKind::ModuleSize:
@@ -152,15 +150,15 @@ void Gap::add_storage(const CodedEvent& traced) {
   }
 }
 
-void Gap::add_exit(const CodedEvent& exit) {
-  for (size_t i = calls_.begins.size(); i-- > 0;) {
-    const Event& enter = calls_.begins[i].event;
-    if (enter.module != exit.event.module || enter.phase != exit.event.phase) continue;
-    if (enter.thread != exit.event.thread && enter.phase != Phase::Backward) continue;
-    calls_.begins.erase(calls_.begins.begin() + static_cast<std::ptrdiff_t>(i));
-    return;
+void Gap::add_call(const CodedEvent& traced) {
+  if (traced.event.kind == EventKind::ModuleEnter) {
+    const size_t mark = enters_.empty() ? 0 : enters_.rbegin()->first + 1;
+    if (calls_.enter(traced.event, mark)) enters_.emplace(mark, traced);
+  } else if (const std::optional<OpenCalls::Call> call = calls_.leave(traced.event)) {
+    enters_.erase(call->mark);
+  } else {
+    exits_.push_back(traced);
   }
-  calls_.ends.push_back(exit);
 }
 
 void Gap::nest(Nesting& nesting, const CodedEvent& traced, bool begins) {
@@ -183,7 +181,7 @@ std::vector<CodedEvent> Gap::net() const {
   };
   append(statistics_reset_);
   append(iteration_);
-  append_all(calls_.ends);
+  append_all(exits_);
   append_all(optimizer_steps_.ends);
   append_all(collectives_.ends);
   for (const auto& [module, traced] : gone_) events.push_back(traced);
@@ -206,7 +204,7 @@ std::vector<CodedEvent> Gap::net() const {
   for (uint64_t i = 0; i < steps_to_tell_; ++i) append(step_);
   append_all(optimizer_steps_.begins);
   append_all(collectives_.begins);
-  append_all(calls_.begins);
+  for (const auto& [mark, traced] : enters_) events.push_back(traced);
   append(peak_reset_);
   append_all(failures_);
   return events;

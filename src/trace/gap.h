@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/events/unit_event.h"
+#include "core/modules/open_calls.h"
 #include "trace/event_codec.h"
 
 namespace tidegauge::trace {
@@ -54,13 +55,13 @@ class Gap {
     std::optional<CodedEvent> since_birth;  ///< the last label that corrects the past ...
     std::optional<CodedEvent> from_now;     ///< ... and one after it
   };
-  /// Brackets: ends without a begin, then begins without an end.
+  /// Optimizer steps or collectives: ends without a begin, then begins without an end.
   struct Nesting {
     std::vector<CodedEvent> ends;
     std::vector<CodedEvent> begins;
   };
   void add_storage(const CodedEvent& traced);
-  void add_exit(const CodedEvent& exit);
+  void add_call(const CodedEvent& traced);
   static void nest(Nesting& nesting, const CodedEvent& traced, bool begins);
 
   uint64_t lost_events_ = 0;
@@ -69,7 +70,10 @@ class Gap {
   int64_t end_ns_ = 0;
   std::unordered_map<StorageId, Change> storages_;
   uint64_t next_order_ = 0;
-  Nesting calls_, optimizer_steps_, collectives_;
+  OpenCalls calls_;  // mark: key in `enters_`
+  std::map<size_t, CodedEvent> enters_;
+  std::vector<CodedEvent> exits_;  // of calls that began before the gap
+  Nesting optimizer_steps_, collectives_;
   std::map<std::pair<ModuleId, SizeOf>, CodedEvent> sizes_;
   std::map<ModuleId, CodedEvent> gone_;
   std::vector<CodedEvent> failures_;

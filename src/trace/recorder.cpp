@@ -56,7 +56,8 @@ class Recorder::Impl {
  public:
   Impl(const std::string& path, const RecorderOptions& options)
       : options_(options),
-        writer_(path, options.overwrites, options.max_file_bytes, trace::read_run_facts(options)) {
+        writer_(path, options.overwrites, options.max_file_bytes,
+                trace::read_run_facts(options.facts)) {
     waiting_.events.reserve(2 * kWakeEvents);
     taken_.events.reserve(2 * kWakeEvents);
     thread_ = std::thread([this] { run(); });

@@ -39,11 +39,11 @@ std::string wall_clock() {
   return text.data();
 }
 
-RunFacts read_run_facts(const RecorderOptions& options) {
+RunFacts read_run_facts(const RunFacts& of_user) {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
   const auto clock_ns = std::chrono::steady_clock::now().time_since_epoch();
-  RunFacts facts = options.facts;
+  RunFacts facts = of_user;
   facts.merge(RunFacts{
       {"command", read_command()},
       {"host", host.data()},

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <map>
 #include <string>
 
-#include "trace/recorder.h"
-#include "trace/writer.h"
-
 namespace tidegauge::trace {
+
+/// Rows of the table `run`, by key.
+using RunFacts = std::map<std::string, std::string>;
 
 /// UTC, "2026-01-31T12:00:00Z".
 std::string wall_clock();
 
-/// What is known of this process (command, host, pid, rank, world_size, started), and what the
-/// options add; those win.
-RunFacts read_run_facts(const RecorderOptions& options);
+/// Facts about this process (command, host, pid, rank, world_size, started), and those of the user,
+/// which win.
+RunFacts read_run_facts(const RunFacts& of_user);
 
 }  // namespace tidegauge::trace

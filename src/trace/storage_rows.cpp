@@ -8,7 +8,7 @@
 namespace tidegauge::trace {
 namespace {
 
-constexpr size_t kMaxOpen = 4096;  // of a broken stream that only enters
+constexpr size_t kMaxOpenCalls = 4096;  // a broken stream may have enters without exits
 
 }  // namespace
 
@@ -16,14 +16,10 @@ void Position::advance(const Event& event) {
   ++sequence;
   switch (event.kind) {
     case EventKind::ModuleEnter:
-      if (open.size() < kMaxOpen) open.push_back({event.module, event.thread, event.phase});
+      if (open.size() < kMaxOpenCalls) open.enter(event);
       return;
     case EventKind::ModuleExit:
-      for (size_t i = open.size(); i-- > 0;) {
-        if (open[i].module != event.module || open[i].phase != event.phase) continue;
-        open.erase(open.begin() + static_cast<std::ptrdiff_t>(i));
-        return;
-      }
+      open.leave(event);
       return;
     case EventKind::StepMarker:
       ++step;
@@ -37,13 +33,6 @@ void Position::advance(const Event& event) {
     default:
       return;
   }
-}
-
-ModuleId Position::module_of(ThreadId thread) const {
-  for (size_t i = open.size(); i-- > 0;) {
-    if (open[i].thread == thread) return open[i].module;
-  }
-  return {};
 }
 
 StorageRow* StorageRows::find(StorageId id) {

@@ -7,27 +7,25 @@
 #include <vector>
 
 #include "core/events/category.h"
+#include "core/modules/open_calls.h"
 #include "trace/event_codec.h"
 
 namespace tidegauge::trace {
 
 /// Where in the run an event is.
 struct Position {
-  struct OpenCall {
-    ModuleId module;
-    ThreadId thread;
-    Phase phase{};
-  };
+  using OpenCall = OpenCalls::Call;
+
   int64_t sequence = 0;
   int64_t step = 0;
   int64_t optimizer_depth = 0;
   int64_t optimizer_begin = 0;
-  std::vector<OpenCall> open;
+  OpenCalls open;
 
-  /// The next event. Must be told of every one, as they come.
+  /// Moves past the next event; to be called for each event in order.
   void advance(const Event& event);
-  /// The innermost module that runs in the thread.
-  ModuleId module_of(ThreadId thread) const;
+  /// The innermost module that runs in the thread; 0 for none.
+  ModuleId module_of(ThreadId thread) const { return open.innermost(thread); }
 };
 
 /// One life of a storage: a row of the table `storages`.

@@ -10,11 +10,12 @@
 #include <tuple>
 #include <vector>
 
+#include "core/events/unit_event.h"
 #include "core/ledger/ledger.h"
 #include "core/ledger/post_mortem.h"
-#include "core/events/unit_event.h"
 #include "trace/database.h"
 #include "trace/event_codec.h"
+#include "trace/run_facts.h"
 #include "trace/storage_rows.h"
 
 namespace tidegauge::trace {
@@ -54,8 +55,6 @@ struct PlacedUnitEvent {
   UnitEvent event;
   size_t after = 0;
 };
-
-using RunFacts = std::map<std::string, std::string>;
 
 /// Writes a trace file, one transaction a call; used by the Recorder's thread.
 ///

@@ -7,10 +7,10 @@
 
 #include <algorithm>
 
-#include "track/memory_tracker.h"
+#include "capture/compat/torch_thread.h"
 #include "capture/hooks/running_node.h"
 #include "capture/storages/storage_capture.h"
-#include "capture/compat/torch_thread.h"
+#include "track/memory_tracker.h"
 
 namespace tidegauge {
 
@@ -50,7 +50,7 @@ void MemoryTracker::move_to(BackwardScope& scope, const torch::autograd::Node* n
   ++version_;
   for (const auto& [module, enters] : moves_) {
     const bool is_dead = !dead_.empty() && dead_.contains(module);
-    if (is_dead && (enters || !ledger().is_open(module, Phase::Backward))) continue;
+    if (is_dead && (enters || !ledger().open_calls().is_open(module, Phase::Backward))) continue;
     append_call(enters ? EventKind::ModuleEnter : EventKind::ModuleExit, module, Phase::Backward);
     if (is_dead) apply(events::module_gone(origin(), module));
   }

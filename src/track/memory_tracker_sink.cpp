@@ -2,11 +2,11 @@
 // What a tracker tells its EventSink beside the events: names, and allocations that failed.
 #include <utility>
 
-#include "track/memory_tracker.h"
 #include "capture/hooks/op_watch.h"
 #include "capture/storages/storage_capture.h"
 #include "capture/storages/tensor_facts.h"
 #include "tidegauge/errors.h"
+#include "track/memory_tracker.h"
 
 namespace tidegauge {
 
@@ -66,7 +66,7 @@ std::shared_ptr<const PostMortem> MemoryTracker::allocation_failed(const FailedA
                                                                    const std::string& message) {
   look_around();
   look_at_clock();
-  const ModuleId module = ledger().innermost_module(thread_);
+  const ModuleId module = ledger().open_calls().innermost(thread_);
   const Event event =
       events::allocation_failed(origin(), failed.size_bytes.value_or(0), module, op);
   ledger_.apply(event);

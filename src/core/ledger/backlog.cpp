@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/ledger/backlog.h"
 
+#include <optional>
+
 namespace tidegauge {
 namespace {
 
@@ -14,15 +16,13 @@ void Backlog::follow_call(size_t position) {
   const Event& event = events_[position];
   Entry& entry = events_[position].entry;
   if (event.kind == EventKind::ModuleEnter) {
-    if (!event.module || !is_phase(event.phase)) return;
-    calls_.enter(event, position);
-    entry = Entry::Some;
+    if (calls_.enter(event, position)) entry = Entry::Some;
   } else if (event.kind == EventKind::ModuleExit) {
-    const std::optional<size_t> begin = calls_.leave(event);
-    if (!begin) return;
+    const std::optional<OpenCalls::Call> call = calls_.leave(event);
+    if (!call) return;
     entry = Entry::Some;
-    if (*begin == kInLedger || *begin < restarted_) return;
-    entry = events_[*begin].entry = Entry::WholeCall;
+    if (call->mark == kInLedger || call->mark < restarted_) return;
+    entry = events_[call->mark].entry = Entry::WholeCall;
   } else if (event.kind == EventKind::ModuleMark) {
     if (event.module && is_mark(event.state)) entry = Entry::Some;
   } else if (restarts_lists(event.kind)) {

@@ -30,7 +30,19 @@ const PhaseStates& states_of(Phase phase) { return kStatesOfPhase[static_cast<si
 
 }  // namespace
 
-Ledger::Ledger(LedgerOptions options) : options_(options) { open_frame({.kind = FrameKind::Run}); }
+inline void Ledger::begin(const Event& event) {
+  ++now_.sequence;
+  now_.time_ns = event.time_ns;
+}
+
+inline void Ledger::begin_of_storage(const Event& event) {
+  begin(event);
+  changed_sequence_ = now_.sequence;
+}
+
+inline void Ledger::settle_and_trim_if_due() {
+  if (late_labels_.size() + remembered_since_trim_ > options_.settle_after) settle_and_trim();
+}
 
 void Ledger::apply(const Event& event) {
   begin(event);
@@ -95,6 +107,13 @@ void Ledger::apply_relabelled(const Event& event, StorageRecord& record) {
   storage_relabelled(event, record);
 }
 
+void Ledger::apply_freed(const Event& event, StorageRecord& record) {
+  begin_of_storage(event);
+  storage_freed(record);
+}
+
+void Ledger::pass(const Event& event) { begin(event); }
+
 void Ledger::reject(Anomaly anomaly, const Event& event) {
   anomalies_.count(anomaly, event, now_.sequence);
 }
@@ -109,11 +128,11 @@ void Ledger::storage_born(const Event& event) {
   }
   const auto [record, is_new] = storages_.insert(event.storage);
   if (!is_new) return reject(Anomaly::AlreadyBorn, event);
-  record->device_slot = slot_of(event.device);
+  record->device_slot = frames_.slot_of(event.device);
   record->category = category_at_birth(event.birth_facts);
   record->size_bytes = event.size_bytes;
   record->since_sequence = now_.sequence;
-  if (!stacks_[record->device_slot].add(record->category, event.size_bytes, now_)) {
+  if (!frames_[record->device_slot].add(record->category, event.size_bytes, now_)) {
     storages_.erase(record);
     reject(Anomaly::TotalTooLarge, event);
   }
@@ -123,7 +142,7 @@ void Ledger::storage_resized(const Event& event) {
   if (event.size_bytes < 0) return reject(Anomaly::NegativeSize, event);
   StorageRecord* record = find_live(event, Anomaly::ResizeOfUnknown);
   if (!record || record->size_bytes == event.size_bytes) return;
-  PeakStack& stack = stacks_[record->device_slot];
+  PeakStack& stack = frames_[record->device_slot];
   const int64_t growth_bytes = event.size_bytes - record->size_bytes;
   if (growth_bytes < 0) {
     stack.remove(record->category, -growth_bytes, now_);
@@ -140,7 +159,7 @@ void Ledger::storage_relabelled(const Event& event, StorageRecord& record) {
   if (event.since == Since::Birth) {
     relabel_since_birth(record, category);
   } else if (record.category != category) {
-    stacks_[record.device_slot].move(record.category, category, record.size_bytes, now_);
+    frames_[record.device_slot].move(record.category, category, record.size_bytes, now_);
     remember(record);
     record.category = category;
   }
@@ -167,12 +186,12 @@ void Ledger::relabel_since_birth(StorageRecord& record, Category category) {
   if (record.since_sequence <= newest_stored_sequence(record.device_slot)) {
     owe(record.since_sequence, now_.sequence, record.size_bytes, record.category);
   }
-  stacks_[record.device_slot].correct(record.category, category, record.size_bytes);
+  frames_[record.device_slot].correct(record.category, category, record.size_bytes);
   record.category = category;
 }
 
 void Ledger::storage_freed(StorageRecord& record) {
-  stacks_[record.device_slot].remove(record.category, record.size_bytes, now_);
+  frames_[record.device_slot].remove(record.category, record.size_bytes, now_);
   if (record.history != kNoHistory) history_.forget(record);
   storages_.erase(&record);
 }
@@ -195,78 +214,31 @@ void Ledger::remember(StorageRecord& record) {
   record.since_sequence = now_.sequence;
 }
 
-uint16_t Ledger::slot_of(Device device) {
-  if (last_slot_ < devices_.size() && devices_[last_slot_] == device) return last_slot_;
-  return find_slot(device);
-}
-
-uint16_t Ledger::find_slot(Device device) {
-  const auto [slot, is_new] = slots_.try_emplace(device, static_cast<uint16_t>(devices_.size()));
-  if (is_new) {
-    devices_.push_back(device);
-    stacks_.emplace_back(frames_.size());
-  }
-  return last_slot_ = slot->second;
-}
-
 // ---- frames: run, steps, module calls ----
-
-void Ledger::open_frame(const Frame& frame) {
-  for (PeakStack& stack : stacks_) stack.open(now_);
-  frames_.push_back(frame);
-}
-
-template <typename Consume>
-void Ledger::close_frame(size_t position, Consume consume) {
-  for (size_t slot = 0; slot < stacks_.size(); ++slot) {
-    const Moment highest = stacks_[slot].close(position, now_);
-    if (highest.total_bytes > 0) consume(static_cast<uint16_t>(slot), highest);
-  }
-  frames_.erase(frames_.begin() + static_cast<ptrdiff_t>(position));
-}
-
-std::optional<size_t> Ledger::find_frame(FrameKind kind) const {
-  for (size_t i = frames_.size(); i-- > 0;) {
-    if (frames_[i].kind == kind) return i;
-  }
-  return std::nullopt;
-}
-
-std::optional<size_t> Ledger::find_call(const Event& exit) const {
-  std::optional<size_t> other_thread;
-  for (size_t i = frames_.size(); i-- > 0;) {
-    const Frame& frame = frames_[i];
-    if (frame.kind != FrameKind::Call || frame.module != exit.module || frame.phase != exit.phase) {
-      continue;
-    }
-    if (frame.thread == exit.thread) return i;
-    // Autograd may begin the backward of a module in one thread and end it in another.
-    if (exit.phase == Phase::Backward && !other_thread) other_thread = i;
-  }
-  return other_thread;
-}
 
 void Ledger::module_enter(const Event& event) {
   if (!event.module) return reject(Anomaly::NoModule, event);
   if (!is_phase(event.phase)) return reject(Anomaly::UnknownEvent, event);
   take_snapshot(event.module, states_of(event.phase).before, now_.sequence);
-  open_frame({now_.sequence, event.module, event.thread, FrameKind::Call, event.phase});
+  frames_.open(PeakFrames::Kind::Call, now_);
+  calls_.enter(event, now_.sequence);
 }
 
 void Ledger::module_exit(const Event& event) {
   if (!event.module) return reject(Anomaly::NoModule, event);
   if (!is_phase(event.phase)) return reject(Anomaly::UnknownEvent, event);
-  const std::optional<size_t> position = find_call(event);
-  if (!position) return reject(Anomaly::ExitWithoutEnter, event);
-  const uint64_t call = frames_[*position].call;
+  const std::optional<OpenCalls::Call> ended = calls_.leave(event);
+  if (!ended) return reject(Anomaly::ExitWithoutEnter, event);
+  const uint64_t call = ended->mark;
+  const size_t frame = frames_.find_opened(call);
   const PhaseStates& states = states_of(event.phase);
   take_snapshot(event.module, states.after, call);
   if (states.peak) {
     module_log_.begin(event.module, *states.peak, call, now_);
-    close_frame(*position,
-                [&](uint16_t slot, const Moment& highest) { module_log_.add(slot) = highest; });
+    frames_.close(frame, now_,
+                  [&](uint16_t slot, const Moment& highest) { module_log_.add(slot) = highest; });
   } else {
-    close_frame(*position, [](uint16_t, const Moment&) {});
+    frames_.close(frame, now_, [](uint16_t, const Moment&) {});
   }
 }
 
@@ -288,10 +260,10 @@ void Ledger::module_size(const Event& event) {
 void Ledger::take_snapshot(ModuleId module, ModuleState state, uint64_t call) {
   newest_snapshot_sequence_ = now_.sequence;
   if (!module_log_.begin_present(module, state, call, now_, changed_sequence_)) return;
-  for (size_t slot = 0; slot < stacks_.size(); ++slot) {
-    const PeakStack& stack = stacks_[slot];
+  for (uint16_t slot = 0; slot < frames_.devices().size(); ++slot) {
+    const PeakStack& stack = frames_[slot];
     if (stack.total_bytes() == 0) continue;
-    Moment& moment = module_log_.add(static_cast<uint16_t>(slot));
+    Moment& moment = module_log_.add(slot);
     moment.at = now_;
     moment.state_sequence = now_.sequence;
     moment.total_bytes = stack.total_bytes();
@@ -316,23 +288,23 @@ void Ledger::nest(uint64_t& depth, bool begins, Anomaly if_none, const Event& ev
 
 void Ledger::step_marker() {
   ++now_.step;
-  if (const std::optional<size_t> running = find_frame(FrameKind::Step)) {
+  if (const std::optional<size_t> running = frames_.find(PeakFrames::Kind::Step)) {
     ClosedStep closed{now_.step - 1, now_, {}};
-    close_frame(*running, [&](uint16_t slot, const Moment& highest) {
+    frames_.close(*running, now_, [&](uint16_t slot, const Moment& highest) {
       closed.moments.push_back({slot, highest});
     });
     closed_steps_.push_back(std::move(closed));
     if (closed_steps_.size() > options_.kept_steps) closed_steps_.pop_front();
     newest_snapshot_sequence_ = now_.sequence;
   }
-  open_frame({.kind = FrameKind::Step});
+  frames_.open(PeakFrames::Kind::Step, now_);
 }
 
 void Ledger::peak_reset() {
   // The new frame comes first: a stack is never without one.
-  const std::optional<size_t> old = find_frame(FrameKind::Run);
-  open_frame({.kind = FrameKind::Run});
-  close_frame(*old, [](uint16_t, const Moment&) {});
+  const std::optional<size_t> old = frames_.find(PeakFrames::Kind::Run);
+  frames_.open(PeakFrames::Kind::Run, now_);
+  frames_.close(*old, now_, [](uint16_t, const Moment&) {});
 }
 
 }  // namespace tidegauge

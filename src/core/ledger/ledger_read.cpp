@@ -6,48 +6,23 @@
 
 namespace tidegauge {
 
-bool Ledger::is_open(ModuleId module, Phase phase) const {
-  return std::any_of(frames_.begin(), frames_.end(), [&](const Frame& frame) {
-    return frame.kind == FrameKind::Call && frame.module == module && frame.phase == phase;
-  });
-}
-
-Snapshot Ledger::current() const {
-  Snapshot snapshot{now_, {}};
-  for (size_t slot = 0; slot < stacks_.size(); ++slot) {
-    if (stacks_[slot].total_bytes() == 0) continue;
-    snapshot.devices.push_back({devices_[slot], now_, stacks_[slot].split()});
-  }
-  return snapshot;
-}
-
-Snapshot Ledger::peak() { return peak_of_frame(*find_frame(FrameKind::Run)); }
-
 Snapshot Ledger::peak_of_frame(size_t position) {
   settle();
-  Snapshot snapshot{now_, {}};
-  for (size_t slot = 0; slot < stacks_.size(); ++slot) {
-    const Moment highest = stacks_[slot].peak(position, now_);
-    if (highest.total_bytes == 0) continue;
-    snapshot.devices.push_back({devices_[slot], highest.at, highest.split});
-  }
-  return snapshot;
+  return frames_.peak(position, now_);
 }
 
 ModuleStats Ledger::module_stats(ModuleId module) {
   settle();
-  ModuleStats stats = module_log_.read(module, devices_);
-  for (size_t position = 0; position < frames_.size(); ++position) {
-    const Frame& frame = frames_[position];
-    if (frame.kind != FrameKind::Call || frame.module != module) continue;
-    if (frame.phase == Phase::Recompute) continue;
+  ModuleStats stats = module_log_.read(module, frames_.devices());
+  for (const OpenCalls::Call& call : calls_) {
+    if (call.module != module || call.phase == Phase::Recompute) continue;
     const ModuleState state =
-        frame.phase == Phase::Forward ? ModuleState::PeakForward : ModuleState::PeakBackward;
+        call.phase == Phase::Forward ? ModuleState::PeakForward : ModuleState::PeakBackward;
     std::vector<ModuleSnapshot>& list = stats.snapshots[static_cast<size_t>(state)];
     const auto later = std::upper_bound(
-        list.begin(), list.end(), frame.call,
-        [](uint64_t call, const ModuleSnapshot& entry) { return call < entry.call; });
-    list.insert(later, {frame.call, true, peak_of_frame(position)});
+        list.begin(), list.end(), call.mark,
+        [](uint64_t mark, const ModuleSnapshot& entry) { return mark < entry.call; });
+    list.insert(later, {call.mark, true, peak_of_frame(frames_.find_opened(call.mark))});
   }
   return stats;
 }
@@ -59,10 +34,10 @@ std::vector<StepPeak> Ledger::step_peaks() {
     StepPeak& peak = peaks.emplace_back(StepPeak{closed.step, false, {closed.taken, {}}});
     for (const DeviceMoment& stored : closed.moments) {
       peak.bytes.devices.push_back(
-          {devices_[stored.device_slot], stored.moment.at, stored.moment.split});
+          {frames_.devices()[stored.device_slot], stored.moment.at, stored.moment.split});
     }
   }
-  if (const std::optional<size_t> running = find_frame(FrameKind::Step)) {
+  if (const std::optional<size_t> running = frames_.find(PeakFrames::Kind::Step)) {
     peaks.push_back({now_.step, true, peak_of_frame(*running)});
   }
   return peaks;
@@ -71,7 +46,11 @@ std::vector<StepPeak> Ledger::step_peaks() {
 std::optional<StorageInfo> Ledger::find_storage(StorageId storage) const {
   const StorageRecord* record = storages_.find(storage);
   if (!record) return std::nullopt;
-  return StorageInfo{devices_[record->device_slot], record->size_bytes, record->category};
+  return info_of(*record);
+}
+
+StorageInfo Ledger::info_of(const StorageRecord& record) const {
+  return {frames_.devices()[record.device_slot], record.size_bytes, record.category};
 }
 
 uint64_t Ledger::since_sequence(StorageId storage) const {
@@ -79,15 +58,8 @@ uint64_t Ledger::since_sequence(StorageId storage) const {
   return record ? record->since_sequence : 0;
 }
 
-ModuleId Ledger::innermost_module(ThreadId thread) const {
-  for (size_t i = frames_.size(); i-- > 0;) {
-    if (frames_[i].kind == FrameKind::Call && frames_[i].thread == thread) return frames_[i].module;
-  }
-  return {};
-}
-
 uint64_t Ledger::newest_stored_sequence(uint16_t device_slot) const {
-  return std::max(newest_snapshot_sequence_, stacks_[device_slot].newest_stored_sequence());
+  return std::max(newest_snapshot_sequence_, frames_[device_slot].newest_stored_sequence());
 }
 
 std::vector<StoredSplit> Ledger::stored_splits(uint64_t first_sequence) {
@@ -102,9 +74,7 @@ std::vector<StoredSplit> Ledger::stored_splits(uint64_t first_sequence) {
        closed != closed_steps_.rend() && closed->taken.sequence >= first_sequence; ++closed) {
     for (DeviceMoment& m : closed->moments) collect(m.device_slot, m.moment);
   }
-  for (size_t slot = 0; slot < stacks_.size(); ++slot) {
-    stacks_[slot].for_each_stored([&](Moment& m) { collect(static_cast<uint16_t>(slot), m); });
-  }
+  frames_.for_each_stored(collect);
   return splits;
 }
 
@@ -114,9 +84,10 @@ void Ledger::settle() {
   late_labels_.settle(splits);
 }
 
+/// Does nothing unless there is also more than the stored splits may need.
 void Ledger::settle_and_trim() {
-  const size_t stored =
-      module_log_.moment_count() + stacks_.size() * (frames_.size() + closed_steps_.size());
+  const size_t stored = module_log_.moment_count() +
+                        frames_.devices().size() * (frames_.count() + closed_steps_.size());
   const size_t due = options_.settle_after + stored + kept_by_trim_;
   if (late_labels_.size() + remembered_since_trim_ <= due) return;
   std::vector<StoredSplit> splits = stored_splits(0);
@@ -133,8 +104,7 @@ void Ledger::settle_and_trim() {
 size_t Ledger::footprint_bytes() const {
   size_t bytes = storages_.footprint_bytes() + history_.footprint_bytes() +
                  late_labels_.footprint_bytes() + module_log_.footprint_bytes() +
-                 frames_.capacity() * sizeof(Frame);
-  for (const PeakStack& stack : stacks_) bytes += sizeof(PeakStack) + stack.footprint_bytes();
+                 frames_.footprint_bytes() + calls_.footprint_bytes();
   for (const ClosedStep& closed : closed_steps_) {
     bytes += sizeof(ClosedStep) + closed.moments.capacity() * sizeof(DeviceMoment);
   }

@@ -4,15 +4,25 @@
 #include <cstdint>
 
 #include "core/events/category.h"
-#include "core/util/flat_table.h"
+#include "core/events/device.h"
 #include "core/events/ids.h"
+#include "core/util/flat_table.h"
 
 namespace tidegauge {
 
 inline constexpr uint32_t kNoHistory = UINT32_MAX;
 
-/// One live storage. `since_sequence` is the event from which on size and category are what they
-/// are now; what was before is in the StorageHistory, if anybody can still ask for it.
+/// A live storage, as the Ledger hands it out.
+struct StorageInfo {
+  Device device;
+  int64_t size_bytes = 0;
+  Category category{};
+
+  friend bool operator==(const StorageInfo&, const StorageInfo&) = default;
+};
+
+/// A live storage, as the Ledger keeps it. `since_sequence` is the event that gave it its present
+/// size and category; the StorageHistory has what was before, as long as it can be asked for.
 struct StorageRecord {
   StorageId id;
   int64_t size_bytes = 0;

@@ -9,36 +9,64 @@
 
 namespace tidegauge {
 
-/// The module calls that are open, as events tell of them: those of several threads lie among each
-/// other, and backward ends them in any order.
+/// The module calls that are open at a point in a stream of events, and the one rule for which call
+/// a ModuleExit ends: the youngest call with the exit's module, phase and thread. Calls need not
+/// end in the order in which they began. Autograd may begin a module's backward in one thread and
+/// end it in another, so a backward exit that finds no call in its own thread ends the youngest one
+/// in any other thread.
+///
+/// Queue, Ledger, trace writer and exports all use this class. CallLog answers another question:
+/// which call made an autograd node.
+///
+/// Cost: O(calls that are younger than the one that ends). Not thread-safe.
 class OpenCalls {
  public:
-  /// `mark`: what `leave` is to answer.
-  void enter(const Event& event, size_t mark) {
+  struct Call {
+    size_t mark;  ///< the caller's, from `enter`
+    ModuleId module;
+    ThreadId thread;
+    Phase phase;
+  };
+
+  /// A ModuleEnter. False, and no effect, if the event names no module or an unknown phase.
+  bool enter(const Event& event, size_t mark = 0) {
+    if (!event.module || !is_phase(event.phase)) return false;
     calls_.push_back({mark, event.module, event.thread, event.phase});
+    return true;
   }
-  /// None if no such call is open.
-  std::optional<size_t> leave(const Event& event) {
-    std::optional<size_t> found;
+  /// A ModuleExit. Returns the call that it ends, which is open no longer; none if none matches.
+  std::optional<Call> leave(const Event& event) {
+    size_t found = calls_.size();
     for (size_t i = calls_.size(); i-- > 0;) {
       const Call& call = calls_[i];
       if (call.module != event.module || call.phase != event.phase) continue;
-      const bool is_of_thread = call.thread == event.thread;
-      // Autograd may begin the backward of a module in one thread and end it in another.
-      if (is_of_thread || (event.phase == Phase::Backward && !found)) found = i;
-      if (is_of_thread) break;
+      const bool is_same_thread = call.thread == event.thread;
+      const bool is_first_match = found == calls_.size();
+      if (is_same_thread || (event.phase == Phase::Backward && is_first_match)) found = i;
+      if (is_same_thread) break;
     }
-    if (!found) return std::nullopt;
-    const size_t mark = calls_[*found].mark;
-    calls_.erase(calls_.begin() + static_cast<ptrdiff_t>(*found));
-    return mark;
+    if (found == calls_.size()) return std::nullopt;
+    const Call call = calls_[found];
+    calls_.erase(calls_.begin() + static_cast<ptrdiff_t>(found));
+    return call;
   }
   void mark_all(size_t mark) {
     for (Call& call : calls_) call.mark = mark;
   }
 
+  /// A container of calls, the oldest first.
+  auto begin() const { return calls_.begin(); }
+  auto end() const { return calls_.end(); }
+  const Call& back() const { return calls_.back(); }
   bool empty() const { return calls_.empty(); }
+  size_t size() const { return calls_.size(); }
 
+  bool is_open(ModuleId module, Phase phase) const {
+    for (const Call& call : calls_) {
+      if (call.module == module && call.phase == phase) return true;
+    }
+    return false;
+  }
   /// The innermost module that runs in the thread; 0 for none.
   ModuleId innermost(ThreadId thread) const {
     for (size_t i = calls_.size(); i-- > 0;) {
@@ -46,21 +74,15 @@ class OpenCalls {
     }
     return {};
   }
-  /// All that run in the thread, the innermost first.
+  /// Appends all modules that run in the thread, the innermost first.
   void append_to(std::vector<ModuleId>& modules, ThreadId thread) const {
     for (size_t i = calls_.size(); i-- > 0;) {
       if (calls_[i].thread == thread) modules.push_back(calls_[i].module);
     }
   }
+  size_t footprint_bytes() const { return calls_.capacity() * sizeof(Call); }
 
  private:
-  struct Call {
-    size_t mark;
-    ModuleId module;
-    ThreadId thread;
-    Phase phase;
-  };
-
   std::vector<Call> calls_;
 };
 

@@ -85,13 +85,13 @@ void check_stream(uint64_t seed) {
     if (condition == Condition::HasSize) event.size_bytes = 64 * stream.below(5);
     apply_at_once(at_once, event, condition);
     backlog.add(event, condition);
-    if (is_of_storage(event.kind)) running.push_back(at_once.innermost_module(event.thread));
+    if (is_of_storage(event.kind)) running.push_back(at_once.open_calls().innermost(event.thread));
     if (stream.one_in(mean_wait)) {
       follow();
       const ModuleId module(1 + static_cast<uint32_t>(stream.below(kModules)));
       EXPECT_EQ(backlog.has_statistics(module, late), at_once.has_statistics(module));
       const ThreadId thread(static_cast<uint16_t>(1 + stream.below(3)));
-      EXPECT_EQ(backlog.open_calls().innermost(thread), at_once.innermost_module(thread));
+      EXPECT_EQ(backlog.open_calls().innermost(thread), at_once.open_calls().innermost(thread));
     }
     if (!stream.one_in(mean_batch)) continue;
     apply();
@@ -167,7 +167,7 @@ TEST_F(BacklogOfCalls, HalfOfACallThatTheLedgerKnowsIsApplied) {
   add(EventKind::ModuleExit);
   add(EventKind::IterationBegin);
   EXPECT_EQ(apply().size(), 2);
-  EXPECT_FALSE(ledger.is_open(kModule, Phase::Forward));
+  EXPECT_FALSE(ledger.open_calls().is_open(kModule, Phase::Forward));
 }
 
 TEST_F(BacklogOfCalls, KnowsWhetherALabelIsWaiting) {
