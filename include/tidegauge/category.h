@@ -8,30 +8,18 @@
 namespace tidegauge {
 
 /// What a byte is used for. Every live storage has exactly one category at any instant; the
-/// Labeller alone decides which. The numbers go into trace files: append, never renumber.
+/// Labeller alone decides which. All that is known about each: category_table.inc.
 enum class Category : uint8_t {
-  Parameter,
-  Buffer,
-  Gradient,
-  Activation,
-  Temp,
-  Optstate,
-  Other,
-  ShardedParam,
-  UnshardedParam,
-  ShardedGrad,
-  UnshardedGrad,
-  AllGather,
-  ReduceScatter,
-  Inputs,
-  StepTemp,          ///< temporaries of an optimizer step, as opposed to its states
-  AllReduce,         ///< HSDP: all-reduce buffers and partial reduce outputs
-  PostForwardShard,  ///< shards kept by an integer reshard_after_forward
-  Untracked,         ///< seen by the allocator only: workspaces, buffers of collectives
-  SavedActivation,   ///< an activation that the autograd graph alone kept alive, for backward
+#define TIDEGAUGE_CATEGORY(enumerator, ...) enumerator,
+#include "tidegauge/category_table.inc"
+#undef TIDEGAUGE_CATEGORY
 };
 
-inline constexpr size_t kCategoryCount = 19;
+inline constexpr size_t kCategoryCount = 0
+#define TIDEGAUGE_CATEGORY(...) +1
+#include "tidegauge/category_table.inc"
+#undef TIDEGAUGE_CATEGORY
+    ;
 
 /// The one spelling, as in reports and JSON ("Sharded Param").
 std::string_view to_string(Category category);

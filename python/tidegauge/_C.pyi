@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from torch import nn
@@ -171,6 +171,17 @@ class AllocatorTrace:
     ) -> dict[str, int]: ...
 
 def categories() -> list[str]: ...
+
+# A row of include/tidegauge/category_table.inc, which explains the columns.
+class CategoryRow(TypedDict):
+    name: str
+    place: int
+    colour: str
+    unit_column: str
+    description: str
+
+# By number.
+def category_table() -> list[CategoryRow]: ...
 
 # What src/analyze/summary.h has, by the names of its members.
 def summarize(

@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "analyze/summary.h"
+#include "analyze/unit_summary.h"
 #include "bindings/progress.h"
 #include "bindings/snapshots.h"
 #include "bindings/trace.h"
 #include "core/events/category.h"
-#include "analyze/unit_summary.h"
 #include "trace/reader.h"
-#include "analyze/summary.h"
 
 namespace py = pybind11;
 
@@ -89,6 +89,15 @@ void bind_trace_summary(py::module_& m) {
       names.append(std::string(to_string(static_cast<Category>(i))));
     }
     return names;
+  });
+  m.def("category_table", [] {
+    py::list rows;
+    for (size_t i = 0; i < kCategoryCount; ++i) {
+      const CategoryRow& row = row_of(static_cast<Category>(i));
+      rows.append(py::dict("name"_a = row.name, "place"_a = row.place, "colour"_a = row.colour,
+                           "unit_column"_a = row.unit_column, "description"_a = row.description));
+    }
+    return rows;
   });
   m.def(
       "summarize",

@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The palette for readers with each kind of colour vision, computed.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { COLOURS, isLight, luminance, orderCategories } from "../../python/tidegauge/report/web/categories.js";
+import { isLight, luminance, orderCategories } from "../../python/tidegauge/report/web/categories.js";
+
+const TABLE = readFileSync(new URL("../../include/tidegauge/category_table.inc", import.meta.url), "utf8");
+/** name -> colour */
+const COLOURS = new Map(
+  [...TABLE.matchAll(/^TIDEGAUGE_CATEGORY\(\w+, "([^"]+)"[^#]*"(#[0-9a-f]{6})"/gm)].map(([, name, colour]) => [name, colour]),
+);
 
 // In linear RGB: none, and the severest protan, deutan and tritan deficiency (Machado et al. 2009).
 const VISIONS = {
@@ -56,8 +63,13 @@ test("text on every colour has contrast enough", () => {
   }
 });
 
-test("categories have one order; one that we do not know comes last", () => {
-  const ordered = orderCategories(["Temp", "Parameter", "From the future", "Gradient"]);
-  assert.deepEqual(ordered.map(({ name }) => name), ["Parameter", "Gradient", "Temp", "From the future"]);
-  assert.deepEqual(ordered.map(({ id }) => id), [1, 3, 0, 2]);
+test("every row of the table has a colour", () => {
+  assert.equal(COLOURS.size, [...TABLE.matchAll(/^TIDEGAUGE_CATEGORY\(/gm)].length);
+});
+
+test("categories are ordered by their place and keep their number", () => {
+  const categories = [{ name: "Temp", place: 160 }, { name: "Parameter", place: 10 }, { name: "Gradient", place: 70 }];
+  const ordered = orderCategories(categories);
+  assert.deepEqual(ordered.map(({ name }) => name), ["Parameter", "Gradient", "Temp"]);
+  assert.deepEqual(ordered.map(({ id }) => id), [1, 2, 0]);
 });

@@ -3,11 +3,17 @@
 
 from __future__ import annotations
 
+import re
+
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def render_bytes(size_bytes: int) -> str:
-    """At most four digits: `512 B`, `1.50 KiB`, `23.4 GiB`."""
+    """With at most four digits: `512 B`, `1.50 KiB`, `23.4 GiB`.
+
+    All reports and messages print sizes this way; C++ does the same in core/util/byte_text.h.
+    Exception: `display_snapshot` prints in the unit that the user names, as torch does.
+    """
     if abs(size_bytes) < 1024:
         return f"{size_bytes} B"
     value = float(size_bytes)
@@ -17,6 +23,15 @@ def render_bytes(size_bytes: int) -> str:
         unit += 1
     digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
     return f"{value:.{digits}f} {_UNITS[unit]}"
+
+
+def parse_bytes(text: str) -> int | None:
+    """The bytes in `40GiB`, `512 MiB` or `1024`; None if the text is no size."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|TiB)?", text.strip())
+    if not match or float(match[1]) >= 2**62:
+        return None
+    scale: int = 1024 ** _UNITS.index(match[2] or "B")
+    return round(float(match[1]) * scale)
 
 
 def render_change(size_bytes: int) -> str:

@@ -8,32 +8,11 @@ reaches beyond it, and names are escaped.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from html import escape
 
 from tidegauge._util.formatting import render_bytes, render_share, shorten
 
-# In the order and the colours of report/web/categories.js.
-_COLOURS = {
-    "parameter": "#9dbdf5",
-    "sharded param": "#4869a1",
-    "unsharded param": "#9dd3f7",
-    "post-forward shard": "#21b3d3",
-    "buffer": "#9693eb",
-    "optstate": "#7349b5",
-    "gradient": "#b5331a",
-    "sharded grad": "#ad766c",
-    "unsharded grad": "#cd4d0b",
-    "all gather": "#decd74",
-    "reduce scatter": "#7a5a33",
-    "all reduce": "#e89f1e",
-    "inputs": "#933b5e",
-    "saved activation": "#6ccfa0",
-    "activation": "#1b918c",
-    "temp": "#909859",
-    "step temp": "#a70f82",
-    "other": "#baaaac",
-    "untracked": "#c7ccd7",
-}
 _UNKNOWN = "#888888"
 _WIDTH = 600
 _WIDEST_BAR = 24
@@ -41,6 +20,15 @@ _MOST_BARS = 150
 # In pages without a doctype, tables inherit nothing.
 _TABLE = "border-collapse:collapse;color:inherit;font:inherit;margin:0.5em 0"
 _LONGEST_NAME = 120
+
+
+@cache
+def category_colours() -> dict[str, str]:
+    """In the order of charts, by the name in lower case: drop-in trackers write `OptState`."""
+    from tidegauge import _C
+
+    rows = sorted(_C.category_table(), key=lambda row: row["place"])
+    return {row["name"].lower(): row["colour"] for row in rows}
 
 
 def render_peaks(
@@ -72,7 +60,7 @@ def _text(text: str) -> str:
 
 def _render_peak(title: str, split: Mapping[str, int]) -> list[str]:
     total = sum(split.values())
-    order = [*_COLOURS]
+    order = [*category_colours()]
     sizes = {name: size for name, size in split.items() if size > 0}
     stacked = sorted(
         sizes, key=lambda name: order.index(name.lower()) if name.lower() in order else len(order)
@@ -138,4 +126,4 @@ def _swatch(name: str) -> str:
 
 
 def _colour(name: str) -> str:
-    return _COLOURS.get(name.lower(), _UNKNOWN)
+    return category_colours().get(name.lower(), _UNKNOWN)

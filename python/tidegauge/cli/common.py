@@ -7,13 +7,13 @@ import argparse
 import dataclasses
 import json
 import os
-import re
 import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from tidegauge._util import formatting
 from tidegauge.report.text import make_printable
 from tidegauge.report.text import render_bytes as render_bytes
 
@@ -26,8 +26,6 @@ EXIT_USAGE = 2
 EXIT_DOES_NOT_FIT = 3
 EXIT_INTERRUPTED = 130
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-
 
 class UsageError(Exception):
     """The arguments are invalid, contradict each other or do not suit the file."""
@@ -35,9 +33,8 @@ class UsageError(Exception):
 
 def parse_bytes(text: str) -> int:
     """Parses `40GiB`, `512 MiB` or plain bytes, for argparse."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|TiB)?", text.strip())
-    size_bytes = round(float(match[1]) * 1024 ** _UNITS.index(match[2] or "B")) if match else 0
-    if not 0 < size_bytes < 1 << 62:
+    size_bytes = formatting.parse_bytes(text)
+    if size_bytes is None or not 0 < size_bytes < 1 << 62:
         raise argparse.ArgumentTypeError(f"invalid size '{text}' (expected e.g. 40GiB)")
     return size_bytes
 

@@ -21,11 +21,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tidegauge._util.formatting import parse_bytes
 from tidegauge.report.comparison import Change, Comparison
 from tidegauge.report.summary import Summary
 from tidegauge.report.text import render_bytes, render_change
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 class BudgetError(ValueError):
@@ -63,13 +62,14 @@ class Budget:
 
 def parse_limit(text: str, *, percent: bool = True) -> Limit:
     """Parses `1%`, `20MiB` or `0`. Raises BudgetError for anything else."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%|B|KiB|MiB|GiB|TiB)?", str(text).strip())
-    if not match or (match[2] == "%" and not percent) or float(match[1]) >= 2**62:
+    share = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", str(text).strip())
+    if share and percent and float(share[1]) < 2**62:
+        return Limit(float(share[1]), True)
+    size_bytes = parse_bytes(str(text))
+    if size_bytes is None:
         examples = "1% or 20MiB" if percent else "20MiB"
         raise BudgetError(f"invalid limit '{text}' (expected e.g. {examples})")
-    if match[2] == "%":
-        return Limit(float(match[1]), True)
-    return Limit(round(float(match[1]) * 1024 ** _UNITS.index(match[2] or "B")), False)
+    return Limit(size_bytes, False)
 
 
 def read_budget(path: str) -> Budget:

@@ -33,7 +33,7 @@ class Page:
 
     def __init__(self, title: str) -> None:
         self.title = title
-        self._header: dict[str, Any] = {"categories": _C.categories(), "runs": []}
+        self._header: dict[str, Any] = {"categories": _list_categories(), "runs": []}
         self._columns: list[bytes] = []
         self._length = 0
 
@@ -138,3 +138,16 @@ def _peak_header(peak: Peak | None) -> dict[str, Any]:
         "peak": {"sequence": peak.sequence, "total_bytes": peak.total_bytes},
         "units": [dataclasses.asdict(unit) for unit in peak.units],
     }
+
+
+def _list_categories() -> list[dict[str, Any]]:
+    """Name, colour, place in charts and column in tables of units, by number."""
+    return [
+        {
+            "name": row["name"],
+            "colour": row["colour"],
+            "place": row["place"],
+            "unit_column": row["unit_column"],
+        }
+        for row in _C.category_table()
+    ]

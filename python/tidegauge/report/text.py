@@ -35,12 +35,7 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 _SHOWN_STEPS = 5  # at either end
-_UNIT_COLUMNS = {
-    "sharded": ("Sharded Param", "Sharded Grad", "Post-Forward Shard"),
-    "whole": ("Unsharded Param", "Unsharded Grad"),
-    "gathered": ("All Gather",),
-    "reduced": ("Reduce Scatter", "All Reduce"),
-}
+_UNIT_COLUMNS = ("sharded", "whole", "gathered", "reduced")  # as the table of categories has them
 
 
 def wrap(text: str, indent: str = "") -> list[str]:
@@ -191,10 +186,13 @@ def render_units(peak: Peak, top: int, *, with_times: bool = True) -> list[str]:
         f"FSDP units at the peak on {peak.device}",
         f"  {'':18}{'share':>6}{titles}{'gathers':>9}{'longest' if with_times else '':>9}",
     ]
+    from tidegauge import _C
+
+    column_of = {row["name"]: row["unit_column"] for row in _C.category_table()}
     for unit in shown:
         sizes = (
-            sum(unit.categories.get(category, 0) for category in categories)
-            for categories in _UNIT_COLUMNS.values()
+            sum(size for name, size in unit.categories.items() if column_of.get(name) == column)
+            for column in _UNIT_COLUMNS
         )
         lines.append(
             f"  {shorten(unit.name, 18):18}{unit.peak_share:>6.1%}"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 Snapshot: TypeAlias = "dict[torch.device, dict[str, int]]"
 TOTAL_KEY = "Total"
 
+# torch's units and rounding, not those of `_util.formatting`: the output is compared to torch's.
 _DIVISORS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 

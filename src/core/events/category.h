@@ -10,10 +10,21 @@
 
 namespace tidegauge {
 
-/// The inverse of to_string; nothing for any other text.
+/// A row of tidegauge/category_table.inc, which explains the columns.
+struct CategoryRow {
+  std::string_view name;
+  int place;
+  std::string_view colour;
+  std::string_view unit_column;
+  std::string_view description;
+  std::string_view advice;
+};
+const CategoryRow& row_of(Category category);
+
+/// The inverse of to_string; none for any other text.
 std::optional<Category> parse_category(std::string_view text);
 
-/// Bytes by category. A split that the Ledger hands out is never negative anywhere.
+/// Bytes by category. No entry of a split that the Ledger hands out is negative.
 struct CategorySplit {
   std::array<int64_t, kCategoryCount> bytes{};
 

@@ -20,27 +20,10 @@ struct View {
   FsdpCategory fsdp;
 };
 
-// Indexed by Category.
 constexpr std::array<View, kCategoryCount> kViews = {{
-    {MemCategory::Parameter, FsdpCategory::UnshardedParam},  // Parameter
-    {MemCategory::Buffer, FsdpCategory::Buffer},             // Buffer
-    {MemCategory::Gradient, FsdpCategory::UnshardedGrad},    // Gradient
-    {MemCategory::Activation, FsdpCategory::Activation},     // Activation
-    {MemCategory::Temp, FsdpCategory::Temp},                 // Temp
-    {MemCategory::Optstate, FsdpCategory::OptState},         // Optstate
-    {MemCategory::Other, FsdpCategory::Inputs},              // Other
-    {MemCategory::Parameter, FsdpCategory::ShardedParam},    // ShardedParam
-    {MemCategory::Parameter, FsdpCategory::UnshardedParam},  // UnshardedParam
-    {MemCategory::Gradient, FsdpCategory::ShardedGrad},      // ShardedGrad
-    {MemCategory::Gradient, FsdpCategory::UnshardedGrad},    // UnshardedGrad
-    {MemCategory::Temp, FsdpCategory::AllGather},            // AllGather
-    {MemCategory::Temp, FsdpCategory::ReduceScatter},        // ReduceScatter
-    {MemCategory::Other, FsdpCategory::Inputs},              // Inputs
-    {MemCategory::Optstate, FsdpCategory::OptState},         // StepTemp
-    {MemCategory::Temp, FsdpCategory::ReduceScatter},        // AllReduce
-    {MemCategory::Parameter, FsdpCategory::ShardedParam},    // PostForwardShard
-    {MemCategory::Other, FsdpCategory::Temp},                // Untracked
-    {MemCategory::Activation, FsdpCategory::Activation},     // SavedActivation
+#define TIDEGAUGE_CATEGORY(enumerator, name, mem, fsdp, ...) {MemCategory::mem, FsdpCategory::fsdp},
+#include "tidegauge/category_table.inc"
+#undef TIDEGAUGE_CATEGORY
 }};
 
 constexpr std::array<std::string_view, kMemCategoryCount> kMemNames = {

@@ -58,19 +58,8 @@ inline constexpr size_t kFsdpCategoryCount = 11;
 /// The spelling of torch ("OptState" here, but "Optstate" for MemCategory).
 std::string_view to_string(FsdpCategory category);
 
-/// The nearest category where the drop-in API has no finer one:
-///
-///   ours                           MemTracker   FSDPMemTracker   why
-///   Parameter, Gradient            same         Unsharded *      FSDP leaves it whole on each rank
-///   Other                          same         Inputs           declared by the user
-///   Sharded/Unsharded Param, Grad  Param, Grad  same
-///   All Gather, Reduce Scatter     Temp         same             live for one collective
-///   All Reduce                     Temp         Reduce Scatter   second half of HSDP's reduction
-///   Post-Forward Shard             Parameter    Sharded Param    shards, of a smaller mesh
-///   Inputs                         Other        same
-///   Step Temp                      Optstate     OptState         as torch counts them
-///   Untracked                      Other        Temp
-///   Saved Activation               Activation   same
+/// The category of the drop-in trackers that counts these bytes: columns of
+/// tidegauge/category_table.inc.
 MemCategory to_mem_category(Category category);
 FsdpCategory to_fsdp_category(Category category);
 

@@ -20,6 +20,31 @@ TEST(Category, EveryNameIsDistinctAndParsesBack) {
   EXPECT_EQ(names.size(), kCategoryCount);
 }
 
+TEST(Category, EveryRowOfTheTableIsComplete) {
+  std::set<int> places;
+  std::set<std::string_view> colours;
+  for (size_t i = 0; i < kCategoryCount; ++i) {
+    const CategoryRow& row = row_of(static_cast<Category>(i));
+    places.insert(row.place);
+    colours.insert(row.colour);
+    EXPECT_EQ(row.colour.size(), 7) << row.name;
+    EXPECT_EQ(row.colour.front(), '#') << row.name;
+    EXPECT_FALSE(row.description.empty()) << row.name;
+    const std::set<std::string_view> columns{"", "sharded", "whole", "gathered", "reduced"};
+    EXPECT_TRUE(columns.contains(row.unit_column)) << row.name;
+  }
+  EXPECT_EQ(places.size(), kCategoryCount);
+  EXPECT_EQ(colours.size(), kCategoryCount);
+}
+
+TEST(Category, NumbersInTraceFilesStay) {
+  EXPECT_EQ(static_cast<int>(Category::Parameter), 0);
+  EXPECT_EQ(static_cast<int>(Category::Other), 6);
+  EXPECT_EQ(static_cast<int>(Category::Inputs), 13);
+  EXPECT_EQ(static_cast<int>(Category::Untracked), 17);
+  EXPECT_EQ(static_cast<int>(Category::SavedActivation), 18);
+}
+
 TEST(Category, NamesAreThoseOfTheTrackers) {
   EXPECT_EQ(to_string(Category::Optstate), "Optstate");
   EXPECT_EQ(to_string(Category::UnshardedParam), "Unsharded Param");

@@ -57,7 +57,7 @@ def test_pieces_alive_at_the_peak_are_the_peak_of_the_ledger(traces: Path) -> No
             found: dict[str, int] = {}
             for i in range(pieces["count"]):
                 if first[i] <= moment < first[i] + length[i]:
-                    name = header["categories"][category[i]]
+                    name = header["categories"][category[i]]["name"]
                     found[name] = found.get(name, 0) + size[i]
             assert found == peak.categories
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from html.parser import HTMLParser
-from importlib.resources import files
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -17,6 +16,7 @@ from tidegauge import FSDPMemTracker, MemTracker
 from tidegauge._util import notebook
 from tidegauge._util.notebook import render_peaks
 from tidegauge.report import StepPeak, Summary, read_summary
+from tidegauge.report.page import Page
 from tidegauge.report.text import render_bytes
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from traces import Net, make_sharded, train_sharded
@@ -133,10 +133,10 @@ def test_names_are_text(traces: Path) -> None:
 
 
 def test_colours_are_those_of_the_html_report() -> None:
-    script = files("tidegauge.report").joinpath("web", "categories.js").read_text()
-    palette = re.findall(r'\["([^"]+)", "(#\w{6})"\]', script)
-    assert len(palette) == 19
-    assert [(name.lower(), colour) for name, colour in palette] == [*notebook._COLOURS.items()]
+    rows = sorted(Page("")._header["categories"], key=lambda row: row["place"])
+    assert len(rows) == 19
+    shown = [(row["name"].lower(), row["colour"]) for row in rows]
+    assert shown == [*notebook.category_colours().items()]
 
 
 def test_text_has_the_colour_of_the_page() -> None:

@@ -8,12 +8,7 @@ import { Table } from "./table.js";
 /** By the numbers of the column `state`; 0 is a reduction. */
 export const UNIT_STATES = ["reduced", "sharded", "gathering", "whole", "post-forward-shard"];
 const LANE = 22;
-const UNIT_COLUMNS = {
-  Sharded: ["Sharded Param", "Sharded Grad", "Post-Forward Shard"],
-  Whole: ["Unsharded Param", "Unsharded Grad"],
-  Gathered: ["All Gather"],
-  Reduced: ["Reduce Scatter", "All Reduce"],
-};
+const UNIT_COLUMNS = ["Sharded", "Whole", "Gathered", "Reduced"];
 
 /** [{name, changes: [{time, sequence, state}]}] in the order of the names of the units. */
 export function splitLanes(units, table) {
@@ -50,7 +45,7 @@ export class Lanes {
     this.canvas = canvas;
     this.state = state;
     const draw = oncePerFrame(() => this.#draw());
-    this.table = makeUnitTable();
+    this.table = makeUnitTable(state.get("run").categories);
     find("units-table").replaceChildren(this.table.element);
     state.watch(["device"], () => this.#describe());
     state.watch(["run", "timeline", "axis", "view", "theme"], draw);
@@ -110,9 +105,10 @@ export class Lanes {
 }
 
 /** What the terminal report says of units at the peak. */
-function makeUnitTable() {
-  const bytes = (title, categories) => {
-    const value = (unit) => categories.reduce((sum, name) => sum + (unit.categories[name] ?? 0), 0);
+function makeUnitTable(categories) {
+  const bytes = (title) => {
+    const counted = categories.filter((category) => category.unit_column === title.toLowerCase());
+    const value = (unit) => counted.reduce((sum, { name }) => sum + (unit.categories[name] ?? 0), 0);
     return { title, value, show: (unit) => formatBytes(value(unit)), isNumber: true };
   };
   return new Table("FSDP units at the peak", [
@@ -123,7 +119,7 @@ function makeUnitTable() {
       show: (unit) => formatShare(unit.peak_share, 1),
       isNumber: true,
     },
-    ...Object.entries(UNIT_COLUMNS).map(([title, categories]) => bytes(title, categories)),
+    ...UNIT_COLUMNS.map(bytes),
     {
       title: "Longest whole",
       value: (unit) => unit.longest_whole_ns,
