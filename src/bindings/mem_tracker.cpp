@@ -133,7 +133,7 @@ MemTracker::MemTracker(std::shared_ptr<ModTracker> modules, bool strict, bool al
 MemTracker::~MemTracker() = default;
 
 void MemTracker::record_to(const std::shared_ptr<Recorder>& recorder) {
-  if (!recorder->claim()) {
+  if (!recorder->reserve()) {
     throw UsageError("the recorder of " + recorder->path() +
                      " has a tracker already; give each tracker its own");
   }

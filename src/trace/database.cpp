@@ -4,7 +4,7 @@
 namespace tidegauge::trace {
 namespace {
 
-/// The bytes of the character that `text` begins with; 0 if it is no UTF-8.
+/// The size of the first character in bytes; 0 if it is not UTF-8.
 size_t character_size(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t first = byte(0);
@@ -14,14 +14,14 @@ size_t character_size(std::string_view text) {
   for (size_t i = 1; i < size; ++i) {
     if ((byte(i) & 0xc0) != 0x80) return 0;
   }
-  // Longer than need be, a surrogate, or above U+10FFFF.
+  // An overlong form, a surrogate, or above U+10FFFF.
   const bool is_out_of_range =
       (first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) > 0x9f) ||
       (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) > 0x8f);
   return is_out_of_range ? 0 : size;
 }
 
-/// A damaged file has any bytes where text should be, and SQLite repeats them in its messages.
+/// A damaged file may hold any bytes instead of text, and SQLite repeats them in its messages.
 std::string to_utf8(std::string_view text) {
   std::string result;
   while (!text.empty()) {

@@ -12,8 +12,8 @@
 
 namespace tidegauge::trace {
 
-/// An SQLite error with its code, to be turned into a FormatError or IoError by those who know the
-/// file. Never leaves src/trace.
+/// An SQLite error with its code. Callers that know the file turn it into a FormatError or IoError;
+/// it never leaves src/trace.
 class SqlError : public std::runtime_error {
  public:
   SqlError(int primary_code, const char* message)
@@ -30,9 +30,9 @@ class Statement {
   Statement& bind(int parameter, std::string_view text);
   Statement& bind(int parameter, std::span<const uint8_t> bytes);
   Statement& bind_null(int parameter);
-  /// Whether there is a row. SqlError if it failed.
+  /// True if there is a row. SqlError if it failed.
   bool step();
-  /// Runs it to its end and makes it ready for other parameters, also if it failed.
+  /// Runs the statement to its end and makes it ready for other parameters, even if it fails.
   void run();
   void reset();
 
@@ -40,7 +40,7 @@ class Statement {
   bool is_null(int column) const {
     return sqlite3_column_type(handle_.get(), column) == SQLITE_NULL;
   }
-  /// Valid UTF-8, whatever the file holds.
+  /// Always valid UTF-8, even from a damaged file.
   std::string text(int column) const;
   /// Valid until the next step.
   std::span<const uint8_t> blob(int column) const;

@@ -9,7 +9,7 @@
 namespace tidegauge::trace {
 namespace {
 
-// In the file: append, never renumber. The common ones come first, so that they fit into one byte.
+// Numbers in the file: append, never renumber. The common ones come first, to fit into one byte.
 enum Field : uint32_t {
   kTime = 1 << 0,
   kStorage = 1 << 1,
@@ -30,7 +30,7 @@ enum Field : uint32_t {
 };
 constexpr uint64_t kAllFields = (1 << 16) - 1;
 
-/// What the next event is expected to repeat.
+/// Values of the last event, from which the next one differs little.
 struct Last {
   int64_t time_ns = 0;
   uint64_t storage = 0;
@@ -39,7 +39,7 @@ struct Last {
   Device device;
 };
 
-// Differences wrap, so that any two numbers have one.
+// Differences wrap around, so that any two numbers have one.
 uint64_t zigzag(uint64_t difference) { return (difference << 1) ^ (0 - (difference >> 63)); }
 uint64_t unzigzag(uint64_t value) { return (value >> 1) ^ (0 - (value & 1)); }
 
@@ -48,8 +48,8 @@ class Encoder {
   void put(const CodedEvent& traced) {
     const Event& e = traced.event;
     uint32_t fields = 0;
-    const auto add = [&fields](bool is_told, Field field) {
-      if (is_told) fields |= field;
+    const auto add = [&fields](bool is_present, Field field) {
+      if (is_present) fields |= field;
     };
     add(e.time_ns != last_.time_ns, kTime);
     add(static_cast<bool>(e.storage), kStorage);

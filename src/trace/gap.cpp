@@ -16,7 +16,7 @@ void Gap::add(const Gap& later) {
   const uint64_t steps = lost_steps_ + later.lost_steps_;
   if (is_empty()) begin_ns_ = later.begin_ns_;
   for (const CodedEvent& traced : later.net()) {
-    lost_events_ = 1;  // any but 0, which would begin the gap here
+    lost_events_ = 1;  // not 0, which would begin the gap here
     add(traced);
   }
   for (const UnitEvent& event : later.net_of_units()) add(event);
@@ -52,7 +52,7 @@ void Gap::add(const CodedEvent& traced) {
       return nest(collectives_, traced, event.kind == EventKind::CollectiveBegin);
     case EventKind::StepMarker:
       ++lost_steps_;
-      ++steps_to_tell_;
+      ++net_steps_;
       step_ = traced;
       return;
     case EventKind::StatisticsReset:
@@ -201,7 +201,7 @@ std::vector<CodedEvent> Gap::net() const {
   }
 
   for (const auto& [key, traced] : sizes_) events.push_back(traced);
-  for (uint64_t i = 0; i < steps_to_tell_; ++i) append(step_);
+  for (uint64_t i = 0; i < net_steps_; ++i) append(step_);
   append_all(optimizer_steps_.begins);
   append_all(collectives_.begins);
   for (const auto& [mark, traced] : enters_) events.push_back(traced);

@@ -15,24 +15,24 @@
 
 namespace tidegauge::trace {
 
-/// Whether recording may go on here after a gap: a step, or an iteration, begins, or the optimizer
-/// has ended one.
+/// True if recording may resume here after a gap: a step or an iteration begins, or an optimizer
+/// step ends.
 bool begins_step(const Event& event);
 
-/// Events that could not be written, folded into what they come to in the end.
+/// Events that could not be written, folded into their net effect.
 ///
 ///   lost     a born | b born | a freed | b is a gradient | old c freed
 ///   net()             b born            b is a gradient   c freed
 ///
-/// So after a gap the replayed bytes, labels and open calls are right again, and so are the labels
-/// of the time before it; only what was in between (peaks, snapshots of modules) is missing.
-/// Of units it keeps who owns what is alive, and the last gathering of each.
-/// Memory: O(live storages), however long it is.
+/// So after a gap the replayed bytes, labels and open calls are right again, and so are labels of
+/// the time before it; only peaks and module snapshots within the gap are missing. For units it
+/// keeps the owners of live storages, and the last gathering of each unit.
+/// Memory: O(live storages), however long the gap is.
 class Gap {
  public:
   void add(const CodedEvent& traced);
   void add(const UnitEvent& event);
-  /// A later gap, which could not be written either.
+  /// Adds a later gap, which could not be written either.
   void add(const Gap& later);
 
   bool is_empty() const { return lost_events_ == 0 && owners_.empty() && gatherings_.empty(); }
@@ -42,13 +42,14 @@ class Gap {
   int64_t end_ns() const { return end_ns_; }
 
   std::vector<CodedEvent> net() const;
-  /// What comes after them.
+  /// Unit events that follow the net events.
   std::vector<UnitEvent> net_of_units() const;
 
  private:
   struct Change {
     uint64_t order = 0;
-    std::vector<CodedEvent> ended;  ///< of the life before: its last labels since birth, its free
+    std::vector<CodedEvent>
+        ended;  ///< of an earlier storage with this id: its last labels since birth, its free
     std::optional<CodedEvent> born;
     std::optional<CodedEvent> resized;
     std::optional<CodedEvent> claimed;
@@ -78,7 +79,7 @@ class Gap {
   std::map<ModuleId, CodedEvent> gone_;
   std::vector<CodedEvent> failures_;
   std::optional<CodedEvent> step_, statistics_reset_, iteration_, peak_reset_;
-  uint64_t steps_to_tell_ = 0;
+  uint64_t net_steps_ = 0;
   std::map<StorageId, UnitEvent> owners_;
   std::map<UnitId, std::vector<UnitEvent>> gatherings_;  // from the last release on
 };

@@ -6,7 +6,7 @@
 
 namespace tidegauge {
 
-/// Told now and then, with the share that is done; may throw to stop.
+/// Called now and then with the share of the work that is done; may throw to stop it.
 using Progress = std::function<void(double)>;
 
 namespace trace {

@@ -38,14 +38,14 @@ uint64_t current_generation() {
   return fork_generation.load(std::memory_order_relaxed);
 }
 
-/// What training has handed over.
+/// Events and names that training has handed over.
 struct Waiting {
   std::optional<Gap> gap_before;
   std::vector<CodedEvent> events;
   std::vector<PlacedUnitEvent> units;
   Names names;
   bool is_closing = false;
-  uint64_t flush_ticket = 0;  // the last flush that was asked for
+  uint64_t flush_ticket = 0;  // the last flush that was requested
 };
 
 constexpr size_t kWakeEvents = 16 * 1024;
@@ -133,12 +133,12 @@ class Recorder::Impl {
     return health;
   }
 
-  std::atomic<bool> is_claimed{false};
+  std::atomic<bool> is_reserved{false};
 
  private:
-  static constexpr const char* kTooSlow = "events came faster than the disk takes them";
+  static constexpr const char* kTooSlow = "events came faster than the disk could write them";
 
-  /// With the lock held; whether so many wait that the thread is to be woken.
+  /// Requires the lock. Returns true if so many events wait that the thread should wake.
   bool add(const CodedEvent& traced) {
     const size_t count = waiting_.events.size();
     if (!gap_.is_empty()) {
@@ -198,7 +198,7 @@ class Recorder::Impl {
     names_.merge(std::move(names));
   }
 
-  /// What training is losing at this moment, though no step begins. False if nothing.
+  /// Ends the gap that is open now, although no step begins. False if there is none.
   bool hand_over_gap() {
     const std::lock_guard lock(lock_);
     if (gap_.is_empty()) return false;
@@ -208,7 +208,7 @@ class Recorder::Impl {
     return true;
   }
 
-  /// `is_awaited`: what was lost is to be told now, even though no step begins.
+  /// `is_awaited`: a caller waits, so write the net effect of a gap even though no step begins.
   void write_taken(bool is_awaited) {
     const std::vector<CodedEvent>& events = taken_.events;
     if (taken_.gap_before) {
@@ -228,7 +228,7 @@ class Recorder::Impl {
     taken_.events.clear();
   }
 
-  /// Those that were taken, from the one of that index on.
+  /// Writes the gap, and the taken events from index `first` on.
   void write_after_gap(size_t first) {
     std::vector<CodedEvent> events = unwritten_.net();
     std::vector<PlacedUnitEvent> units;
@@ -247,7 +247,7 @@ class Recorder::Impl {
     }
   }
 
-  /// Of those that were taken; what became of units up to there is lost with them.
+  /// Moves taken events [first, last), and the unit events up to there, into the gap.
   void lose(size_t first, size_t last) {
     auto unit = taken_.units.begin();
     for (size_t i = first; i <= last; ++i) {
@@ -295,7 +295,7 @@ class Recorder::Impl {
   std::atomic<uint64_t> lost_events_{0};
   std::counting_semaphore<> wake_{0};
 
-  // Of the thread alone.
+  // Used only by the thread.
   TraceWriter writer_;
   Waiting taken_;
   Names names_;    // not written yet
@@ -320,7 +320,7 @@ Recorder::Recorder(const std::string& path, const RecorderOptions& options)
 
 Recorder::~Recorder() {
   if (is_in_child()) {
-    // Neither the thread nor the file is ours: not even closing is.
+    // The thread and the file are the parent's: do not even close them.
     [[maybe_unused]] const Impl* of_the_parent = impl_.release();
   } else {
     close();
@@ -429,6 +429,6 @@ RecorderHealth Recorder::health() const {
   return is_in_child() ? RecorderHealth{} : impl_->health();
 }
 
-bool Recorder::claim() { return !is_in_child() && !impl_->is_claimed.exchange(true); }
+bool Recorder::reserve() { return !is_in_child() && !impl_->is_reserved.exchange(true); }
 
 }  // namespace tidegauge

@@ -135,7 +135,7 @@ void create_schema(Database& database) {
 void check_schema(Database& database, const std::string& path) {
   if (database.query_integer("PRAGMA application_id") != kApplicationId) {
     throw FormatError(path +
-                      " is an SQLite database, but not a tidegauge trace; give a file that"
+                      " is an SQLite database, but not a tidegauge trace; pass a file that"
                       " `tidegauge run` or MemTracker(record=...) has written");
   }
   const int64_t major = database.query_integer("PRAGMA user_version") / 1000;
@@ -150,7 +150,7 @@ void throw_read_error(const SqlError& error, const std::string& path) {
   switch (error.code) {
     case SQLITE_NOTADB:
       throw FormatError(path +
-                        " is not a tidegauge trace, or its beginning is damaged; give a file"
+                        " is not a tidegauge trace, or its beginning is damaged; pass a file"
                         " that `tidegauge run` or MemTracker(record=...) has written");
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:

@@ -40,7 +40,7 @@ StorageRow* StorageRows::find(StorageId id) {
   if (touched != touched_.end()) {
     if (!touched->second.is_alive) return nullptr;
     const size_t index = touched->second.index;
-    return touched->second.is_of_batch ? &born_[index] : &changed_[index];
+    return touched->second.is_new ? &born_[index] : &changed_[index];
   }
   const auto live = live_.find(id);
   if (live == live_.end()) return nullptr;
@@ -54,7 +54,7 @@ StorageRow* StorageRows::find(StorageId id) {
   return &changed_.back();
 }
 
-// What the Ledger refuses is no row: the same tests, in the same order.
+// Events that the Ledger rejects make no row: the same checks, in the same order.
 void StorageRows::apply(const CodedEvent& traced, const Position& position) {
   const Event& event = traced.event;
   switch (event.kind) {
@@ -114,7 +114,7 @@ void StorageRows::commit() {
       live_.erase(id);
       continue;
     }
-    const StorageRow& row = touched.is_of_batch ? born_[touched.index] : changed_[touched.index];
+    const StorageRow& row = touched.is_new ? born_[touched.index] : changed_[touched.index];
     live_[id] = {row.born, row.size_bytes, row.category};
   }
   roll_back();

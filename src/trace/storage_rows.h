@@ -12,7 +12,7 @@
 
 namespace tidegauge::trace {
 
-/// Where in the run an event is.
+/// A position in the run: counters and open calls after an event.
 struct Position {
   using OpenCall = OpenCalls::Call;
 
@@ -35,25 +35,26 @@ struct StorageRow {
   int64_t born_ns = 0;
   int64_t freed = 0;  ///< 0: alive
   int64_t freed_ns = 0;
-  int64_t size_bytes = 0;  ///< the most that it had
+  int64_t size_bytes = 0;  ///< its largest size
   Device device;
-  Category category{};  ///< the last one
+  Category category{};  ///< its last category
   int64_t step = 0;
-  ModuleId module;  ///< that ran at the birth; of a parameter or buffer, its owner, once it is told
+  ModuleId
+      module;  ///< the one that ran at the birth; for a parameter or buffer, its owner once known
   OpId op;
   uint32_t tensor = 0;
   uint32_t stack = 0;
 };
 
-/// Makes rows out of the events of one batch. What they change counts only after `commit`, so that
-/// a batch that could not be written leaves no trace here.
+/// Makes rows out of the events of one batch. Changes take effect only at `commit`, so a batch that
+/// could not be written leaves nothing behind.
 class StorageRows {
  public:
   void apply(const CodedEvent& traced, const Position& position);
 
   const std::vector<StorageRow>& born() const { return born_; }
-  /// Of earlier batches; freed, size and category may have changed. Module, op, tensor and stack
-  /// are those that this batch told, 0 if it told none.
+  /// Rows of earlier batches whose free, size or category may have changed. Module, op, tensor and
+  /// stack are those that this batch set, 0 if it set none.
   const std::vector<StorageRow>& changed() const { return changed_; }
 
   void commit();
@@ -67,7 +68,7 @@ class StorageRows {
   };
   struct Touched {
     bool is_alive = true;
-    bool is_of_batch = false;
+    bool is_new = false;
     size_t index = 0;
   };
   StorageRow* find(StorageId id);

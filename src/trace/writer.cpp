@@ -17,9 +17,9 @@
 namespace tidegauge::trace {
 namespace {
 
-constexpr size_t kBatchEvents = 8192;  // what a partial read decodes at least
+constexpr size_t kBatchEvents = 8192;  // the least that a partial read decodes
 
-/// Makes an empty file, so that what is wrong with the path is said in the system's words.
+/// Creates an empty file, so that errors with the path carry the system's message.
 std::string reserve_path(const std::string& path, bool overwrites) {
   if (overwrites) {
     ::unlink((path + "-journal").c_str());
@@ -35,13 +35,13 @@ std::string reserve_path(const std::string& path, bool overwrites) {
   switch (errno) {
     case EEXIST:
       throw IoError("the trace " + path +
-                    " exists; give another name, remove it, or ask to overwrite it");
+                    " exists; choose another name, remove it, or ask to overwrite it");
     case ENOENT:
     case ENOTDIR:
-      throw IoError("cannot record to " + path + ": its folder does not exist; make it first");
+      throw IoError("cannot record to " + path + ": its folder does not exist; create it first");
     default:
       throw IoError("cannot record to " + path + ": " + std::strerror(errno) +
-                    "; give a path in a folder that you may write to");
+                    "; choose a folder that you may write to");
   }
 }
 
@@ -103,7 +103,7 @@ TraceWriter::TraceWriter(const std::string& path, bool overwrites, int64_t max_f
 } catch (const SqlError& error) {
   ::unlink(path.c_str());
   throw IoError("cannot record to " + path + ": " + error.what() +
-                "; make room on the disk, or give a path elsewhere");
+                "; free space on the disk, or choose a path elsewhere");
 }
 
 template <typename Body>
@@ -113,7 +113,7 @@ void TraceWriter::transact(Body body) {
     body();
     database_.execute("COMMIT");
   } catch (...) {
-    // Some errors have undone it already, and then this one fails.
+    // After some errors SQLite has rolled back already; then this fails.
     sqlite3_exec(database_.handle(), "ROLLBACK", nullptr, nullptr, nullptr);
     throw;
   }
@@ -322,7 +322,7 @@ void TraceWriter::write_peaks() {
     database_.prepare("DELETE FROM peaks WHERE step = ?").bind(0, int64_t{peak.step}).run();
     write_peak(peak.step, peak.bytes);
   }
-  // Late labels still change the split of a step that has just ended, so the last ones stay open.
+  // Late labels may still change the split of a step that just ended, so the last ones stay open.
   if (ledger_.now().step > 2) final_step_ = ledger_.now().step - 2;
 }
 
@@ -351,7 +351,7 @@ void TraceWriter::write_summary(const RunFacts& facts) {
     write_peaks();
     write_facts(facts);
   });
-  database_.execute("PRAGMA journal_mode=DELETE");  // the empty journal goes
+  database_.execute("PRAGMA journal_mode=DELETE");  // removes the empty journal
 }
 
 }  // namespace tidegauge::trace

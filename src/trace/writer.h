@@ -22,7 +22,7 @@ namespace tidegauge::trace {
 
 class Gap;
 
-/// Names that are to be written with the next events.
+/// Names to be written with the next events.
 struct Names {
   struct Module {
     std::string name;
@@ -46,37 +46,37 @@ struct Names {
     return modules.empty() && ops.empty() && tensors.empty() && stacks.empty() &&
            failures.empty() && owned.empty() && optimizer_steps.empty() && units.empty();
   }
-  /// Adds later ones.
+  /// Adds later names.
   void merge(Names&& later);
 };
 
-/// What became of a unit, and how many of the events that are written with it came before.
+/// A unit event, and how many of the events written with it came before.
 struct PlacedUnitEvent {
   UnitEvent event;
   size_t after = 0;
 };
 
-/// Writes a trace file, one transaction a call; used by the Recorder's thread.
+/// Writes a trace file, one transaction per call; used by the Recorder's thread.
 ///
 /// Note [Killed at any moment]
-/// The journal is SQLite's rollback journal, not a write-ahead log. Between two batches, where a
-/// run nearly always is when it is killed, the one file holds all; a log would hold the newest
-/// batches in a second file, which gets lost when somebody copies the first. Killed within a batch,
-/// the journal beside the file undoes that batch when the file is next opened. The price, that
-/// readers and the writer wait for each other, does not matter for one writer and few readers.
+/// The journal is SQLite's rollback journal, not a write-ahead log. A run is nearly always killed
+/// between two batches. Then the one file holds everything; a write-ahead log would hold the newest
+/// batches in a second file, which is easily left behind when the first is copied. If a run is
+/// killed within a batch, the journal beside the file undoes that batch when the file is next
+/// opened. Readers and the writer wait for each other, which does not matter for one writer and few
+/// readers.
 class TraceWriter {
  public:
-  /// IoError if the file exists and is not to be overwritten, or cannot be made.
-  /// `max_file_bytes` 0: as large as the disk lets it become.
+  /// IoError if the file exists and `overwrites` is false, or if it cannot be created.
+  /// `max_file_bytes` 0: no limit but the disk's.
   TraceWriter(const std::string& path, bool overwrites, int64_t max_file_bytes,
               const RunFacts& facts);
 
-  /// All of it or, with an SqlError, nothing. `gap` is what was lost before; its net events are the
-  /// first of `events`.
+  /// Writes everything or, with an SqlError, nothing. `gap`: the events lost before, if any; its
+  /// net events come first in `events`.
   void write(std::span<const CodedEvent> events, std::span<const PlacedUnitEvent> units,
              const Names& names, const Gap* gap, const std::string& reason);
-  /// Peaks up to the last batch, and facts of the run; the last thing that is written, after which
-  /// the file is alone in its folder.
+  /// Writes the peaks and facts of the run; the last write, which also removes the journal file.
   void write_summary(const RunFacts& facts);
 
   uint64_t event_count() const { return static_cast<uint64_t>(position_.sequence); }
@@ -97,9 +97,9 @@ class TraceWriter {
   Database database_;
   Position position_;
   StorageRows storages_;
-  Ledger ledger_;  // of what is in the file; without modules
+  Ledger ledger_;  // has the events in the file, without modules
   uint32_t final_step_ = 0;
-  // Prepared once there are tables.
+  // Prepared after the tables exist.
   std::optional<Statement> insert_batch_, insert_storage_, update_storage_, insert_step_,
       begin_optimizer_step_, end_optimizer_step_, insert_peak_;
 };

@@ -5,8 +5,8 @@
 
 #include <random>
 
-#include "analyze/unit_summary.h"
 #include "analyze/summary.h"
+#include "analyze/unit_summary.h"
 #include "trace_files.h"
 
 namespace tidegauge {

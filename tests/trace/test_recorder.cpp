@@ -203,8 +203,8 @@ TEST(Recorder, ThreadsMayRecordAtOnce) {
   recorder.close();
   recorder.close();
   EXPECT_EQ(Reader(recorder.path()).event_count(), 20'000);
-  EXPECT_TRUE(recorder.claim());
-  EXPECT_FALSE(recorder.claim());
+  EXPECT_TRUE(recorder.reserve());
+  EXPECT_FALSE(recorder.reserve());
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ inline constexpr Device kCpu{0, -1};
 inline constexpr Device kMeta{14, -1};
 constexpr Device cuda(int8_t index) { return {1, index}; }
 
-/// "cpu", "cuda:0", "meta"; a type without a name here prints as its number, "type42:0".
+/// "cpu", "cuda:0", "meta"; an unknown type prints as its number, "type42:0".
 std::string to_string(Device device);
 
 }  // namespace tidegauge

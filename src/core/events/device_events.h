@@ -15,25 +15,25 @@ struct DeviceTraceEntry {
   TraceAction action{};
   Device device;
   uint64_t address = 0;    ///< for OutOfMemory: free bytes of the device
-  int64_t size_bytes = 0;  ///< as asked for; of segments, all
+  int64_t size_bytes = 0;  ///< as requested; for segments, the whole segment
   uint64_t stream = 0;     ///< as the device names it
   int64_t time_ns = 0;
 };
 
-/// Turns the trace of device allocators into events for the Ledger: what is allocated is born, with
-/// its bytes rounded up, from the allocator alone (a tensor may claim it later); what is requested
-/// to be freed is freed, as torch.cuda.memory_allocated counts. That other streams may still use it
-/// (FreeCompleted) and where segments lie concerns the bytes that are reserved, not these.
+/// Turns the trace of device allocators into events for the Ledger. An allocation is a birth, with
+/// its bytes rounded up, known from the allocator alone (a StorageClaimed may follow). A requested
+/// free is a free, as torch.cuda.memory_allocated counts. Other streams may still use the memory
+/// (FreeCompleted); that and the place of segments matter for reserved bytes only.
 ///
 /// O(1) per entry. Not thread-safe.
 class DeviceEvents {
  public:
-  /// The event that the entry means, if it means any. `next_id` names the memory of an Alloc.
-  /// The free of what was allocated before the trace began means none.
+  /// The event of the entry, if it has one. `next_id` names the memory of an Alloc. The free of
+  /// memory that was allocated before the trace began has no event.
   std::optional<Event> consume(const DeviceTraceEntry& entry, StorageId next_id);
 
-  /// Bytes of the segments that the device has given since the trace began, less those that it got
-  /// back: negative if it got back older ones.
+  /// Bytes of the segments that the allocator got from the device since the trace began, minus
+  /// those it gave back: negative if it gave back older ones.
   int64_t reserved_bytes(Device device) const;
   int64_t out_of_memory_count() const { return out_of_memory_count_; }
 

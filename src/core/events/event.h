@@ -10,8 +10,8 @@
 
 namespace tidegauge {
 
-/// All numbers below go into trace files: append, never renumber. 0 is no event, so that zeroed
-/// memory is never mistaken for one.
+/// All numbers below go into trace files: append, never renumber. 0 is not a kind, so zeroed memory
+/// is never mistaken for an event.
 enum class EventKind : uint8_t {
   StorageBorn = 1,
   StorageResized,
@@ -30,11 +30,11 @@ enum class EventKind : uint8_t {
   IterationBegin,    ///< the module lists restart; sizes of modules, bytes and peak stay
   PeakReset,         ///< the peak restarts from the current state (a tracker was entered)
   ModuleGone,        ///< the module was destroyed: its statistics are forgotten
-  StorageClaimed,    ///< a tensor was found for what only the allocator had shown
-  AllocationFailed,  ///< an allocator had no memory; changes nothing
+  StorageClaimed,    ///< a tensor uses memory that only the allocator had shown
+  AllocationFailed,  ///< an allocator ran out of memory; changes nothing
 };
 
-/// Whether it is about one storage: born, changed, named or freed.
+/// True for events about one storage: its birth, a change of size or label, its free.
 constexpr bool is_of_storage(EventKind kind) {
   return (kind >= EventKind::StorageBorn && kind <= EventKind::StorageFreed) ||
          kind == EventKind::StorageClaimed;
@@ -48,7 +48,7 @@ enum BirthFact : uint8_t {
   kInBackward = 1,
   kInRecompute = 2,
   kInOptimizerStep = 4,
-  kFromAllocator = 8,  ///< seen by the allocator channel only, no tensor is known
+  kFromAllocator = 8,  ///< reported by the allocator channel; no tensor is known yet
 };
 inline constexpr uint8_t kAllBirthFacts = 15;
 
@@ -71,7 +71,7 @@ enum class Role : uint8_t {
   IsAllReduceBuffer,
   IsPostForwardShard,
   IsUntracked,
-  IsSavedForBackward,  ///< known when a backward lets go of it
+  IsSavedForBackward,  ///< known when a backward releases it
 };
 inline constexpr uint8_t kRoleCount = 18;
 
@@ -79,7 +79,7 @@ inline constexpr uint8_t kRoleCount = 18;
 enum class Since : uint8_t { Now, Birth };
 
 inline constexpr ModuleState kFirstMark = ModuleState::BeforePreForward;  ///< states of ModuleMark
-/// What a broken trace holds may be neither.
+/// A broken trace may hold values that are no enumerator.
 inline bool is_mark(ModuleState state) {
   return state >= kFirstMark && static_cast<uint8_t>(state) < kModuleStateCount;
 }
@@ -99,7 +99,7 @@ struct Event {
   OpId op;  ///< StorageBorn, StorageClaimed, Collective*, AllocationFailed
   StreamId stream;
   ThreadId thread;
-  Device device;  ///< counts for StorageBorn; a storage never moves
+  Device device;  ///< of StorageBorn; a storage never changes its device
   EventKind kind{};
   Phase phase{};            ///< ModuleEnter, ModuleExit
   Role role{};              ///< StorageRelabelled

@@ -3,10 +3,10 @@
 
 #include "core/events/event.h"
 
-/// How call sites make events: each function asks for what its kind needs and nothing else.
+/// How call sites make events: each function takes the fields that its kind uses.
 namespace tidegauge::events {
 
-/// Where and when: what all events carry.
+/// The fields that all events have.
 struct Origin {
   int64_t time_ns = 0;
   ThreadId thread;
@@ -124,7 +124,6 @@ inline Event step_marker(const Origin& origin) { return make(origin, EventKind::
 inline Event statistics_reset(const Origin& origin) {
   return make(origin, EventKind::StatisticsReset);
 }
-
 inline Event iteration_begin(const Origin& origin) {
   return make(origin, EventKind::IterationBegin);
 }
@@ -139,19 +138,13 @@ inline Event allocation_failed(const Origin& origin, int64_t size_bytes, ModuleI
 
 inline Event peak_reset(const Origin& origin) { return make(origin, EventKind::PeakReset); }
 
-/// For ledgers that are asked for bytes alone: events of modules, which cost them most, become one
-/// that keeps the count.
+/// For a Ledger that is only asked for bytes: replaces a module event, which would cost most, by an
+/// event without effect on bytes, so that sequence numbers stay the same.
 inline Event without_modules(const Event& event) {
-  switch (event.kind) {
-    case EventKind::ModuleEnter:
-    case EventKind::ModuleExit:
-    case EventKind::ModuleMark:
-    case EventKind::ModuleSize:
-    case EventKind::ModuleGone:
-      return iteration_begin({event.time_ns, {}, {}});
-    default:
-      return event;
-  }
+  const bool is_of_module =
+      (event.kind >= EventKind::ModuleEnter && event.kind <= EventKind::ModuleSize) ||
+      event.kind == EventKind::ModuleGone;
+  return is_of_module ? iteration_begin({event.time_ns, {}, {}}) : event;
 }
 
 }  // namespace tidegauge::events

@@ -7,12 +7,12 @@
 #include <string_view>
 
 #include "core/events/event.h"
-#include "core/ledger/post_mortem.h"
 #include "core/events/unit_event.h"
+#include "core/ledger/post_mortem.h"
 
 namespace tidegauge {
 
-/// The first tensor that was seen on a storage.
+/// The first tensor that was observed on a storage.
 struct TensorFacts {
   std::string_view dtype;  ///< as torch spells it, "float32"
   std::span<const int64_t> shape;
@@ -21,10 +21,10 @@ struct TensorFacts {
 /// "[2, 3]"
 std::string shape_text(std::span<const int64_t> shape);
 
-/// Somebody who gets the same events as a Ledger, in the same order, and the names behind the ids.
+/// A receiver of the same events as a Ledger, in the same order, and of the names behind the ids.
 ///
-/// Called in the middle of training with a spin lock held: an implementation takes little time,
-/// waits for nobody and never throws.
+/// Called during training with a spin lock held: an implementation must return quickly, never block
+/// and never throw.
 class EventSink {
  public:
   virtual ~EventSink() = default;
@@ -37,20 +37,21 @@ class EventSink {
   /// In place of `record` for an AllocationFailed.
   virtual void record_failure(const Event& event, const PostMortem& post_mortem) noexcept = 0;
 
-  /// Before the first event with the id. The last name holds; an empty class keeps the one known.
+  /// Called before the first event with the id. A later name replaces it; an empty class name keeps
+  /// the known one.
   virtual void name_module(ModuleId module, std::string_view name,
                            std::string_view class_name) noexcept = 0;
   virtual void name_op(OpId op, std::string_view name) noexcept = 0;
-  /// The storage is the parameter or buffer `name` of the module; several may hold. Without a
-  /// module, the program calls it so.
+  /// The storage is the parameter or buffer `name` of the module; a storage may have several such
+  /// names. Without a module, `name` is the program's own name for it.
   virtual void name_owned(StorageId storage, ModuleId module, std::string_view name) noexcept = 0;
-  /// An optimizer of the class steps.
+  /// An optimizer of this class runs a step.
   virtual void count_optimizer_step(std::string_view class_name) noexcept = 0;
-  /// One frame a line, the innermost first.
+  /// One frame per line, the innermost first.
   virtual void name_stack(StackId stack, std::string_view frames) noexcept = 0;
-  /// The last name holds.
+  /// A later name replaces an earlier one.
   virtual void name_unit(UnitId unit, std::string_view name) noexcept = 0;
-  /// Something became of a unit, after the last event that was recorded.
+  /// A change of a unit, after the last event that was recorded.
   virtual void record_unit(const UnitEvent& event) noexcept = 0;
 };
 

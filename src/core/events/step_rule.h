@@ -3,26 +3,26 @@
 
 namespace tidegauge {
 
-/// Decides where a training step begins, since no program says so: with the first call of a root
-/// module after an optimizer has stepped, however many calls and optimizers a step has.
+/// Decides where a training step begins, since programs do not say so: with the first call of a
+/// root module after an optimizer step, however many calls and optimizers a step has.
 ///
 ///     model  model  step   model  model  step step   model
 ///     ^ 1                  ^ 2                       ^ 3
 ///
-/// Without an optimizer, with each call of a root module that was called before; without root
-/// modules, with each step of an optimizer.
+/// Without an optimizer, each repeated call of a root module begins a step. Without root modules,
+/// each optimizer step does.
 class StepRule {
  public:
-  /// There is an optimizer, though it has not stepped yet: several calls may come before it does.
+  /// An optimizer exists that has not stepped yet: several calls may come before its step.
   void expect_optimizer() { has_optimizer_ = true; }
 
-  /// A root module is about to be called; `again`: since the last reset of statistics or iteration.
-  /// Whether a step begins.
+  /// A root module is about to be called; `again`: not for the first time since the last reset of
+  /// statistics or the last iteration. Returns true if a step begins.
   bool root_called(bool again) {
     has_roots_ = true;
     return begins(again && !has_optimizer_);
   }
-  /// Whether a step begins.
+  /// Returns true if a step begins.
   bool optimizer_begins() {
     has_optimizer_ = true;
     return !has_roots_ && begins(false);
@@ -37,7 +37,7 @@ class StepRule {
     return result;
   }
 
-  bool is_over_ = true;  // what begins next begins a step
+  bool is_over_ = true;  // the next call begins a step
   bool has_roots_ = false;
   bool has_optimizer_ = false;
 };

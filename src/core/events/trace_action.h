@@ -6,12 +6,12 @@
 
 namespace tidegauge {
 
-/// What the trace of a caching device allocator tells, in the order and with the meaning of torch's
-/// c10::CachingDeviceAllocator::TraceEntry.
+/// The actions in the trace of a caching device allocator, in the order and with the meaning of
+/// torch's c10::CachingDeviceAllocator::TraceEntry.
 enum class TraceAction : uint8_t {
   Alloc,
-  FreeRequested,  ///< the program has let go of it
-  FreeCompleted,  ///< no stream uses it any more
+  FreeRequested,  ///< the program released it
+  FreeCompleted,  ///< the last stream that used it is done
   SegmentAlloc,
   SegmentFree,
   SegmentMap,

@@ -10,21 +10,21 @@
 
 namespace tidegauge {
 
-/// What became of a unit of sharded parameters.
+/// A change of a unit of sharded parameters.
 enum class UnitEventKind : uint8_t {
-  StorageOwned,  ///< the storage belongs to it, since it has its size and category
+  StorageOwned,  ///< the storage belongs to the unit, from its last resize or relabel on
   GatherBegun,
-  GatherFinished,  ///< the whole parameters are there
+  GatherFinished,  ///< the unsharded parameters exist
   Released,
   ReleasedToPostForwardShard,
-  Reduced,  ///< its gradients were
+  Reduced,  ///< its gradients were reduced
 };
 inline constexpr uint8_t kUnitEventKindCount = 6;
 
-/// As trace files have it: "storage", "gathering", "whole", "released", "post-forward sharded",
-/// "reduced".
+/// The spelling in trace files: "storage", "gathering", "whole", "released", "post-forward
+/// sharded", "reduced".
 std::string_view to_string(UnitEventKind kind);
-/// The inverse ones; nothing for any other text.
+/// The inverse functions; none for any other text.
 std::optional<UnitEventKind> parse_unit_event_kind(std::string_view text);
 std::optional<GatherReason> parse_gather_reason(std::string_view text);
 

@@ -29,7 +29,7 @@ std::string describe(Anomaly anomaly, const Event& event) {
   switch (anomaly) {
     case Anomaly::UnknownEvent:
       return "an event of kind " + std::to_string(static_cast<int>(event.kind)) +
-             " has a number that this version does not know";
+             " has a value that this version does not know";
     case Anomaly::NoStorage:
       return "a storage event of kind " + std::to_string(static_cast<int>(event.kind)) +
              " names no storage";

@@ -11,8 +11,8 @@
 
 namespace tidegauge {
 
-/// Events that cannot be true. They are ignored, so that totals stay right, and counted, so that
-/// nobody has to trust blindly.
+/// Events that cannot be true. They are ignored, so that totals stay right, and counted, so that a
+/// user can see that something is wrong.
 enum class Anomaly : uint8_t {
   UnknownEvent,  ///< a kind or another number that this version does not know
   NoStorage,     ///< storage id 0
@@ -37,11 +37,11 @@ class Anomalies {
   uint64_t total() const;
   uint64_t count_of(Anomaly anomaly) const { return counts_[static_cast<size_t>(anomaly)]; }
 
-  /// One sentence on the first of this kind; empty if there was none.
+  /// One sentence about the first anomaly of this kind; empty if there was none.
   const std::string& first_of(Anomaly anomaly) const {
     return first_[static_cast<size_t>(anomaly)];
   }
-  /// One sentence on the very first; empty if there was none.
+  /// One sentence about the very first anomaly; empty if there was none.
   const std::string& first() const { return very_first_; }
 
   friend bool operator==(const Anomalies&, const Anomalies&) = default;

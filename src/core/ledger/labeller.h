@@ -13,16 +13,16 @@
 /// ask it, so a label can be explained, and changed, here alone.
 ///
 /// Note [Labels since birth]
-/// Some labels come late: `mm` makes a gradient, but only AccumulateGrad tells that it is one. So
-/// a relabel says from when it holds. The last label wins for every instant that it covers:
+/// Some labels come late: `mm` makes a gradient, but only AccumulateGrad shows that it is one. So a
+/// relabel says from when it holds. The last label wins for every instant that it covers:
 ///
 ///       born as Temp        relabel to Optstate, now     relabel to Gradient, since birth
 ///   ----[===================[============================[===========>
-///       Temp                Optstate                      Gradient       as told at the time
+///       Temp                Optstate                      Gradient       as known at the time
 ///       Gradient            Gradient                      Gradient       as read afterwards
 ///
 /// Every split taken meanwhile (peaks, module snapshots, open or closed) is read the second way.
-/// A Snapshot that was handed out is a value and is not touched any more.
+/// A Snapshot that was handed out is a value and no longer changes.
 namespace tidegauge {
 
 /// The first label. `facts` are BirthFact bits; the first line that applies wins:

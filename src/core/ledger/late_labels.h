@@ -18,8 +18,8 @@ struct StoredSplit {
 };
 
 /// The corrections that labels since birth owe to splits stored earlier (Note [Labels since birth]
-/// in labeller.h). Logging one is O(1); they are settled together, when somebody reads or when the
-/// log is as long as what it corrects.
+/// in labeller.h). Logging one is O(1). They are settled together: before a read, or when there are
+/// as many of them as splits to correct.
 ///
 ///   log       [======a======)   [==b==)        each: these bytes were `from`, count them as `to`
 ///                 [====c====)

@@ -8,8 +8,8 @@
 namespace tidegauge {
 namespace {
 
-// The states of one phase of a call. A recomputation has no peak of its own: it is part of the
-// backward that asked for it.
+// The states of one phase of a call. A recompute has no peak of its own: it is part of the backward
+// that needs it.
 struct PhaseStates {
   ModuleState before;
   ModuleState after;
@@ -21,7 +21,7 @@ constexpr std::array<PhaseStates, kPhaseCount> kStatesOfPhase = {{
     {ModuleState::PreForwardAc, ModuleState::PostForwardAc, std::nullopt},
 }};
 
-/// What a broken trace holds may be none.
+/// False for values that only a broken trace holds.
 bool is_label(const Event& event) {
   return static_cast<uint8_t>(event.role) < kRoleCount && event.since <= Since::Birth;
 }
@@ -182,7 +182,7 @@ void Ledger::relabel_since_birth(StorageRecord& record, Category category) {
     owe(piece.from_sequence, piece.to_sequence, piece.size_bytes, piece.category);
   });
   if (record.category == category) return;
-  // Nearly all gradients are named before anybody took a split of them: nothing to correct then.
+  // Nearly all gradients are labelled before any split is stored: then there is nothing to correct.
   if (record.since_sequence <= newest_stored_sequence(record.device_slot)) {
     owe(record.since_sequence, now_.sequence, record.size_bytes, record.category);
   }
@@ -204,7 +204,8 @@ StorageRecord* Ledger::find_live(const Event& event, Anomaly if_unknown) {
   return record;
 }
 
-// Before size or category change, but after the stack knows: it may have stored a peak just now.
+// Called before size or category change, but after the stack changed: it may just have stored a
+// peak.
 void Ledger::remember(StorageRecord& record) {
   if (record.size_bytes > 0 &&
       record.since_sequence <= newest_stored_sequence(record.device_slot)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the Ledger answers, and the settling of late labels that comes before an answer.
+// The Ledger's reads, and the settling of late labels before a read.
 #include <algorithm>
 
 #include "core/ledger/ledger.h"
@@ -69,7 +69,7 @@ std::vector<StoredSplit> Ledger::stored_splits(uint64_t first_sequence) {
     splits.push_back({slot, moment.state_sequence, &moment.split});
   };
   module_log_.for_each_stored([&](DeviceMoment& m) { collect(m.device_slot, m.moment); });
-  // Only the newest have moments that are new enough: a run has many more.
+  // Newest first: only the last steps have moments that are new enough.
   for (auto closed = closed_steps_.rbegin();
        closed != closed_steps_.rend() && closed->taken.sequence >= first_sequence; ++closed) {
     for (DeviceMoment& m : closed->moments) collect(m.device_slot, m.moment);

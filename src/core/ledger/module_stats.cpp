@@ -122,7 +122,7 @@ const std::vector<ModuleId>& ModuleLog::modules() {
 }
 
 bool ModuleLog::has_entries(ModuleId module) const {
-  // Asked at each call of a root, whose entry is the first if it has one: no index for that.
+  // No index: called at each call of a root module, whose entry comes first if it has one.
   return std::any_of(records_.begin(), records_.end(),
                      [&](const Record& record) { return record.module == module; });
 }
@@ -133,9 +133,9 @@ bool ModuleLog::knows(ModuleId module) const {
 
 ModuleStats ModuleLog::read(ModuleId module, const std::vector<Device>& devices) {
   ModuleStats stats;
-  if (const Sizes* told = sizes_.find(module)) {
+  if (const Sizes* known = sizes_.find(module)) {
     for (size_t i = 0; i < kSizeOfCount; ++i) {
-      if (told->bytes[i] != kNotTold) stats.sizes[i] = told->bytes[i];
+      if (known->bytes[i] != kUnknown) stats.sizes[i] = known->bytes[i];
     }
   }
   update_index();
@@ -154,7 +154,7 @@ ModuleStats ModuleLog::read(ModuleId module, const std::vector<Device>& devices)
     }
     stats.snapshots[static_cast<size_t>(record.state)].push_back(std::move(entry));
   }
-  // A module that calls itself ends its calls in another order than it began them.
+  // A module that calls itself ends its calls in reverse order.
   for (std::vector<ModuleSnapshot>& list : stats.snapshots) {
     std::stable_sort(list.begin(), list.end(),
                      [](const auto& a, const auto& b) { return a.call < b.call; });
@@ -163,7 +163,7 @@ ModuleStats ModuleLog::read(ModuleId module, const std::vector<Device>& devices)
 }
 
 size_t ModuleLog::footprint_bytes() const {
-  constexpr size_t kNodeBytes = 96;  // of a hash map, about: who watches it looks for growth
+  constexpr size_t kNodeBytes = 96;  // approximate cost in a hash map: enough to see growth
   return records_.capacity() * sizeof(Record) + moments_.capacity() * sizeof(DeviceMoment) +
          sizes_.footprint_bytes() + index_.size() * kNodeBytes + indexed_ * sizeof(size_t);
 }

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "core/events/event.h"
-#include "core/util/flat_table.h"
 #include "core/events/ids.h"
 #include "core/ledger/snapshot.h"
+#include "core/util/flat_table.h"
 
 namespace tidegauge {
 
@@ -26,10 +26,10 @@ struct ModuleSnapshot {
   friend bool operator==(const ModuleSnapshot&, const ModuleSnapshot&) = default;
 };
 
-/// What is known of one module, as a value. Lists are in the order of calls.
+/// The statistics of one module, as a value. Lists are in the order of calls.
 struct ModuleStats {
   std::array<std::vector<ModuleSnapshot>, kModuleStateCount> snapshots;
-  std::array<std::optional<int64_t>, kSizeOfCount> sizes;  ///< as told by ModuleSize events
+  std::array<std::optional<int64_t>, kSizeOfCount> sizes;  ///< from ModuleSize events
 
   const std::vector<ModuleSnapshot>& operator[](ModuleState state) const {
     return snapshots[static_cast<size_t>(state)];
@@ -41,8 +41,8 @@ struct ModuleStats {
   friend bool operator==(const ModuleStats&, const ModuleStats&) = default;
 };
 
-/// MemTracker's states that have entries, in the order in which their lists came to be: when the
-/// first call began, or ended for the states after it. Where that is one moment, upstream's order.
+/// MemTracker's states that have entries, in the order of their first entry: when the first call
+/// began, or for the states after a call, when it ended. Ties are in torch's order.
 std::vector<ModuleState> states_in_order(const ModuleStats& stats);
 
 /// The peak of the last backward, or of the last forward if there was none; null: neither.
@@ -54,24 +54,24 @@ struct DeviceMoment {
   Moment moment;
 };
 
-/// The statistics of all modules as one log in the order of events, sorted out by module only when
-/// somebody reads. So an event costs the same with ten modules or ten thousand, and a restart of
-/// all lists is one clear().
+/// The statistics of all modules as one log in the order of events, indexed by module only for
+/// reads. So an event costs the same with ten modules or ten thousand, and a restart of all lists
+/// is one clear().
 ///
 ///   records   Pre-Fw A | Pre-Fw B | Post-Fw B | Peak-Fw B | Post-Fw A | Peak-Fw A
 ///   moments   cpu      | cpu cuda | cpu cuda  | cpu cuda  |           | cpu cuda
 ///
-/// A module ends where the next begins: entries between which no bytes have changed (here Post-Fw A
-/// and Post-Fw B) share their moments.
+/// A module often ends where the next begins: entries with no change of bytes in between (here
+/// Post-Fw B and Post-Fw A) share their moments.
 class ModuleLog {
  public:
   /// Starts an entry; its moments follow by `add`.
   void begin(ModuleId module, ModuleState state, uint64_t call, const Instant& taken);
-  /// Starts an entry of what is there at `taken`, if bytes have last changed at `changed_sequence`.
-  /// True if its moments are to follow, false if they are known.
+  /// Starts an entry for the current bytes; they last changed at `changed_sequence`. Returns true
+  /// if the caller must `add` its moments, false if the entry shares those of an earlier one.
   bool begin_present(ModuleId module, ModuleState state, uint64_t call, const Instant& taken,
                      uint64_t changed_sequence);
-  /// To be filled by the caller. Devices without bytes are to be left out.
+  /// Returns a moment for the caller to fill. Devices without bytes are left out.
   Moment& add(uint16_t device_slot);
 
   void set_size(ModuleId module, SizeOf size_of, int64_t size_bytes) {
@@ -80,15 +80,15 @@ class ModuleLog {
 
   void restart_lists();
   void forget_sizes();
-  /// The module is gone: so are its entries and sizes.
+  /// Drops the entries and sizes of a module that was destroyed.
   void forget(ModuleId module);
 
-  /// Modules that have entries, in the order of the first one.
+  /// Modules that have entries, in the order of their first entries.
   const std::vector<ModuleId>& modules();
   bool has_entries(ModuleId module) const;
-  /// Whether there is anything to forget: entries or sizes.
+  /// True if the module has entries or sizes.
   bool knows(ModuleId module) const;
-  /// All but the peaks of open calls. Late labels must have been settled before.
+  /// All statistics except peaks of open calls. Requires late labels to be settled.
   ModuleStats read(ModuleId module, const std::vector<Device>& devices);
 
   /// Calls `visit(DeviceMoment&)` for every stored split.
@@ -108,21 +108,21 @@ class ModuleLog {
     ModuleId module;
     ModuleState state{};
   };
-  static constexpr int64_t kNotTold = -1;
+  static constexpr int64_t kUnknown = -1;
   struct Sizes {
     ModuleId module;
-    std::array<int64_t, kSizeOfCount> bytes{kNotTold, kNotTold, kNotTold, kNotTold};
+    std::array<int64_t, kSizeOfCount> bytes{kUnknown, kUnknown, kUnknown, kUnknown};
   };
   void update_index();
   void drop_forgotten();
 
-  std::vector<Record> records_;  // those of no module are forgotten
+  std::vector<Record> records_;  // without a module: forgotten
   size_t forgotten_ = 0;
   std::vector<DeviceMoment> moments_;
   std::optional<size_t> last_present_;  // the record
   FlatTable<Sizes, &Sizes::module> sizes_;
 
-  // By module, of the first `indexed_` records.
+  // Covers the first `indexed_` records.
   std::unordered_map<ModuleId, std::vector<size_t>> index_;
   std::vector<ModuleId> modules_;
   size_t indexed_ = 0;

@@ -19,7 +19,7 @@ namespace tidegauge {
 ///             a    b    a'        A's peak = max(a, peak(B), a')
 ///
 /// A change touches the youngest segment alone. Closing a frame folds its segment into the next
-/// older one, which was open all that time; so nobody ever walks over all frames. Segments of open
+/// older one, which was open all that time; so no change walks over all frames. Segments of open
 /// frames lie in the order of time, hence the older of two equals wins: a peak is the *first*
 /// instant with the most bytes.
 ///

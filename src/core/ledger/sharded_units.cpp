@@ -19,7 +19,7 @@ constexpr std::array<ShardedUnits::Label, kUnitFactCount> kLabels = {{
     {Role::IsPostForwardShard, Since::Birth},     // PostForwardShard
     {Role::IsUnshardedGrad, Since::Birth},        // UnshardedGrad
     {Role::IsReduceScatterBuffer, Since::Birth},  // ReduceBuffer
-    {Role::IsAllReduceBuffer, Since::Now},        // AllReduceBuffer: until now a reduce-scatter's
+    {Role::IsAllReduceBuffer, Since::Now},        // AllReduceBuffer: until now the reduce-scatter's
     {Role::IsShardedGrad, Since::Now},            // ReducedGrad: until now a buffer
     {Role::IsShardedGrad, Since::Birth},          // ShardGrad
 }};
@@ -49,10 +49,10 @@ std::optional<ShardedUnits::Label> ShardedUnits::decide(UnitFact fact, Category 
   }
   Label label = kLabels[static_cast<size_t>(fact)];
   if (category_of(label.role) == category) return std::nullopt;
-  if (category == Category::Untracked) label.since = Since::Birth;  // nobody has named it before
-  // It was no buffer: an older gradient that the reduced one was added to.
+  if (category == Category::Untracked) label.since = Since::Birth;  // no earlier label to keep
+  // The storage was not a buffer but an older gradient, to which the reduced one was added.
   if (fact == UnitFact::ReducedGrad && !is_reduce_buffer(category)) label.since = Since::Birth;
-  // One buffer for all collectives: it was what it was.
+  // One buffer serves all collectives: its past label stays.
   const bool is_buffer_now = fact == UnitFact::GatherBuffer || fact == UnitFact::ReduceBuffer;
   if (is_buffer_now && (category == Category::AllGather || is_reduce_buffer(category))) {
     label.since = Since::Now;
@@ -73,7 +73,7 @@ ShardedUnits::Unit& ShardedUnits::find(UnitId unit) {
   return units_[unit];
 }
 
-void ShardedUnits::log(const Owned& owned, int64_t size_bytes, Category category,
+void ShardedUnits::log(const OwnedStorage& owned, int64_t size_bytes, Category category,
                        const When& when) {
   if (size_bytes == 0) return;
   const auto peak = settled_peak_.find(owned.device);
@@ -88,7 +88,7 @@ bool ShardedUnits::assign(UnitId unit, StorageId storage, const Ledger& ledger) 
   if (!known) return false;
   find(unit);
   const auto [entry, is_new] = storages_.try_emplace(storage);
-  Owned& owned = entry->second;
+  OwnedStorage& owned = entry->second;
   if (!is_new && owned.unit == unit) return false;
   const uint64_t since = ledger.since_sequence(storage);
   const When when{since, since == ledger.now().sequence ? ledger.now().time_ns : 0};
@@ -101,7 +101,7 @@ bool ShardedUnits::assign(UnitId unit, StorageId storage, const Ledger& ledger) 
 void ShardedUnits::apply(const Event& event, const Ledger& ledger) {
   const auto entry = storages_.find(event.storage);
   if (entry == storages_.end()) return;
-  Owned& owned = entry->second;
+  OwnedStorage& owned = entry->second;
   const auto known = ledger.find_storage(event.storage);
   switch (event.kind) {
     case EventKind::StorageFreed:
@@ -119,7 +119,7 @@ void ShardedUnits::apply(const Event& event, const Ledger& ledger) {
   }
 }
 
-void ShardedUnits::storage_changed(Owned& owned, int64_t size_bytes, Category category,
+void ShardedUnits::storage_changed(OwnedStorage& owned, int64_t size_bytes, Category category,
                                    const Instant& at) {
   const When when{at.sequence, at.time_ns};
   log(owned, -owned.size_bytes, owned.category, when);
@@ -129,7 +129,7 @@ void ShardedUnits::storage_changed(Owned& owned, int64_t size_bytes, Category ca
   owned.since = when;
 }
 
-void ShardedUnits::storage_corrected(Owned& owned, Category category) {
+void ShardedUnits::storage_corrected(OwnedStorage& owned, Category category) {
   if (owned.category == category) return;
   log(owned, -owned.size_bytes, owned.category, owned.since);
   log(owned, owned.size_bytes, category, owned.since);
@@ -189,10 +189,10 @@ UnitState ShardedUnits::state(UnitId unit) const {
 ShardedUnits::Sums ShardedUnits::sums_at(const std::map<Device, uint64_t>& sequences) const {
   Sums sums;
   const auto is_settled = [&](Device device) {
-    const auto meant = sequences.find(device);
+    const auto wanted = sequences.find(device);
     const auto settled = settled_peak_.find(device);
-    return settled != settled_peak_.end() && meant != sequences.end() &&
-           settled->second == meant->second;
+    return settled != settled_peak_.end() && wanted != sequences.end() &&
+           settled->second == wanted->second;
   };
   for (const auto& [key, split] : settled_at_peak_) {
     if (is_settled(key.second)) sums[key] = split;
@@ -201,9 +201,9 @@ ShardedUnits::Sums ShardedUnits::sums_at(const std::map<Device, uint64_t>& seque
     if (!is_settled(key.second) && sequences.contains(key.second)) sums[key] = split;
   }
   for (const Change& change : changes_) {
-    const auto meant = sequences.find(change.device);
-    if (meant == sequences.end() || is_settled(change.device)) continue;
-    if (change.when.sequence <= meant->second) {
+    const auto wanted = sequences.find(change.device);
+    if (wanted == sequences.end() || is_settled(change.device)) continue;
+    if (change.when.sequence <= wanted->second) {
       sums[{change.unit, change.device}][change.category] += change.size_bytes;
     }
   }

@@ -12,25 +12,25 @@
 #include <vector>
 
 #include "core/events/event.h"
-#include "core/ledger/ledger.h"
 #include "core/events/unit_event.h"
+#include "core/ledger/ledger.h"
 #include "core/ledger/unit_report.h"
 
 namespace tidegauge {
 
-/// The life of sharded parameters (UnitState): a function of the facts told, without torch or
-/// Python, so that any code that shards can tell it.
+/// The state of each unit of sharded parameters (UnitState) and its bytes. Depends only on the
+/// events and unit events applied, not on torch or Python, so any code that shards can use it.
 ///
-/// A fact about a storage becomes a label (`decide`), and its bytes then belong to the unit. All
-/// changes of bytes are logged with the number of their event, so that the bytes at any instant,
-/// above all that of the peak, can be summed afterwards; a late label adds changes in the past:
+/// A fact about a storage becomes a label (`decide`), and its bytes then belong to the unit. Every
+/// change of bytes is logged with its event's number, so that the bytes at any instant, above all
+/// at the peak, can be summed afterwards; a late label adds changes in the past:
 ///
 ///   settled_  | changes_: -- +400 (seq 7) -- +100 (seq 9) -- -400 (seq 12) -- +50 (seq 8, late)
 ///             '-- the sum of all older changes; the sum at the peak is kept beside it
 ///
-/// When there are many, the oldest are settled; a peak that comes later is later than all of them.
+/// When there are many changes, the oldest are settled; a later peak comes after all of them.
 ///
-/// Not thread-safe: the MemoryTracker calls it under the lock of StorageCapture.
+/// Not thread-safe: the tracker locks around each call.
 class ShardedUnits {
  public:
   static constexpr size_t kKeptGatherings = 64;
@@ -43,31 +43,31 @@ class ShardedUnits {
   /// `kept_changes`: how far timelines go back, in changes of all units.
   explicit ShardedUnits(size_t kept_changes = 16384) : kept_changes_(kept_changes) {}
 
-  /// Known from now on; a second time it changes the name. Whether anything is new.
+  /// Adds a unit, or renames a known one. Returns true if anything changed.
   bool add(UnitId unit, std::string name);
 
-  /// What a storage that is `category` now becomes by a fact; nothing if it stays what it is.
+  /// The label that a fact gives to a storage of this category; none if the label stays.
   static std::optional<Label> decide(UnitFact fact, Category category);
 
-  /// An event that `ledger` has just applied. Must be told of every one.
+  /// To be called after each event that `ledger` has applied.
   void apply(const Event& event, const Ledger& ledger);
-  /// Something became of a unit after the last of them. False, and no effect, if it makes no
-  /// difference: nothing is gathered twice, and nobody owns what the ledger does not know.
+  /// A change of a unit after the last event. False, and no effect, if it changes nothing: a unit
+  /// is not gathered twice, and owns only storages that the ledger knows.
   bool apply(const UnitEvent& event, const Ledger& ledger);
-  /// 0 if it belongs to none.
+  /// The unit that owns the storage; 0 for none.
   UnitId unit_of(StorageId storage) const {
     const auto entry = storages_.find(storage);
     return entry == storages_.end() ? UnitId{} : entry->second.unit;
   }
 
   UnitState state(UnitId unit) const;
-  /// In the order of `add`; `peak` is what the Ledger says.
+  /// In the order of `add`; `peak` is the Ledger's.
   std::vector<UnitReport> read(const Snapshot& peak) const;
-  /// Without names and gatherings, of which there are as many as units.
+  /// Does not count names and gatherings, which grow only with the number of units.
   size_t footprint_bytes() const {
     return changes_.capacity() * sizeof(Change) + storages_.size() * 96;
   }
-  /// To be called at times; `peak` is asked for only if there is much to settle.
+  /// To be called now and then; calls `peak()` only if there is much to settle.
   template <typename ReadPeak>
   void settle_if_due(ReadPeak&& peak) {
     if (changes_.size() > 2 * kept_changes_) settle(peak());
@@ -82,9 +82,9 @@ class ShardedUnits {
   };
   struct When {
     uint64_t sequence = 0;
-    int64_t time_ns = 0;  // 0: not known
+    int64_t time_ns = 0;  // 0: unknown
   };
-  struct Owned {
+  struct OwnedStorage {
     UnitId unit;
     Device device;
     int64_t size_bytes = 0;
@@ -103,12 +103,13 @@ class ShardedUnits {
 
   Unit& find(UnitId unit);
   bool assign(UnitId unit, StorageId storage, const Ledger& ledger);
-  void storage_changed(Owned& owned, int64_t size_bytes, Category category, const Instant& at);
-  void storage_corrected(Owned& owned, Category category);
+  void storage_changed(OwnedStorage& owned, int64_t size_bytes, Category category,
+                       const Instant& at);
+  void storage_corrected(OwnedStorage& owned, Category category);
   static bool begin_gather(Unit& unit, GatherReason reason, const Instant& now);
   static bool finish_gather(Unit& unit, const Instant& now);
   static bool release(Unit& unit, UnitState state, const Instant& now);
-  void log(const Owned& owned, int64_t size_bytes, Category category, const When& when);
+  void log(const OwnedStorage& owned, int64_t size_bytes, Category category, const When& when);
   Sums sums_at(const std::map<Device, uint64_t>& sequences) const;
   void settle(const Snapshot& peak);
   void append_timelines(std::vector<UnitReport>& reports) const;
@@ -116,11 +117,11 @@ class ShardedUnits {
   const size_t kept_changes_;
   std::map<UnitId, Unit> units_;
   std::vector<UnitId> order_;
-  std::unordered_map<StorageId, Owned> storages_;
+  std::unordered_map<StorageId, OwnedStorage> storages_;
   std::vector<Change> changes_;  // since the last settling
-  Sums settled_;                 // all before `changes_`
+  Sums settled_;                 // the sum of all changes before `changes_`
   Sums settled_at_peak_;
-  std::map<Device, uint64_t> settled_peak_;  // the events of the peaks meant above
+  std::map<Device, uint64_t> settled_peak_;  // the events of these peaks
 };
 
 }  // namespace tidegauge

@@ -9,9 +9,9 @@
 
 namespace tidegauge {
 
-/// A point in the stream of events, with what was going on there.
+/// A point in the stream of events, and what was running then.
 struct Instant {
-  uint64_t sequence = 0;  ///< number of the event after which the state is meant; the first is 1
+  uint64_t sequence = 0;  ///< the event after which the state is meant; the first is 1
   int64_t time_ns = 0;
   uint32_t step = 0;  ///< training steps begun so far; 0 before the first StepMarker
   bool in_optimizer_step = false;
@@ -24,8 +24,8 @@ struct Instant {
 /// (Note [Labels since birth] in labeller.h), `total_bytes` is final.
 struct Moment {
   Instant at;  ///< the first instant with these bytes
-  /// The last event for which `split` was seen to hold. Not `at.sequence`, because the split of a
-  /// peak is copied only when the bytes leave it; late labels that came in between are in already.
+  /// The last event at which `split` was current. Not `at.sequence`, because the split of a peak is
+  /// copied only when the bytes leave it; it includes late labels that came in between.
   uint64_t state_sequence = 0;
   int64_t total_bytes = 0;
   CategorySplit split;

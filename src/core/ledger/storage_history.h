@@ -17,8 +17,8 @@ namespace tidegauge {
 ///   history:  [5, 9) 64 B Temp -> [2, 5) 32 B Temp
 ///
 /// Most storages never have any. Pieces of all storages lie in one pool and are chained by index.
-/// A storage that is resized in every step would gather pieces for ever; `trim` drops those that
-/// hold no stored moment, since nobody can ask for them any more.
+/// A storage that is resized in every step would collect pieces for ever; `trim` drops those that
+/// hold no stored moment, since no read can need them any more.
 class StorageHistory {
  public:
   struct Piece {
@@ -37,8 +37,8 @@ class StorageHistory {
   /// Forgets all of a storage, before it is erased.
   void forget(StorageRecord& record);
 
-  /// Gives all pieces of the storage the category, and calls `visit(const Piece&)` before for each
-  /// that had another one. Costs no more than that: a uniform rest of the chain is not walked.
+  /// Gives all pieces of the storage the category; first calls `visit(const Piece&)` for each that
+  /// had another one. Does not walk a uniform rest of the chain.
   template <typename Visit>
   void relabel(const StorageRecord& record, Category category, Visit visit) {
     for (uint32_t i = record.history; i != kNoHistory; i = pieces_[i].next) {
@@ -53,7 +53,7 @@ class StorageHistory {
     }
   }
 
-  /// Keeps only pieces that hold one of the sequence numbers, which are sorted.
+  /// Keeps only pieces that contain one of the sequence numbers, which are sorted.
   void trim(const std::vector<uint64_t>& sequences, StorageTable& table);
 
   size_t size() const { return pieces_.size() - free_count_; }

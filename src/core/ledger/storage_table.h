@@ -33,7 +33,7 @@ struct StorageRecord {
 };
 static_assert(sizeof(StorageRecord) == 32);
 
-/// The live storages by id: 53 to 107 bytes for each.
+/// The live storages by id, 53 to 107 bytes each.
 using StorageTable = FlatTable<StorageRecord, &StorageRecord::id>;
 
 }  // namespace tidegauge

@@ -15,15 +15,15 @@
 
 namespace tidegauge {
 
-/// Once from the all-gather to the release.
+/// The time from one all-gather to the release of the gathered parameters.
 struct Gathering {
   GatherReason reason{};
   Instant begun;                    ///< the all-gather
-  std::optional<Instant> complete;  ///< the whole parameters are there
+  std::optional<Instant> complete;  ///< the unsharded parameters exist
   std::optional<Instant> released;
 };
 
-/// What a unit has on a device from a moment on.
+/// The bytes of a unit on a device from a moment on.
 struct UnitChange {
   int64_t time_ns = 0;
   Device device;
@@ -36,9 +36,9 @@ struct UnitReport {
   UnitState state{};
   std::map<Device, CategorySplit> now;
   std::map<Device, CategorySplit> at_peak;  ///< at the instant of each device's peak
-  std::map<Device, double> peak_share;      ///< of all bytes at that instant
-  std::vector<Gathering> gatherings;        ///< the last ones
-  std::vector<UnitChange> timeline;         ///< the last changes, in the order of events
+  std::map<Device, double> peak_share;      ///< share of all bytes at that instant
+  std::vector<Gathering> gatherings;        ///< the most recent ones
+  std::vector<UnitChange> timeline;         ///< the most recent changes, in the order of events
   int64_t reduce_count = 0;
 };
 

@@ -26,7 +26,7 @@ size_t CallBlock::find_switch(uint64_t sequence, size_t hint) const {
 uint32_t CallBlock::call_of(uint64_t sequence, SequenceRange& range, size_t& hint) const {
   hint = find_switch(sequence, hint);
   if (hint == switches_.size()) return kNoCall;
-  // Of a block that is open, or has another inside, the numbers around may come to mean others.
+  // In an open block, or one with inner blocks, numbers nearby may get other answers later.
   if (is_only_home_of(sequence)) {
     const bool is_last = hint + 1 == switches_.size();
     range = {switches_[hint].sequence, is_last ? end_ : switches_[hint + 1].sequence};
@@ -57,13 +57,13 @@ void append_move(const CallBlock* from_block, uint32_t from, const CallBlock* to
     const std::vector<CallBlock::Call>& calls = from_block->calls_;
     const uint32_t base = from_block->base_;
     if (from != base && to != base && calls[from].parent == calls[to].parent) {
-      // Nearly always: from one layer to the one beside it.
+      // The most common move: from one layer to its neighbour.
       moves.push_back({calls[from].module, false});
       moves.push_back({calls[to].module, true});
       return;
     }
-    // A call has a higher index than those around it, so the path whose end has the higher index is
-    // the one to shorten until both meet.
+    // A call has a higher index than the calls around it. So shorten the path with the higher index
+    // until both meet.
     uint32_t a = from;
     uint32_t b = to;
     while (a != b) {

@@ -13,9 +13,9 @@
 namespace tidegauge {
 
 enum class BlockKind : uint8_t {
-  kCall,        ///< an outermost call and all below it; ends with that call
-  kRegion,      ///< a recompute whose nodes are thrown away; ends when told
-  kKeptRegion,  ///< a recompute whose nodes will be run; ends when told
+  kCall,        ///< an outermost call and all calls below it; ends with that call
+  kRegion,      ///< a recompute whose nodes are thrown away; ends by close_region
+  kKeptRegion,  ///< a recompute whose nodes will run; ends by close_region
 };
 
 /// Numbers of autograd nodes, `end` excluded.
@@ -28,23 +28,23 @@ struct SequenceRange {
 
 struct ModuleMove;
 
-/// An outermost call of one thread with all below it: see CallLog.
+/// An outermost call of one thread with all calls below it: see CallLog.
 class CallBlock {
  public:
-  /// Modules from the outermost to that of `call`, incl. the base.
+  /// Modules from the outermost to that of `call`, including the base.
   std::vector<ModuleId> chain(uint32_t call) const;
   ModuleId module(uint32_t call) const { return calls_[call].module; }
-  /// Whether a node of the block's thread is sure to have been made in it, and in no block inside.
+  /// True if a node of the block's thread with this number was made in this very block.
   bool is_only_home_of(uint64_t sequence) const {
     return end_ != UINT64_MAX && !has_inner_ && begin_ <= sequence && sequence < end_;
   }
 
   /// The call that made the node with this number, kNoCall if none did. `range` becomes numbers
   /// around it for which a closed block gives the same answer, and which have no stop before them.
-  /// `hint`: what the last answer left there; a backward goes down the numbers, so that the next
-  /// answer is mostly beside it.
+  /// `hint`: carried from one lookup to the next. A backward walks down the numbers, so the next
+  /// answer is mostly near the last one.
   uint32_t call_of(uint64_t sequence, SequenceRange& range, size_t& hint) const;
-  /// Calls `visit(call)` for the calls that hand on what the node has made, the last one first.
+  /// Calls `visit(call)` for the calls that pass on the node's output, the last one first.
   template <typename Visit>
   void visit_stops(uint64_t sequence, Visit visit) const {
     if (stops_.empty()) return;
@@ -76,7 +76,7 @@ class CallBlock {
     uint32_t call;
   };
 
-  /// Most calls of a module are like the one before.
+  /// Most calls of a module are as large as the one before.
   void reserve_as(const CallBlock& other) {
     calls_.reserve(other.calls_.size());
     switches_.reserve(other.switches_.size());
@@ -84,7 +84,7 @@ class CallBlock {
   void switch_to(uint64_t sequence, uint32_t call) {
     current_ = call;
     if (!switches_.empty() && switches_.back().sequence == sequence) {
-      switches_.back().call = call;  // no node was made since: nobody can ask for what it was
+      switches_.back().call = call;  // no node was made since: no lookup can find the old call
     } else {
       switches_.push_back({sequence, call});
     }
@@ -93,7 +93,7 @@ class CallBlock {
     return switches_[position].sequence <= sequence &&
            (position + 1 == switches_.size() || sequence < switches_[position + 1].sequence);
   }
-  /// The last switch at or before the number; past the end if there is none.
+  /// The last switch at or before the number; switches_.size() if there is none.
   size_t find_switch(uint64_t sequence, size_t hint) const;
   void clip_by_stops(uint64_t sequence, SequenceRange& range) const;
 
@@ -122,7 +122,7 @@ struct CallRef {
   }
 };
 
-/// One module that is left or entered on the way from one call to another.
+/// A module that is left or entered on the way from one call to another.
 struct ModuleMove {
   ModuleId module;
   bool enters = false;
@@ -130,9 +130,9 @@ struct ModuleMove {
   friend bool operator==(const ModuleMove&, const ModuleMove&) = default;
 };
 
-/// Appends what is left, innermost first, and then what is entered, outermost first, when what runs
-/// moves from one call to another; a null block is outside of all calls. The bases of blocks do not
-/// count.
+/// Appends the modules that execution leaves, innermost first, and then those that it enters,
+/// outermost first, when it moves from one call to another. A null block is outside of all calls.
+/// Bases of blocks do not count.
 void append_move(const CallBlock* from_block, uint32_t from, const CallBlock* to_block, uint32_t to,
                  std::vector<ModuleMove>& moves);
 

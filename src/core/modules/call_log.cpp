@@ -63,8 +63,9 @@ void CallLog::append_open(std::vector<ModuleId>& modules) const {
 }
 
 CallRef CallLog::find(uint64_t sequence, SequenceRange* range) const {
-  auto after = std::partition_point(blocks_.begin(), blocks_.end(),
-                                    [&](const Known& k) { return k.begin <= sequence; });
+  auto after =
+      std::partition_point(blocks_.begin(), blocks_.end(),
+                           [&](const RememberedBlock& each) { return each.begin <= sequence; });
   while (after != blocks_.begin()) {
     std::shared_ptr<CallBlock> block = (--after)->block.lock();
     if (!block) continue;
@@ -97,8 +98,8 @@ CallRef CallLog::find_latest(ModuleId module) const {
 }
 
 void CallLog::visit_modules(const std::function<void(ModuleId)>& visit) const {
-  for (const Known& known : blocks_) {
-    if (const auto block = known.block.lock()) {
+  for (const RememberedBlock& each : blocks_) {
+    if (const auto block = each.block.lock()) {
       for (const auto& call : block->calls_) visit(call.module);
     }
   }
@@ -112,7 +113,7 @@ bool CallLog::keep_held_only() {
 }
 
 void CallLog::drop_expired() {
-  std::erase_if(blocks_, [](const Known& known) { return known.block.expired(); });
+  std::erase_if(blocks_, [](const RememberedBlock& each) { return each.block.expired(); });
   drop_at_ = std::max(2 * kRecentBlocks, 2 * blocks_.size());
 }
 

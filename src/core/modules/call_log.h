@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
-#include "core/modules/call_block.h"
 #include "core/events/ids.h"
+#include "core/modules/call_block.h"
 
 namespace tidegauge {
 
@@ -25,17 +25,19 @@ namespace tidegauge {
 ///     nodes              0     1   2    3   4         5      6
 ///     switches  0:Net  1:fc1        3:Net         5:fc2  6:Net
 ///
-/// So nothing is hooked and nothing is done per node, and the answer is there when somebody asks.
+/// So no node is hooked, nothing is done per node, and lookups find the answer later.
 ///
-/// An outermost call with all below it is one CallBlock. A recompute in backward is a block of its
-/// own; its `base` says within which calls it happens. Blocks nest like brackets. A block lives as
-/// long as somebody holds it (the graph does, by a hook on the outputs' nodes) or it is one of
-/// the newest kRecentBlocks; so a training loop keeps nothing and a graph that is kept for long
-/// still knows its modules.
+/// An outermost call with all calls below it is one CallBlock. A recompute in backward is a block
+/// of its own; its `base` says within which calls it happens. Blocks nest like brackets. A block
+/// lives while a CallRef holds it (the graph does, by a hook on the outputs' nodes) or while it is
+/// one of the newest kRecentBlocks. So a training loop keeps nothing, and a graph that is kept for
+/// long still knows its modules.
 ///
-/// A call that makes no node (Identity, Dropout(0)) hands a tensor on, and its backward is the
-/// moment before the node that made that tensor runs: it is noted as a stop on the way to that
-/// node.
+/// A call that makes no node (Identity, Dropout(0)) passes a tensor on. Its backward is the moment
+/// before the node that made that tensor runs: the log notes it as a stop before that node.
+///
+/// Which calls are open in a stream of events is another question: see OpenCalls. The log's own
+/// open calls are only those of one thread's forward, with their autograd numbers.
 ///
 /// Not thread-safe: the owner locks.
 class CallLog {
@@ -47,7 +49,7 @@ class CallLog {
   /// `base`: the modules within which the block happens, outermost first.
   void open_block(int64_t task, uint64_t sequence, std::span<const ModuleId> base,
                   BlockKind kind = BlockKind::kCall);
-  /// Closes the innermost region and what was left open inside it. kCall if no region is open.
+  /// Closes the innermost region and all calls still open inside it. kCall if no region is open.
   BlockKind close_region(uint64_t sequence);
 
   struct OpenCall {
@@ -62,22 +64,22 @@ class CallLog {
     block.switch_to(sequence, static_cast<uint32_t>(block.calls_.size() - 1));
     return {open_.size() - 1, block.current_, is_outermost};
   }
-  /// Leaves an open call, and what was left open inside it.
+  /// Leaves an open call, and all calls still open inside it.
   void leave(const OpenCall& open, uint64_t sequence) {
     while (open_.size() > open.block + 1) close_back(sequence);
     CallBlock& block = *open_.back();
     block.switch_to(sequence, block.calls_[open.call].parent);
     if (block.current_ == block.base_ && block.kind_ == BlockKind::kCall) close_back(sequence);
   }
-  /// Whether no node was made since the call was entered.
+  /// True if no node was made since the call was entered.
   bool is_silent(const OpenCall& open, uint64_t sequence) const {
     return open_[open.block]->calls_[open.call].begin == sequence;
   }
-  /// The call hands on what the node with this number has made. Ignored if that is not of its
-  /// block.
+  /// The call passes on the output of the node with this number. Ignored if the node is not of the
+  /// call's block.
   void add_stop(const OpenCall& open, uint64_t sequence);
-  /// Forgets what is open (the tracker stopped in the middle of it). `sequence` 0: not known, as
-  /// only the thread itself can read it.
+  /// Closes all open calls (the tracker stopped within them). `sequence` 0: unknown, as only the
+  /// thread itself can read it.
   void leave_all(uint64_t sequence);
 
   /// The innermost open call of `module`.
@@ -99,16 +101,16 @@ class CallLog {
   /// The call that made the node with this number; empty if it was made outside of all calls.
   /// `range` becomes numbers around it for which a closed block gives the same answer.
   CallRef find(uint64_t sequence, SequenceRange* range = nullptr) const;
-  /// The newest call of `module` among the recent blocks; one of a recompute whose nodes are thrown
-  /// away only if there is no other.
+  /// The newest call of `module` among the recent blocks. A call of a recompute whose nodes are
+  /// thrown away counts only if there is no other.
   CallRef find_latest(ModuleId module) const;
   /// Calls `visit` for the module of each remembered call.
   void visit_modules(const std::function<void(ModuleId)>& visit) const;
-  /// Keeps only what somebody outside holds (the thread ended). False if that is nothing.
+  /// Keeps only blocks that a CallRef holds (the thread ended). False if there are none.
   bool keep_held_only();
 
  private:
-  struct Known {
+  struct RememberedBlock {
     uint64_t begin;
     std::weak_ptr<CallBlock> block;
   };
@@ -120,7 +122,7 @@ class CallLog {
   void drop_expired();
 
   std::vector<std::shared_ptr<CallBlock>> open_;
-  std::vector<Known> blocks_;  // by begin, ascending
+  std::vector<RememberedBlock> blocks_;  // by begin, ascending
   size_t drop_at_ = 2 * kRecentBlocks;
   std::deque<std::shared_ptr<CallBlock>> recent_;
 };

@@ -8,7 +8,7 @@
 namespace tidegauge {
 namespace {
 
-/// A module that is told of by one that ought to be known: better an error than a broken tree.
+/// Throws for a module that should be known, rather than break the tree.
 template <typename Table>
 auto& at(Table& modules, ModuleId module) {
   auto* entry = modules.find(module);
@@ -33,14 +33,14 @@ bool ModuleTree::is_root(ModuleId module) const {
 
 void ModuleTree::name_root(ModuleId module, std::string_view class_name) {
   const auto [entry, is_new] = insert(module);
-  if (is_new) entry->name = claim_root_name(module, class_name);
+  if (is_new) entry->name = make_root_name(module, class_name);
 }
 
 void ModuleTree::rename_root(ModuleId module, std::string_view name) {
   const Entry& entry = *insert(module).first;
   if (entry.parent) return;
   release_root_name(module, entry);
-  rename(module, claim_root_name(module, name));
+  rename(module, make_root_name(module, name));
 }
 
 void ModuleTree::name_child(ModuleId child, ModuleId parent, std::string_view attribute) {
@@ -105,7 +105,7 @@ std::pair<ModuleTree::Entry*, bool> ModuleTree::insert(ModuleId module) {
   return modules_.insert(module);
 }
 
-std::string ModuleTree::claim_root_name(ModuleId module, std::string_view wanted) {
+std::string ModuleTree::make_root_name(ModuleId module, std::string_view wanted) {
   std::string name(wanted);
   for (int number = 2; roots_.contains(name); ++number) {
     name = std::string(wanted) + "#" + std::to_string(number);

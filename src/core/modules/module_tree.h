@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/events/ids.h"
 #include "core/util/flat_table.h"
 #include "core/util/id_set.h"
-#include "core/events/ids.h"
 
 namespace tidegauge {
 
@@ -21,9 +21,9 @@ namespace tidegauge {
 ///
 ///     Net ── encoder ── 0        Net, Net.encoder, Net.encoder.0
 ///
-/// Names follow the latest knowledge: when a root turns out to be the child of another module, it
-/// and all that is below it get the longer names. Two living roots of one class are told apart by
-/// a number: `Net`, `Net#2`. So are two that a user gave one name.
+/// Names can change: when a root turns out to be the child of another module, it and all modules
+/// below it get longer names. A number distinguishes live roots with the same class or user's name:
+/// `Net`, `Net#2`.
 ///
 /// Not thread-safe: the owner locks.
 class ModuleTree {
@@ -36,17 +36,16 @@ class ModuleTree {
 
   /// No-op if the module has a name already.
   void name_root(ModuleId module, std::string_view class_name);
-  /// A user's name for it, in place of that of its class. No-op for a module below another.
+  /// Replaces the class name by the user's name. No-op for a module below another.
   void rename_root(ModuleId module, std::string_view name);
-  /// `parent` must be known; the last path that is told wins. Ignored if it would put a module
-  /// below itself.
+  /// `parent` must be known. The last path wins. Ignored if it would put a module below itself.
   void name_child(ModuleId child, ModuleId parent, std::string_view attribute);
 
-  /// The module died. Its name stays readable (a backward may still run through its nodes) until
-  /// `sweep`, but is free for another root.
+  /// The module was destroyed. Its name stays readable until `sweep`, since a backward may still
+  /// run through its nodes, but another root may take it.
   void mark_dead(ModuleId module);
   size_t dead_count() const { return dead_count_; }
-  /// Drops the dead modules that `is_referenced` does not ask to keep.
+  /// Drops the dead modules for which `is_referenced` is false.
   void sweep(const std::function<bool(ModuleId)>& is_referenced);
 
  private:
@@ -58,16 +57,16 @@ class ModuleTree {
     bool dead = false;
   };
 
-  /// As that of `modules_`.
+  /// Like `modules_.insert`.
   std::pair<Entry*, bool> insert(ModuleId module);
   bool is_below(ModuleId module, ModuleId ancestor) const;
   void detach(ModuleId child, const Entry& entry);
   void rename(ModuleId module, std::string name);
   void release_root_name(ModuleId module, const Entry& entry);
-  std::string claim_root_name(ModuleId module, std::string_view wanted);
+  std::string make_root_name(ModuleId module, std::string_view wanted);
 
   FlatTable<Entry, &Entry::module> modules_;
-  IdSet<ModuleId> known_;  // those in `modules_`: asked at every call of every module
+  IdSet<ModuleId> known_;  // the keys of `modules_`, for a fast lookup at every module call
   std::unordered_map<std::string, ModuleId> roots_;
   size_t dead_count_ = 0;
 };

@@ -11,7 +11,7 @@
 
 namespace tidegauge {
 
-/// Records by the key that they have in them: a flat table with linear probing, at most
+/// Records by a key that is one of their members: a flat table with linear probing, at most
 /// `kMaxEighths`/8 full.
 ///
 ///   [ ][a][b][c][ ]   erase a    Erasing moves later records of the run back into the hole,
@@ -19,18 +19,18 @@ namespace tidegauge {
 ///       home of a and b          tombstones, and finding stays as fast as in a fresh table.
 ///   [ ][b][c][ ][ ]
 ///
-/// The keys stand once more side by side, eight in a line of the cache: a search looks there, and
-/// at no record but the one it finds.
+/// The keys are stored a second time, in an array of their own: a search reads eight per cache
+/// line, and touches no record but the one it finds.
 ///
-/// 3/4 full: 1.33 to 2.67 times the memory of a record and its key for each, 4 of a record and 2.67
-/// of a key for the instant in which it grows. Less full: shorter runs. Records move: a pointer is
+/// Memory at 3/4 full: 1.33 to 2.67 times that of record and key; while the table grows, 4 times
+/// the record and 2.67 times the key. A lower load means shorter runs. Records move: a pointer is
 /// valid until the next insert or erase.
 template <typename Record, auto kKey, size_t kMaxEighths = 6>
 class FlatTable {
  public:
   using Key = std::remove_cvref_t<decltype(std::declval<Record>().*kKey)>;
 
-  /// nullptr if there is none, also for the key of nothing (0, null).
+  /// nullptr if there is none, and for the empty key (0, null).
   const Record* find(Key key) const {
     if (key == Key() || keys_.empty()) return nullptr;
     const size_t mask = keys_.size() - 1;
@@ -41,7 +41,7 @@ class FlatTable {
   }
   Record* find(Key key) { return const_cast<Record*>(std::as_const(*this).find(key)); }
 
-  /// The record of `key` (not that of nothing), and whether it is new, and blank.
+  /// The record of `key`, which must not be the empty key, and true if it is new and blank.
   std::pair<Record*, bool> insert(Key key) {
     if (size_ == max_size_) grow();
     const size_t mask = keys_.size() - 1;
@@ -79,14 +79,14 @@ class FlatTable {
     --size_;
   }
 
-  /// In no order.
+  /// In unspecified order.
   template <typename Visit>
   void visit(Visit&& visit) const {
     for (size_t i = 0; i < keys_.size(); ++i) {
       if (keys_[i] != Key()) visit(records_[i]);
     }
   }
-  /// Likewise. The key stays as it is.
+  /// The same; `visit` must not change the key.
   template <typename Visit>
   void visit(Visit&& visit) {
     for (size_t i = 0; i < keys_.size(); ++i) {
@@ -109,13 +109,13 @@ class FlatTable {
     return id.value;
   }
   static uint64_t bits(const void* address) { return reinterpret_cast<uintptr_t>(address); }
-  // Fibonacci hashing: keys often come in sequence, or are aligned.
+  // Fibonacci hashing, since keys are often consecutive or aligned.
   size_t home(Key key) const {
     return static_cast<size_t>((bits(key) * 0x9E3779B97F4A7C15ull) >> shift_);
   }
 
   [[gnu::noinline, gnu::cold]] void grow() {
-    keys_ = std::vector<Key>();  // the records have them, too
+    keys_ = std::vector<Key>();  // the records hold the keys, too
     std::vector<Record> old(records_.empty() ? kFirstCapacity : records_.size() * 2);
     old.swap(records_);
     keys_.resize(records_.size());

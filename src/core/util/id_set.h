@@ -7,8 +7,7 @@
 
 namespace tidegauge {
 
-/// A set of ids that are given out one after the other: a bit for each, so that hundreds of them
-/// are in one line of the cache.
+/// A set of ids that are given out consecutively: one bit each, hundreds per cache line.
 template <typename Id>
 class IdSet {
  public:

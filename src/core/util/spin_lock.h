@@ -6,9 +6,9 @@
 
 namespace tidegauge {
 
-/// A lock for sections of some dozen instructions that are entered at every op and hardly ever
-/// disputed: half the cost of a std::mutex, which is a call into another library each way. Use it
-/// with std::lock_guard.
+/// A lock for sections of a few dozen instructions that run at every op and are hardly ever
+/// contended. Half the cost of a std::mutex, which calls into another library to lock and to
+/// unlock. Use it with std::lock_guard.
 class SpinLock {
  public:
   void lock() noexcept {
@@ -19,7 +19,7 @@ class SpinLock {
  private:
   [[gnu::noinline, gnu::cold]] void wait() noexcept {
     do {
-      // Reading costs the owner less than trying; yielding helps it if it was interrupted.
+      // Reading disturbs the owner less than trying; yielding helps if the owner was preempted.
       while (is_taken_.load(std::memory_order_relaxed)) std::this_thread::yield();
     } while (is_taken_.exchange(true, std::memory_order_acquire));
   }

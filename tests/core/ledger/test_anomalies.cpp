@@ -27,11 +27,11 @@ Event corrupt(Event event, void (*change)(Event&)) {
 
 constexpr Row kRows[] = {
     {"kind 0", [](Script& s) { s.apply(Event{}); }, Anomaly::UnknownEvent,
-     "Event 2: an event of kind 0 has a number that this version does not know; ignored."},
+     "Event 2: an event of kind 0 has a value that this version does not know; ignored."},
     {"kind 200", [](Script& s) { s.happens(static_cast<EventKind>(200)); }, Anomaly::UnknownEvent,
-     "Event 2: an event of kind 200 has a number that this version does not know; ignored."},
+     "Event 2: an event of kind 200 has a value that this version does not know; ignored."},
     {"role", [](Script& s) { s.is_now(1, static_cast<Role>(kRoleCount)); }, Anomaly::UnknownEvent,
-     "Event 2: an event of kind 3 has a number that this version does not know; ignored."},
+     "Event 2: an event of kind 3 has a value that this version does not know; ignored."},
     {"since",
      [](Script& s) {
        s.apply(corrupt(events::storage_relabelled({}, StorageId(1), Role::IsBuffer, Since::Now),

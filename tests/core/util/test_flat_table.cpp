@@ -6,8 +6,8 @@
 #include <memory>
 #include <random>
 
-#include "core/util/flat_table.h"
 #include "core/events/ids.h"
+#include "core/util/flat_table.h"
 
 namespace tidegauge {
 namespace {

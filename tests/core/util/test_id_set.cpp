@@ -4,8 +4,8 @@
 #include <random>
 #include <set>
 
-#include "core/util/id_set.h"
 #include "core/events/ids.h"
+#include "core/util/id_set.h"
 
 namespace tidegauge {
 namespace {

@@ -44,7 +44,7 @@ def step_under(tracker: MemTracker, steps: int = 1) -> None:
 def test_file_that_exists_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "run.tide"
     path.write_text("precious")
-    with pytest.raises(IoError, match="exists; give another name"):
+    with pytest.raises(IoError, match="exists; choose another name"):
         MemTracker(record=path)
     assert path.read_text() == "precious"
     step_under(MemTracker(record=Recorder(path, overwrite=True)))
