@@ -21,7 +21,7 @@ std::vector<uint64_t> make_first_pass(EventSource& source, uint64_t last,
       if (!effect && is_of_storage(traced.event.kind)) refused.push_back(sequence);
       const AppliedEvent applied{traced, ledger.now(), effect ? &*effect : nullptr};
       for (Analysis* analysis : analyses) analysis->learn(applied, ledger);
-      passes.tell(sequence++, 0);
+      passes.report(sequence++, 0);
     }
   });
   return refused;
@@ -36,7 +36,7 @@ void make_second_pass(EventSource& source, uint64_t last, std::span<Analysis* co
       const trace::StorageEffect* effect = effects.apply(traced.event);
       const AppliedEvent applied{traced, effects.now(), effect, effects.place()};
       for (Analysis* analysis : analyses) analysis->collect(applied, position);
-      passes.tell(sequence++, 1);
+      passes.report(sequence++, 1);
     }
   });
 }

@@ -41,7 +41,7 @@ SettledLabels learn_labels(Reader& reader, const trace::Passes& passes) {
   SettledLabels labels;
   reader.visit_events(1, UINT64_MAX, [&](const Event& event, uint64_t sequence) {
     labels.learn(event);
-    passes.tell(sequence, 0);
+    passes.report(sequence, 0);
   });
   return labels;
 }

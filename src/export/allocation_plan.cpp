@@ -101,7 +101,7 @@ AllocationPlan plan_allocations(Reader& reader, Device device, const Progress& p
   SettledStorages storages(labels);
   reader.visit_trace_events(1, UINT64_MAX, [&](const trace::CodedEvent& traced, uint64_t sequence) {
     planner.apply(traced, storages.apply(traced.event));
-    passes.tell(sequence, 1);
+    passes.report(sequence, 1);
   });
   return planner.take();
 }

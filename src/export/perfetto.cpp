@@ -201,7 +201,7 @@ void PerfettoWriter::add(Reader& reader, const Source& source, const Progress& p
   SettledStorages storages(labels);
   reader.visit_events(1, UINT64_MAX, [&](const Event& event, uint64_t sequence) {
     process.apply(event, storages.apply(event));
-    passes.tell(sequence, 1);
+    passes.report(sequence, 1);
   });
   process.finish();
 }

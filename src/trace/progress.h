@@ -11,14 +11,14 @@ using Progress = std::function<void(double)>;
 
 namespace trace {
 
-/// Tells of work that reads all events so many times.
+/// Reports the progress of work that reads all events `count` times.
 class Passes {
  public:
   Passes(const Progress& progress, uint64_t event_count, int count)
       : progress_(progress), event_count_(event_count), count_(count) {}
 
-  /// An event was read; the first pass is 0.
-  void tell(uint64_t sequence, int pass) const {
+  /// Call after each event; the first pass is 0.
+  void report(uint64_t sequence, int pass) const {
     if (!progress_ || sequence % kEventsBetween != 0) return;
     progress_((pass + static_cast<double>(sequence) / static_cast<double>(event_count_)) / count_);
   }

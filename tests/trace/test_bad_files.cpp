@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whatever is in a file: it is read, or there is one clean error.
+// Any file is either read or reported with one clean error.
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
@@ -26,7 +26,7 @@ std::string complaint(const std::string& path) {
   });
 }
 
-/// Reads all there is. Any error but ours fails the test.
+/// Reads everything. Any error but a FormatError or IoError fails the test.
 void read_all(const std::string& path) {
   try {
     Reader reader(path);
@@ -49,7 +49,7 @@ void read_all(const std::string& path) {
   }
 }
 
-/// With a unit that owns whatever is born, and is gathered all the time.
+/// Records a unit that owns all storages and is gathered repeatedly.
 void record_with_units(const std::string& path, const std::vector<Event>& events) {
   Recorder recorder(path);
   recorder.name_unit(UnitId(1), "block");
@@ -62,7 +62,7 @@ void record_with_units(const std::string& path, const std::vector<Event>& events
   }
 }
 
-TEST(BadFiles, MissingAndForeignOnesAreNamed) {
+TEST(BadFiles, MissingAndForeignFilesAreReported) {
   const Folder folder;
   const std::string path = folder.file("run.tide");
   EXPECT_TRUE(contains(error_of<IoError>([&] { Reader reader(path); }), "No such file"));
@@ -76,7 +76,7 @@ TEST(BadFiles, MissingAndForeignOnesAreNamed) {
   EXPECT_TRUE(contains(complaint(path), "not a tidegauge trace"));
 }
 
-TEST(BadFiles, NewerMajorVersionIsRefusedAndNewerMinorIsRead) {
+TEST(BadFiles, NewerMajorVersionIsRejectedAndNewerMinorIsRead) {
   const Folder folder;
   const std::string path = folder.file("run.tide");
   const std::vector<Event> events = random_events(1, 100);
@@ -90,7 +90,7 @@ TEST(BadFiles, NewerMajorVersionIsRefusedAndNewerMinorIsRead) {
                        " up to 1"));
 }
 
-TEST(BadFiles, DamagedBatchIsNamed) {
+TEST(BadFiles, DamagedBatchIsReported) {
   const Folder folder;
   const std::string path = folder.file("run.tide");
   record(path, random_events(1, 20'000));
@@ -102,7 +102,7 @@ TEST(BadFiles, DamagedBatchIsNamed) {
   EXPECT_TRUE(contains(complaint(path), "the batch of event 8193"));
 }
 
-TEST(BadFiles, MutatedAndCutOffOnesGiveCleanErrorsOnly) {
+TEST(BadFiles, MutatedAndTruncatedFilesGiveOnlyCleanErrors) {
   const Folder folder;
   const std::string path = folder.file("run.tide");
   record_with_units(path, random_events(1, 3000));
@@ -115,7 +115,7 @@ TEST(BadFiles, MutatedAndCutOffOnesGiveCleanErrorsOnly) {
     std::string bytes = whole;
     if (round % 4 == 0) bytes.resize(below(bytes.size()));
     for (size_t i = below(20); i-- > 0 && !bytes.empty();) {
-      // The heads of pages are where mistakes are worth most.
+      // Damage to page headers finds the most bugs.
       const size_t at =
           below(2) ? below(bytes.size()) : below(bytes.size() / 4096 + 1) * 4096 + below(120);
       if (at < bytes.size()) bytes[at] = static_cast<char>(random());

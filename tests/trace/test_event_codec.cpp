@@ -9,7 +9,7 @@
 namespace tidegauge::trace {
 namespace {
 
-TEST(EventCodec, AnyBytesAtAllComeBackEqual) {
+TEST(EventCodec, AnyEventRoundTrips) {
   std::mt19937_64 random(1);
   std::vector<CodedEvent> events;
   for (int i = 0; i < 5000; ++i) {
@@ -51,7 +51,7 @@ TEST(EventCodec, BirthAndFreeTakeAFewBytes) {
   EXPECT_NEAR(static_cast<double>(encode_batch(events).size()), 1000 * (7 + 3), 20);
 }
 
-TEST(EventCodec, RefusesEveryPrefixAndForeignBytes) {
+TEST(EventCodec, RejectsPrefixesAndForeignBytes) {
   std::vector<CodedEvent> events;
   Stream stream(3, true);
   for (int i = 0; i < 50; ++i) events.push_back({stream.next()});

@@ -18,7 +18,7 @@ std::vector<std::pair<Device, CategorySplit>> splits(const Snapshot& snapshot) {
   return splits;
 }
 
-/// Events that the ledger believes, from here on.
+/// The following events that the ledger accepts.
 Event next_believed(Stream& stream, Ledger& ledger) {
   while (true) {
     const Event event = stream.next();
@@ -29,13 +29,13 @@ Event next_believed(Stream& stream, Ledger& ledger) {
   }
 }
 
-TEST(Gap, FoldedStorageEventsComeToTheSameAndLabelTheTimeBefore) {
+TEST(Gap, NetEventsHaveTheSameEffectAndLabelTheTimeBefore) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     Stream stream(seed, false);
     Ledger whole;
     Ledger folded;
     for (int i = 0; i < 60; ++i) folded.apply(next_believed(stream, whole));
-    // The peak is before the gap, on every device, with all that lives there.
+    // The peak is before the gap, on every device, with all live storages.
     for (const Device device : {kCpu, cuda(0), kMeta}) {
       for (Ledger* ledger : {&whole, &folded}) {
         ledger->apply(events::storage_born({0, {}, device}, StorageId(100), int64_t{1} << 40));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What can go wrong while recording.
+// Failures while recording.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 namespace tidegauge {
 namespace {
 
-/// `count` steps in each of which 3 storages live and die; one of 64 bytes stays for ever.
+/// `count` steps that each make and free 3 storages; one storage of 64 bytes stays.
 std::vector<Event> steps(int count, uint64_t& next_storage) {
   std::vector<Event> events;
   events::Origin origin{0, ThreadId(1), kCpu};
@@ -48,11 +48,11 @@ void expect_right_after_gaps(const std::string& path, const std::vector<Event>& 
   EXPECT_EQ(reader.run_facts().at("lost_events"), std::to_string(health.lost_events));
 }
 
-TEST(Recorder, FullQueueLosesWholeStepsAndIsRightAfterwards) {
+TEST(Recorder, FullQueueLosesWholeStepsAndRecovers) {
   const Folder folder;
   uint64_t next_storage = 1;
   std::vector<Event> events;
-  // Nobody wakes the thread for fewer than 16 Ki events.
+  // The thread does not wake for fewer than 16 Ki events.
   Recorder recorder(folder.file("run.tide"),
                     {.max_waiting_events = 100, .max_delay_ns = 3'600'000'000'000});
   for (int round = 0; round < 3; ++round) {
@@ -67,7 +67,7 @@ TEST(Recorder, FullQueueLosesWholeStepsAndIsRightAfterwards) {
   expect_right_after_gaps(folder.file("run.tide"), events, recorder.health());
 }
 
-TEST(Recorder, FullDiskIsCountedAndTheFileStaysWhole) {
+TEST(Recorder, FullDiskIsCountedAndTheFileStaysValid) {
   const Folder folder;
   uint64_t next_storage = 1;
   Recorder recorder(folder.file("run.tide"), {.max_file_bytes = 256 * 1024});
@@ -90,7 +90,7 @@ TEST(Recorder, FullDiskIsCountedAndTheFileStaysWhole) {
   EXPECT_TRUE(std::equal(read.begin(), read.end(), events.begin()));
 }
 
-TEST(Recorder, GoesOnWhenTheDiskHasRoomAgain) {
+TEST(Recorder, ResumesWhenTheDiskHasSpaceAgain) {
   const Folder folder;
   uint64_t next_storage = 1;
   Recorder recorder(folder.file("run.tide"));
@@ -103,7 +103,7 @@ TEST(Recorder, GoesOnWhenTheDiskHasRoomAgain) {
   };
   train();
   {
-    // Whoever reads makes the writer wait, and give up in the end.
+    // A reader makes the writer wait, and finally give up.
     Reader reader(folder.file("run.tide"));
     reader.visit_events(1, UINT64_MAX, [&](const Event&, uint64_t sequence) {
       if (sequence == 1) train();
@@ -115,7 +115,7 @@ TEST(Recorder, GoesOnWhenTheDiskHasRoomAgain) {
   expect_right_after_gaps(folder.file("run.tide"), events, recorder.health());
 }
 
-TEST(Recorder, SaysBeforeTheRunWhatIsWrongWithThePath) {
+TEST(Recorder, InvalidPathThrowsBeforeTheRun) {
   const Folder folder;
   const std::string path = folder.file("run.tide");
   write_file(path, "precious");
@@ -131,7 +131,7 @@ TEST(Recorder, SaysBeforeTheRunWhatIsWrongWithThePath) {
   Recorder replaced(path, {.overwrites = true});
 }
 
-TEST(Recorder, ForkedChildRecordsNothingAndHarmsNothing) {
+TEST(Recorder, ForkedChildRecordsNothing) {
   const Folder folder;
   uint64_t next_storage = 1;
   const std::vector<Event> events = steps(20, next_storage);
@@ -186,7 +186,7 @@ TEST(Recorder, KilledProcessLeavesAPrefix) {
   }
 }
 
-TEST(Recorder, ThreadsMayRecordAtOnce) {
+TEST(Recorder, ThreadsMayRecordConcurrently) {
   const Folder folder;
   Recorder recorder(folder.file("run.tide"), {.max_delay_ns = 1'000'000});
   std::vector<std::thread> threads;

@@ -49,7 +49,7 @@ TEST(RoundTrip, ManyBatchesAndPartialReads) {
   expect_equal_answers(half, live);
 }
 
-TEST(RoundTrip, StoragesHaveNamesShapesAndLives) {
+TEST(RoundTrip, StoragesHaveNamesShapesAndLifetimes) {
   const Folder folder;
   const events::Origin origin{5, ThreadId(1), kCpu};
   const std::array<int64_t, 2> shape = {2, 3};
@@ -121,7 +121,7 @@ PostMortem some_post_mortem() {
                    {"meta", Category::Other, "", "", "", "", "", 1, 8}}};
 }
 
-TEST(RoundTrip, FailedAllocationsAreKeptWithWhatWasAlive) {
+TEST(RoundTrip, FailedAllocationsAreKeptWithLiveStorages) {
   const Folder folder;
   const events::Origin origin{5, ThreadId(1), kCpu};
   const PostMortem first = some_post_mortem();
@@ -215,7 +215,7 @@ TEST(RoundTrip, UnitsAreKeptWithTheirStoragesAndChanges) {
   EXPECT_EQ(read_unit_events(reader), expected);
 }
 
-TEST(RoundTrip, UnitsOfLostEventsAreThoseOfWhatIsLeft) {
+TEST(RoundTrip, UnitsOfLostEventsOwnTheRemainingStorages) {
   const Folder folder;
   const events::Origin origin{5, ThreadId(1), kCpu};
   const auto make = [&](Recorder& recorder, uint64_t storage, uint32_t unit) {
@@ -263,7 +263,7 @@ TEST(RoundTrip, FileOfVersionOnePointZeroHasNoFailures) {
   EXPECT_EQ(reader.storages_alive_at(1, 10).size(), 1);
 }
 
-TEST(RoundTrip, ClaimSaysWhatTheAllocatorDidNotKnow) {
+TEST(RoundTrip, ClaimAddsOpTensorAndStack) {
   const Folder folder;
   const events::Origin origin{5, ThreadId(1), kCpu};
   const std::array<int64_t, 1> shape = {6};
@@ -292,7 +292,7 @@ TEST(RoundTrip, ClaimSaysWhatTheAllocatorDidNotKnow) {
   EXPECT_EQ(alive[2].category, Category::Untracked);
 }
 
-TEST(RoundTrip, FileCanBeReadWhileItIsWritten) {
+TEST(RoundTrip, FileIsReadableWhileItIsWritten) {
   const Folder folder;
   const std::vector<Event> events = random_events(1, 1000);
   Recorder recorder(folder.file("run.tide"));

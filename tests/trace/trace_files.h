@@ -18,7 +18,7 @@
 
 namespace tidegauge {
 
-/// A folder that goes with the test.
+/// A temporary folder, removed with the object.
 class Folder {
  public:
   Folder() {

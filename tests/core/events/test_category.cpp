@@ -51,7 +51,7 @@ TEST(Category, NamesAreThoseOfTheTrackers) {
   EXPECT_EQ(to_string(Category::ReduceScatter), "Reduce Scatter");
 }
 
-TEST(Category, OtherTextIsNoCategory) {
+TEST(Category, UnknownTextDoesNotParse) {
   EXPECT_EQ(parse_category("parameter"), std::nullopt);
   EXPECT_EQ(parse_category(""), std::nullopt);
   EXPECT_EQ(to_string(static_cast<Category>(200)), "unknown category");

@@ -30,7 +30,7 @@ struct Fed {
   int64_t live() const { return ledger.current().total_bytes(cuda(0)); }
 };
 
-TEST(DeviceEvents, BytesAreRoundedUpAndGoWhenTheirFreeIsRequested) {
+TEST(DeviceEvents, BytesAreRoundedUpAndEndWhenTheFreeIsRequested) {
   Fed f;
   f.feed(TraceAction::Alloc, 4096, 1);
   f.feed(TraceAction::Alloc, 8192, 512);
@@ -43,7 +43,7 @@ TEST(DeviceEvents, BytesAreRoundedUpAndGoWhenTheirFreeIsRequested) {
   EXPECT_EQ((*f.ledger.peak().find(cuda(0)))[Category::Untracked], 2048);
 }
 
-TEST(DeviceEvents, FreeOfWhatWasThereBeforeMeansNothing) {
+TEST(DeviceEvents, FreeOfMemoryFromBeforeTheTraceIsIgnored) {
   Fed f;
   EXPECT_FALSE(f.feed(TraceAction::FreeRequested, 4096, 512));
   f.feed(TraceAction::Alloc, 4096, 512);

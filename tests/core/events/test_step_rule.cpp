@@ -9,7 +9,7 @@ namespace tidegauge {
 namespace {
 
 /// `m` a root module is called, `a` again; `(` and `)` an optimizer begins and ends its step; `r`
-/// the statistics are reset; `o` an optimizer is made known. A `|` where a step begins.
+/// the statistics are reset; `o` an optimizer is expected. A `|` where a step begins.
 std::string with_steps(const std::string& run) {
   StepRule rule;
   std::string result;
@@ -49,7 +49,7 @@ TEST(StepRule, WithoutAnOptimizerEveryIterationIsAStep) {
 
 TEST(StepRule, WithoutModulesEveryOptimizerStepIsAStep) { EXPECT_EQ(with_steps("()()"), "|()|()"); }
 
-TEST(StepRule, OptimizerThatCallsTheModelItself) {
+TEST(StepRule, ModelCallsInsideAnOptimizerStepBeginNoStep) {
   EXPECT_EQ(with_steps("(maa)(aaa)"), "|(maa)(|aaa)");
 }
 

@@ -48,7 +48,7 @@ class BruteForce {
     ModuleId module;
     ModuleState state;
     uint64_t call;
-    uint64_t first;  // a peak is the maximum of events first to last; for all else they are equal
+    uint64_t first;  // a peak is the maximum of events first to last; otherwise they are equal
     uint64_t last;
   };
 

@@ -6,8 +6,7 @@
 
 namespace tidegauge {
 
-/// A Ledger with short words for events, so that a test reads as the story it tells. Every event
-/// takes one nanosecond.
+/// A Ledger with short names for events, so that tests read well. Every event takes one nanosecond.
 class Script {
  public:
   explicit Script(LedgerOptions options = {}) : ledger(options) {}
@@ -60,7 +59,7 @@ class Script {
   std::vector<ModuleSnapshot> list(uint32_t module, ModuleState state) {
     return ledger.module_stats(ModuleId(module))[state];
   }
-  /// Totals of one state on one device, a number a call.
+  /// Totals of one state on one device, one number per call.
   std::vector<int64_t> totals(uint32_t module, ModuleState state, Device device = kCpu) {
     std::vector<int64_t> totals;
     for (const ModuleSnapshot& entry : list(module, state)) {

@@ -19,7 +19,7 @@ inline constexpr uint64_t kStorages = 14;
 class Stream {
  public:
   Stream(uint64_t seed, bool is_hostile) : random_(seed), is_hostile_(is_hostile) {
-    // Some streams are all storages, some nearly all modules: each finds other mistakes.
+    // Some streams are all storages, some nearly all modules: each finds other bugs.
     for (int& weight : weights_) weight = 1 + below(20);
   }
 
@@ -133,7 +133,7 @@ class Stream {
   std::array<int, 11> weights_{};
 };
 
-/// All that can be asked, from a Ledger or from the model.
+/// All answers of a Ledger or of the model.
 template <typename Source, typename Other>
 void expect_equal_answers(Source& ledger, Other& other) {
   EXPECT_EQ(ledger.current(), other.current());

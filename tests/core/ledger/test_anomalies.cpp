@@ -12,10 +12,10 @@ namespace {
 
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
-// One false event a row, told to a ledger that holds storage 1 with 10 bytes.
+// One invalid event per row, applied to a ledger that holds storage 1 with 10 bytes.
 struct Row {
   const char* name;
-  void (*tell)(Script&);
+  void (*apply_to)(Script&);
   Anomaly anomaly;
   const char* sentence;
 };
@@ -81,12 +81,12 @@ constexpr Row kRows[] = {
      Anomaly::CollectiveEndWithoutBegin, ""},
 };
 
-TEST(Anomalies, FalseEventIsCountedDescribedAndChangesNothing) {
+TEST(Anomalies, InvalidEventIsCountedDescribedAndChangesNothing) {
   std::set<Anomaly> seen;
   for (const Row& row : kRows) {
     Script s;
     s.born(1, 10);
-    row.tell(s);
+    row.apply_to(s);
     const Anomalies& anomalies = s.ledger.anomalies();
     EXPECT_EQ(anomalies.total(), 1u) << row.name;
     EXPECT_EQ(anomalies.count_of(row.anomaly), 1u) << row.name;
@@ -104,7 +104,7 @@ TEST(Anomalies, FalseEventIsCountedDescribedAndChangesNothing) {
   EXPECT_EQ(seen.size(), kAnomalyCount);
 }
 
-TEST(Anomalies, DoubleFreeIsCountedAndTakesNothingAway) {
+TEST(Anomalies, DoubleFreeIsCountedAndRemovesNothing) {
   Script s;
   s.born(1, 10).born(2, 20).freed(1).freed(1);
   EXPECT_EQ(s.ledger.anomalies().count_of(Anomaly::FreeOfUnknown), 1u);
@@ -120,7 +120,7 @@ TEST(Anomalies, ResizeBeyond63BitsKeepsTheOldSize) {
   EXPECT_EQ(s.ledger.current().total_bytes(kCpu), kMax - 5);
 }
 
-TEST(Anomalies, OnlyTheFirstOfAKindIsDescribed) {
+TEST(Anomalies, OnlyTheFirstAnomalyOfAKindIsDescribed) {
   Script s;
   s.freed(7).freed(8).resized(9, 1);
   EXPECT_EQ(s.ledger.anomalies().count_of(Anomaly::FreeOfUnknown), 2u);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Events that are applied late give the answers of events that were applied at once.
+// A Ledger that gets its events through a Backlog gives the same answers as one that gets them at
+// once.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -12,7 +13,7 @@
 namespace tidegauge {
 namespace {
 
-/// The conditions by their words, one event after the other.
+/// A direct implementation of the table in conditions.h.
 void apply_at_once(Ledger& ledger, const Event& event, Condition condition) {
   const std::optional<StorageInfo> storage = ledger.find_storage(event.storage);
   const events::Origin origin{event.time_ns, event.thread, {}};
@@ -61,13 +62,13 @@ Condition draw_condition(Stream& stream, const Event& event) {
 void check_stream(uint64_t seed) {
   Stream stream(seed, /*is_hostile=*/seed % 3 == 0);
   const int mean_batch = 1 + stream.below(60);
-  const int mean_wait = 1 + stream.below(4);  // 1: asked at every event
+  const int mean_wait = 1 + stream.below(4);  // 1: the backlog is queried at every event
   Ledger at_once;
   Ledger late;
   Backlog backlog;
-  std::vector<Event> told;
-  std::vector<ModuleId> running;   // at each event of a storage
-  std::vector<ModuleId> followed;  // likewise, as the backlog says later
+  std::vector<Event> visited;
+  std::vector<ModuleId> running;   // the innermost module at each storage event
+  std::vector<ModuleId> followed;  // the same, as the backlog says later
   const auto follow = [&] {
     backlog.follow([&](const Event& event, const OpenCalls& calls) {
       followed.push_back(calls.innermost(event.thread));
@@ -76,7 +77,7 @@ void check_stream(uint64_t seed) {
   const auto apply = [&] {
     follow();
     EXPECT_EQ(followed, running);
-    backlog.apply_to(late, [&](const Event& applied) { told.push_back(applied); });
+    backlog.apply_to(late, [&](const Event& applied) { visited.push_back(applied); });
   };
   const int length = 20 + stream.below(180);
   for (int i = 0; i < length; ++i) {
@@ -103,7 +104,7 @@ void check_stream(uint64_t seed) {
   expect_equal_answers(late, at_once);
   EXPECT_EQ(late.anomalies(), at_once.anomalies());
   EXPECT_EQ(late.now(), at_once.now());
-  EXPECT_LE(told.size(), late.now().sequence);  // of calls that are passed over nobody is told
+  EXPECT_LE(visited.size(), late.now().sequence);  // calls that are passed over are not visited
 }
 
 TEST(BacklogRandom, AnswersAreThoseOfEventsAppliedAtOnce) {
@@ -135,7 +136,7 @@ class BacklogOfCalls : public testing::Test {
   Ledger ledger;
 };
 
-TEST_F(BacklogOfCalls, CallsThatTheListsForgetArePassedOver) {
+TEST_F(BacklogOfCalls, CallsBeforeARestartArePassedOver) {
   add(EventKind::ModuleEnter);
   add(EventKind::ModuleExit);
   add(EventKind::IterationBegin);
@@ -144,7 +145,7 @@ TEST_F(BacklogOfCalls, CallsThatTheListsForgetArePassedOver) {
   EXPECT_FALSE(ledger.has_statistics(kModule));
 }
 
-TEST_F(BacklogOfCalls, CallsThatMayBeReadAreApplied) {
+TEST_F(BacklogOfCalls, CallsAfterARestartAreApplied) {
   add(EventKind::IterationBegin);
   add(EventKind::ModuleEnter);
   add(EventKind::ModuleExit);
@@ -152,7 +153,7 @@ TEST_F(BacklogOfCalls, CallsThatMayBeReadAreApplied) {
   EXPECT_EQ(ledger.modules(), std::vector{kModule});
 }
 
-TEST_F(BacklogOfCalls, CallAcrossARestartIsAppliedWhole) {
+TEST_F(BacklogOfCalls, CallAcrossARestartIsApplied) {
   add(EventKind::ModuleEnter);
   add(EventKind::IterationBegin);
   add(EventKind::ModuleExit);
@@ -161,7 +162,7 @@ TEST_F(BacklogOfCalls, CallAcrossARestartIsAppliedWhole) {
   EXPECT_TRUE(ledger.has_statistics(kModule));
 }
 
-TEST_F(BacklogOfCalls, HalfOfACallThatTheLedgerKnowsIsApplied) {
+TEST_F(BacklogOfCalls, ExitOfACallInTheLedgerIsApplied) {
   add(EventKind::ModuleEnter);
   apply();
   add(EventKind::ModuleExit);
@@ -170,7 +171,7 @@ TEST_F(BacklogOfCalls, HalfOfACallThatTheLedgerKnowsIsApplied) {
   EXPECT_FALSE(ledger.open_calls().is_open(kModule, Phase::Forward));
 }
 
-TEST_F(BacklogOfCalls, KnowsWhetherALabelIsWaiting) {
+TEST_F(BacklogOfCalls, HasLabelsOnlyWhileARelabelIsQueued) {
   const Event gradient =
       events::storage_relabelled({}, StorageId(1), Role::IsGradient, Since::Birth);
   backlog.add(gradient, Condition::IsTemp);
@@ -181,7 +182,7 @@ TEST_F(BacklogOfCalls, KnowsWhetherALabelIsWaiting) {
   EXPECT_FALSE(backlog.has_labels());
 }
 
-TEST_F(BacklogOfCalls, WantsToBeAppliedBeforeItGrowsWithoutBound) {
+TEST_F(BacklogOfCalls, IsFullBeforeItGrowsLarge) {
   while (!backlog.is_full()) add(EventKind::StepMarker);
   EXPECT_LT(backlog.footprint_bytes(), 512 * 1024);
   apply();

@@ -8,7 +8,7 @@
 namespace tidegauge {
 namespace {
 
-TEST(Labeller, BirthIsNamedByTheMoment) {
+TEST(Labeller, BirthFactsDecideTheFirstLabel) {
   struct Row {
     uint8_t facts;
     Category category;

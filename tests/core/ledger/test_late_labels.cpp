@@ -11,7 +11,7 @@ namespace {
 constexpr Category kTemp = Category::Temp;
 constexpr Category kGradient = Category::Gradient;
 
-TEST(LateLabels, CorrectionHoldsFromItsFirstEventToBeforeItsLast) {
+TEST(LateLabels, CorrectionCoversItsFirstEventButNotItsLast) {
   LateLabels labels;
   labels.add({5, 8, 100, 0, kTemp, kGradient});
   CategorySplit splits[4];
@@ -26,7 +26,7 @@ TEST(LateLabels, CorrectionHoldsFromItsFirstEventToBeforeItsLast) {
   EXPECT_EQ(splits[3][kGradient], 0);
 }
 
-TEST(LateLabels, OtherDevicesAreLeftAlone) {
+TEST(LateLabels, OtherDevicesAreNotCorrected) {
   LateLabels labels;
   labels.add({1, 100, 10, 1, kTemp, kGradient});
   CategorySplit splits[3];
@@ -38,7 +38,7 @@ TEST(LateLabels, OtherDevicesAreLeftAlone) {
   EXPECT_EQ(splits[2][kTemp], 10);
 }
 
-TEST(LateLabels, SettledOnceIsSettledForGood) {
+TEST(LateLabels, SettlingEmptiesTheLog) {
   LateLabels labels;
   labels.add({1, 3, 10, 0, kTemp, kGradient});
   CategorySplit split;
@@ -65,7 +65,7 @@ TEST(LateLabels, HugeStorageRenamedManyTimesDoesNotOverflow) {
   EXPECT_EQ(split[kTemp], 0);
 }
 
-TEST(LateLabels, EqualsCorrectingEachSplitByItself) {
+TEST(LateLabels, SweepEqualsCorrectingEachSplitAlone) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 300; ++round) {
     LateLabels labels;

@@ -36,7 +36,7 @@ TEST(Ledger, DeviceWithoutBytesIsLeftOut) {
   Script s;
   s.born(1, 100).on(cuda(0)).born(2, 0).freed(1);
   EXPECT_TRUE(s.ledger.current().devices.empty());
-  EXPECT_EQ(s.ledger.peak().devices.size(), 1u);  // the cpu had some
+  EXPECT_EQ(s.ledger.peak().devices.size(), 1u);  // the cpu had bytes
 }
 
 TEST(Ledger, PeakOfEachDeviceIsAtItsOwnInstant) {
@@ -57,7 +57,7 @@ TEST(Ledger, PeakSeesAStorageThatIsResizedUpAndBackAgain) {
   EXPECT_EQ(s.ledger.current().total_bytes(kCpu), 16);
 }
 
-TEST(Ledger, PeakTellsStepAndOptimizerOfItsInstant) {
+TEST(Ledger, PeakHasStepAndOptimizerStateOfItsInstant) {
   Script s;
   s.happens(EventKind::StepMarker).born(1, 10).happens(EventKind::StepMarker);
   s.happens(EventKind::OptimizerStepBegin).happens(EventKind::CollectiveBegin);
@@ -85,13 +85,13 @@ TEST(Ledger, PeakResetInsideAModuleLeavesTheModulesPeakAlone) {
   EXPECT_EQ(s.ledger.peak().total_bytes(kCpu), 30);
 }
 
-TEST(Ledger, KnowsModulesThatHaveSomethingToForget) {
+TEST(Ledger, KnowsModulesWithStatisticsOrSizes) {
   Script s;
   s.enter(1).exit(1).size(2, SizeOf::Inputs, 8);
   EXPECT_TRUE(s.ledger.knows(ModuleId(1)));
   EXPECT_TRUE(s.ledger.knows(ModuleId(2)));
   EXPECT_FALSE(s.ledger.knows(ModuleId(3)));
-  s.size(1, SizeOf::Inputs, 8).happens(EventKind::IterationBegin);  // which keeps sizes
+  s.size(1, SizeOf::Inputs, 8).happens(EventKind::IterationBegin);  // keeps sizes
   EXPECT_TRUE(s.ledger.knows(ModuleId(1)));
   for (const uint32_t module : {1u, 2u}) {
     s.apply(events::module_gone({}, ModuleId(module)));
@@ -131,7 +131,7 @@ TEST(Ledger, GradientIsGradientFromBirthAtThePeak) {
   EXPECT_EQ((*peak.find(kCpu))[Category::Temp], 60);
 }
 
-TEST(Ledger, ClaimedMemoryHasTheLabelOfItsFactsSinceItsAllocation) {
+TEST(Ledger, ClaimedMemoryHasItsLabelSinceItsAllocation) {
   Script s;
   s.born(1, 40, kFromAllocator).born(2, 60, kFromAllocator).freed(2);  // 2 was workspace
   EXPECT_EQ((*s.ledger.current().find(kCpu))[Category::Untracked], 40);
@@ -148,7 +148,7 @@ TEST(Ledger, LabelFromNowLeavesEarlierPeaksAlone) {
   EXPECT_EQ((*s.ledger.current().find(kCpu))[Category::Parameter], 40);
 }
 
-TEST(Ledger, LabelSinceBirthCorrectsEverySizeTheStorageHad) {
+TEST(Ledger, LabelSinceBirthCorrectsAllPastSizes) {
   Script s;
   s.born(1, 10).enter(1).resized(1, 30).enter(2).resized(1, 20).is_now(1, Role::IsTemp).enter(3);
   s.was_always(1, Role::IsUnshardedParam);
@@ -176,13 +176,13 @@ TEST(Ledger, LabelSinceBirthCorrectsThePeakOfAClosedStep) {
   EXPECT_EQ((*s.ledger.step_peaks()[0].bytes.find(kCpu))[Category::Gradient], 50);
 }
 
-TEST(Ledger, LabelOfAReusedIdDoesNotReachTheStorageBefore) {
+TEST(Ledger, LabelDoesNotReachAnEarlierStorageWithTheSameId) {
   Script s;
   s.born(1, 10).enter(1).freed(1).born(1, 10).was_always(1, Role::IsGradient);
   EXPECT_EQ((*s.list(1, ModuleState::PreForward)[0].bytes.find(kCpu))[Category::Activation], 10);
 }
 
-TEST(Ledger, CorrectionsSurviveSettlingInBetween) {
+TEST(Ledger, LabelsAfterSettlingCorrectThePastAgain) {
   Script s({.settle_after = 0});
   s.born(1, 10).enter(1);
   for (int i = 0; i < 100; ++i)
@@ -193,7 +193,7 @@ TEST(Ledger, CorrectionsSurviveSettlingInBetween) {
   EXPECT_EQ(*s.list(1, ModuleState::PreForward)[0].bytes.find(kCpu), expected);
 }
 
-TEST(Ledger, StorageCanBeAskedFor) {
+TEST(Ledger, FindStorageReturnsLiveStorages) {
   Script s;
   s.on(cuda(2)).born(5, 64).is_now(5, Role::IsBuffer);
   EXPECT_EQ(s.ledger.find_storage(StorageId(5)), (StorageInfo{cuda(2), 64, Category::Buffer}));
@@ -201,8 +201,8 @@ TEST(Ledger, StorageCanBeAskedFor) {
   EXPECT_EQ(s.ledger.storage_count(), 1u);
 }
 
-// A training run as FSDP makes it: the same storages are resized and renamed in every step, and
-// the peak of the run lies far back. Late labels and history must not pile up.
+// A training run as under FSDP: the same storages are resized and relabelled in every step, and the
+// peak of the run lies far back. Late labels and history must not accumulate.
 TEST(Ledger, MemoryStaysFlatOverALongRun) {
   Script s({.kept_steps = 16});
   const auto highest_footprint = [&](int iterations) {
@@ -223,7 +223,7 @@ TEST(Ledger, MemoryStaysFlatOverALongRun) {
   EXPECT_LT(first, 512u << 10);
 
   EXPECT_EQ(s.ledger.peak().devices[0].at.sequence, 3u);
-  s.was_always(2, Role::IsParameter);  // reaches back over all of it
+  s.was_always(2, Role::IsParameter);  // reaches back over the whole run
   EXPECT_EQ((*s.ledger.peak().find(kCpu))[Category::Parameter], 8);
   EXPECT_EQ(s.ledger.anomalies().total(), 0u);
 }

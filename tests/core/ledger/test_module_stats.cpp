@@ -26,7 +26,7 @@ TEST(ModuleStats, BackwardHasItsOwnStates) {
   EXPECT_TRUE(s.list(1, ModuleState::PreForward).empty());
 }
 
-TEST(ModuleStats, RecomputationHasNoPeakOfItsOwn) {
+TEST(ModuleStats, RecomputeHasNoPeakOfItsOwn) {
   Script s;
   s.enter(1, Phase::Backward);
   s.enter(1, Phase::Recompute).born(1, 7).exit(1, Phase::Recompute);
@@ -57,7 +57,7 @@ TEST(ModuleStats, EntriesOfARecursiveCallMatchByCall) {
   }
 }
 
-TEST(ModuleStats, PeakCoversTheActiveTimeAlsoWhenModulesEndOutOfOrder) {
+TEST(ModuleStats, PeakCoversTheWholeCallWhenModulesEndOutOfOrder) {
   Script s;
   s.enter(1, Phase::Backward).enter(2, Phase::Backward).born(1, 100).freed(1);
   s.exit(1, Phase::Backward).born(2, 150).freed(2).exit(2, Phase::Backward);
@@ -76,7 +76,7 @@ TEST(ModuleStats, PeakOfAnOpenCallIsThePeakSoFar) {
   EXPECT_FALSE(s.list(1, ModuleState::PeakForward)[0].is_open);
 }
 
-TEST(ModuleStats, PeakIsPerDeviceAlsoOnOneThatAppearsMeanwhile) {
+TEST(ModuleStats, PeakIncludesADeviceThatAppearsDuringTheCall) {
   Script s;
   s.born(1, 10).enter(1).enter(2).on(cuda(0)).born(2, 500).freed(2).on(kCpu).exit(2).exit(1);
   EXPECT_EQ(s.totals(1, ModuleState::PeakForward, cuda(0)), Totals{500});
@@ -98,7 +98,7 @@ TEST(ModuleStats, BackwardMayEndInAnotherThread) {
   Script s;
   s.in_thread(1).enter(1, Phase::Backward).in_thread(2).exit(1, Phase::Backward);
   EXPECT_EQ(s.list(1, ModuleState::PostBackward).size(), 1u);
-  s.in_thread(1).enter(1).in_thread(2).exit(1);  // but a forward does not
+  s.in_thread(1).enter(1).in_thread(2).exit(1);  // a forward does not end in another thread
   EXPECT_EQ(s.ledger.anomalies().count_of(Anomaly::ExitWithoutEnter), 1u);
 }
 
@@ -117,7 +117,7 @@ TEST(ModuleStats, ModulesAreListedInTheOrderOfTheirFirstEvent) {
   EXPECT_EQ(s.ledger.modules(), (std::vector{ModuleId(5), ModuleId(3), ModuleId(4)}));
 }
 
-TEST(ModuleStats, SizesAreTheLastOnesTold) {
+TEST(ModuleStats, LastModuleSizeWins) {
   Script s;
   s.size(1, SizeOf::Parameters, 400).size(1, SizeOf::Inputs, 1).size(1, SizeOf::Inputs, 2);
   const ModuleStats stats = s.ledger.module_stats(ModuleId(1));
@@ -152,7 +152,7 @@ TEST(ModuleStats, CallThatWasOpenAtAResetEndsInTheNewLists) {
   s.enter(1).born(1, 9).freed(1).happens(EventKind::StatisticsReset).born(2, 4).exit(1);
   EXPECT_TRUE(s.list(1, ModuleState::PreForward).empty());
   EXPECT_EQ(s.totals(1, ModuleState::PostForward), Totals{4});
-  EXPECT_EQ(s.totals(1, ModuleState::PeakForward), Totals{9});  // of its whole active time
+  EXPECT_EQ(s.totals(1, ModuleState::PeakForward), Totals{9});  // of the whole call
   EXPECT_EQ(s.ledger.anomalies().total(), 0u);
 }
 

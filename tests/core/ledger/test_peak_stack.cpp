@@ -64,7 +64,7 @@ TEST(PeakStack, ParentThatClosesFirstSeesPeakOfItsOpenChild) {
   EXPECT_EQ(stack.close(1, at(7)).total_bytes, 100);  // the child moved down
 }
 
-TEST(PeakStack, ChildDoesNotSeeWhatWasBeforeIt) {
+TEST(PeakStack, ChildDoesNotSeeEarlierPeaks) {
   PeakStack stack(1);
   stack.add(Category::Temp, 100, at(1));
   stack.remove(Category::Temp, 90, at(2));
@@ -83,7 +83,7 @@ TEST(PeakStack, FrameWithoutChangesPeaksWhereItOpened) {
   EXPECT_EQ(peak.split[Category::Parameter], 7);
 }
 
-TEST(PeakStack, OldestFrameThatClosesTakesOnlyItsOwnPeakAlong) {
+TEST(PeakStack, ClosingTheOldestFrameKeepsPeaksOfYoungerOnes) {
   PeakStack stack(1);
   stack.add(Category::Temp, 100, at(1));
   stack.remove(Category::Temp, 100, at(2));
@@ -93,7 +93,7 @@ TEST(PeakStack, OldestFrameThatClosesTakesOnlyItsOwnPeakAlong) {
   EXPECT_EQ(stack.peak(0, at(6)).total_bytes, 20);
 }
 
-TEST(PeakStack, RelabelFromNowLeavesThePeakAsItWas) {
+TEST(PeakStack, RelabelFromNowLeavesThePeakUnchanged) {
   PeakStack stack(1);
   stack.add(Category::Temp, 10, at(1));
   stack.move(Category::Temp, Category::Optstate, 10, at(2));
@@ -101,7 +101,7 @@ TEST(PeakStack, RelabelFromNowLeavesThePeakAsItWas) {
   EXPECT_EQ(stack.split()[Category::Optstate], 10);
 }
 
-TEST(PeakStack, RelabelSinceBirthGoesIntoAPeakThatIsStillNow) {
+TEST(PeakStack, RelabelSinceBirthChangesAPeakThatIsStillCurrent) {
   PeakStack stack(1);
   stack.add(Category::Temp, 10, at(1));
   stack.correct(Category::Temp, Category::Gradient, 10);
@@ -111,7 +111,7 @@ TEST(PeakStack, RelabelSinceBirthGoesIntoAPeakThatIsStillNow) {
   EXPECT_EQ(stack.peak(0, at(3)).state_sequence, 2u);
 }
 
-TEST(PeakStack, TotalThatDoesNotFitIsRefused) {
+TEST(PeakStack, TotalBeyond63BitsIsRejected) {
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   PeakStack stack(1);
   EXPECT_TRUE(stack.add(Category::Temp, kMax, at(1)));

@@ -13,7 +13,7 @@ constexpr UnitId kUnit{1};
 constexpr UnitId kOther{2};
 const Device kCpu{};
 
-/// A program that shards by itself: a ledger and the units, told the same.
+/// A program that shards by itself: a ledger and the units get the same events.
 class Program {
  public:
   explicit Program(size_t kept_changes = 16384) : units(kept_changes) {
@@ -28,15 +28,15 @@ class Program {
   }
   StorageId make(UnitId unit, UnitFact fact, int64_t size_bytes) {
     const StorageId id = make(size_bytes);
-    tell(unit, fact, id);
+    apply(unit, fact, id);
     return id;
   }
-  void tell(UnitId unit, UnitFact fact, StorageId id) {
+  void apply(UnitId unit, UnitFact fact, StorageId id) {
     const auto label = ShardedUnits::decide(fact, ledger.find_storage(id)->category);
     units.apply({.storage = id, .unit = unit, .kind = UnitEventKind::StorageOwned}, ledger);
     if (label) apply(events::storage_relabelled({}, id, label->role, label->since));
   }
-  bool tell(UnitId unit, UnitEventKind kind, int64_t time_ns, GatherReason reason = {}) {
+  bool apply(UnitId unit, UnitEventKind kind, int64_t time_ns, GatherReason reason = {}) {
     return units.apply({.time_ns = time_ns, .unit = unit, .kind = kind, .reason = reason}, ledger);
   }
   void resize(StorageId id, int64_t size_bytes) {
@@ -64,23 +64,23 @@ class Program {
   uint64_t last_ = 0;
 };
 
-TEST(ShardedUnits, BufferThatAGradientIsReducedIntoWasABufferUntilThen) {
+TEST(ShardedUnits, ReducedGradientWasABufferBefore) {
   Program program;
   const StorageId output = program.make(kUnit, UnitFact::ReduceBuffer, 100);
   const StorageId input = program.make(kUnit, UnitFact::ReduceBuffer, 400);
   program.free(input);
-  program.tell(kUnit, UnitFact::ReducedGrad, output);
+  program.apply(kUnit, UnitFact::ReducedGrad, output);
   EXPECT_EQ(program.now(kUnit, Category::ShardedGrad), 100);
   EXPECT_EQ(program.at_peak(kUnit, Category::ShardedGrad), 0);
   EXPECT_EQ(program.at_peak(kUnit, Category::ReduceScatter), 500);
   EXPECT_EQ(program.ledger.peak().find(kCpu)->bytes[size_t(Category::ReduceScatter)], 500);
 }
 
-TEST(ShardedUnits, CastGradientNeverWasABuffer) {
+TEST(ShardedUnits, CastGradientIsAGradientSinceItsBirth) {
   Program program;
   const StorageId cast = program.make(kUnit, UnitFact::ReduceBuffer, 100);
   program.free(program.make(kUnit, UnitFact::ReduceBuffer, 400));
-  program.tell(kUnit, UnitFact::ShardGrad, cast);
+  program.apply(kUnit, UnitFact::ShardGrad, cast);
   EXPECT_EQ(program.at_peak(kUnit, Category::ShardedGrad), 100);
   EXPECT_EQ(program.at_peak(kUnit, Category::ReduceScatter), 400);
 }
@@ -88,23 +88,23 @@ TEST(ShardedUnits, CastGradientNeverWasABuffer) {
 TEST(ShardedUnits, GradientBelongsToItsUnitSinceItsBirth) {
   Program program;
   const StorageId grad = program.make(100);
-  program.free(program.make(900));  // the peak, when nobody had told of the gradient
-  program.tell(kUnit, UnitFact::UnshardedGrad, grad);
+  program.free(program.make(900));  // the peak comes before the gradient's label
+  program.apply(kUnit, UnitFact::UnshardedGrad, grad);
   EXPECT_EQ(program.at_peak(kUnit, Category::UnshardedGrad), 100);
 }
 
-TEST(ShardedUnits, GradientThatIsToldAfterASettlingStillCountsAtThePeak) {
+TEST(ShardedUnits, GradientLabelledAfterSettlingCountsAtThePeak) {
   Program program(/*kept_changes=*/0);
   const StorageId grad = program.make(100);
   program.make(kOther, UnitFact::Unsharded, 50);
   program.free(program.make(900));
   EXPECT_EQ(program.at_peak(kUnit, Category::UnshardedGrad), 0);
-  program.tell(kUnit, UnitFact::UnshardedGrad, grad);
+  program.apply(kUnit, UnitFact::UnshardedGrad, grad);
   EXPECT_EQ(program.at_peak(kUnit, Category::UnshardedGrad), 100);
   EXPECT_EQ(program.now(kUnit, Category::UnshardedGrad), 100);
 }
 
-TEST(ShardedUnits, BytesAtALaterPeakIncludeWhatWasSettled) {
+TEST(ShardedUnits, BytesAtALaterPeakIncludeSettledChanges) {
   Program program(/*kept_changes=*/0);
   const StorageId whole = program.make(kUnit, UnitFact::Unsharded, 100);
   EXPECT_EQ(program.at_peak(kUnit, Category::UnshardedParam), 100);
@@ -117,14 +117,14 @@ TEST(ShardedUnits, BytesAtALaterPeakIncludeWhatWasSettled) {
   EXPECT_EQ(program.at_peak(kOther, Category::UnshardedParam), 300);
 }
 
-TEST(ShardedUnits, ShardThatNeedsNoCastStaysAShardWhenItIsGathered) {
+TEST(ShardedUnits, ShardThatIsGatheredWithoutACastStaysAShard) {
   EXPECT_FALSE(ShardedUnits::decide(UnitFact::GatherBuffer, Category::ShardedParam));
   EXPECT_FALSE(ShardedUnits::decide(UnitFact::GatherBuffer, Category::PostForwardShard));
   EXPECT_EQ(ShardedUnits::decide(UnitFact::GatherBuffer, Category::Activation)->role,
             Role::IsAllGatherBuffer);
 }
 
-TEST(ShardedUnits, GradientThatWasAddedToWasOneBefore) {
+TEST(ShardedUnits, AccumulatedGradientWasAGradientBefore) {
   const auto label = ShardedUnits::decide(UnitFact::ReducedGrad, Category::Gradient);
   EXPECT_EQ(label->role, Role::IsShardedGrad);
   EXPECT_EQ(label->since, Since::Birth);
@@ -134,14 +134,14 @@ TEST(ShardedUnits, UnitIsGatheredOnceUntilItIsReleased) {
   Program program;
   const ShardedUnits& units = program.units;
   EXPECT_EQ(units.state(kUnit), UnitState::Sharded);
-  EXPECT_FALSE(program.tell(kUnit, UnitEventKind::Released, 0));
-  EXPECT_TRUE(program.tell(kUnit, UnitEventKind::GatherBegun, 1, GatherReason::Prefetch));
-  // It was prefetched: nothing happens.
-  EXPECT_FALSE(program.tell(kUnit, UnitEventKind::GatherBegun, 2, GatherReason::Backward));
+  EXPECT_FALSE(program.apply(kUnit, UnitEventKind::Released, 0));
+  EXPECT_TRUE(program.apply(kUnit, UnitEventKind::GatherBegun, 1, GatherReason::Prefetch));
+  // Already prefetched: no effect.
+  EXPECT_FALSE(program.apply(kUnit, UnitEventKind::GatherBegun, 2, GatherReason::Backward));
   EXPECT_EQ(units.state(kUnit), UnitState::Gathering);
-  EXPECT_TRUE(program.tell(kUnit, UnitEventKind::GatherFinished, 3));
+  EXPECT_TRUE(program.apply(kUnit, UnitEventKind::GatherFinished, 3));
   EXPECT_EQ(units.state(kUnit), UnitState::Unsharded);
-  EXPECT_TRUE(program.tell(kUnit, UnitEventKind::ReleasedToPostForwardShard, 4));
+  EXPECT_TRUE(program.apply(kUnit, UnitEventKind::ReleasedToPostForwardShard, 4));
   EXPECT_EQ(units.state(kUnit), UnitState::PostForwardSharded);
   const UnitReport report = program.report(kUnit);
   ASSERT_EQ(report.gatherings.size(), 1);
@@ -151,28 +151,29 @@ TEST(ShardedUnits, UnitIsGatheredOnceUntilItIsReleased) {
   EXPECT_EQ(report.gatherings[0].released->time_ns, 4);
 }
 
-TEST(ShardedUnits, OneBufferForAllCollectivesWasWhatItWas) {
+TEST(ShardedUnits, SharedBufferKeepsItsPastLabels) {
   Program program;
   const StorageId pool = program.make(kUnit, UnitFact::GatherBuffer, 100);
-  program.tell(kUnit, UnitFact::ReduceBuffer, pool);
+  program.apply(kUnit, UnitFact::ReduceBuffer, pool);
   EXPECT_EQ(program.at_peak(kUnit, Category::AllGather), 100);  // the first instant with 100
   EXPECT_EQ(program.now(kUnit, Category::ReduceScatter), 100);
 }
 
-TEST(ShardedUnits, WhatTheAllocatorShowedFirstIsNamedSinceItsBirth) {
+TEST(ShardedUnits, MemoryThatTheAllocatorShowedIsLabelledSinceItsBirth) {
   EXPECT_EQ(ShardedUnits::decide(UnitFact::AllReduceBuffer, Category::Untracked)->since,
             Since::Birth);
 }
 
-TEST(ShardedUnits, TimelineHasEachChangeInItsPlace) {
+TEST(ShardedUnits, TimelineIsInTheOrderOfEvents) {
   for (const size_t kept_changes : {size_t{16384}, size_t{1}}) {
     Program program(kept_changes);
     const StorageId whole = program.make(kUnit, UnitFact::Unsharded, 100);
     const StorageId grad = program.make(10);
     program.resize(whole, 0);
-    program.tell(kUnit, UnitFact::UnshardedGrad, grad);  // late: it was there before the resize
+    program.apply(kUnit, UnitFact::UnshardedGrad,
+                  grad);  // late: the storage existed before the resize
     const auto timeline = program.report(kUnit).timeline;
-    // Settling takes the beginning of it, not the end.
+    // Settling drops the beginning of the timeline, not the end.
     ASSERT_GE(timeline.size(), 1);
     EXPECT_EQ(timeline.back().split[Category::UnshardedParam], 0);
     EXPECT_EQ(timeline.back().split[Category::UnshardedGrad], 10);
@@ -184,7 +185,7 @@ TEST(ShardedUnits, TimelineHasEachChangeInItsPlace) {
   }
 }
 
-TEST(ShardedUnits, ShareOfThePeakIsOfAllBytes) {
+TEST(ShardedUnits, PeakShareCountsAllBytes) {
   Program program;
   program.make(kUnit, UnitFact::Unsharded, 100);
   program.make(300);
@@ -194,9 +195,9 @@ TEST(ShardedUnits, ShareOfThePeakIsOfAllBytes) {
 TEST(ShardedUnits, OnlyTheLastGatheringsAreKept) {
   Program program;
   for (int64_t i = 0; i < 1000; ++i) {
-    program.tell(kUnit, UnitEventKind::GatherBegun, i);
-    program.tell(kUnit, UnitEventKind::GatherFinished, i);
-    program.tell(kUnit, UnitEventKind::Released, i);
+    program.apply(kUnit, UnitEventKind::GatherBegun, i);
+    program.apply(kUnit, UnitEventKind::GatherFinished, i);
+    program.apply(kUnit, UnitEventKind::Released, i);
   }
   const UnitReport report = program.report(kUnit);
   EXPECT_EQ(report.gatherings.size(), ShardedUnits::kKeptGatherings);

@@ -12,7 +12,7 @@
 namespace tidegauge {
 namespace {
 
-TEST(StorageTable, FindsWhatWasInsertedAndNothingElse) {
+TEST(StorageTable, FindsOnlyInsertedRecords) {
   StorageTable table;
   EXPECT_EQ(table.find(StorageId(1)), nullptr);
   EXPECT_TRUE(table.insert(StorageId(1)).second);
@@ -41,7 +41,7 @@ TEST(StorageTable, EqualsAStandardMapUnderRandomInsertsAndErases) {
     StorageTable table;
     std::unordered_map<uint64_t, int64_t> expected;
     for (int i = 0; i < 200'000; ++i) {
-      // The range swells and shrinks, so that the table is at times full, at times nearly empty.
+      // The range grows and shrinks, so that the table is sometimes full, sometimes nearly empty.
       const uint64_t range = i % 50'000 < 25'000 ? 3'000 : 30;
       const uint64_t id = (1 + random() % range) * stride;
       if (random() % 2 == 0) {
@@ -70,13 +70,13 @@ TEST(StorageTable, StaysWithin160BytesPerStorageWhenItGrows) {
     const size_t before = table.footprint_bytes();
     table.insert(StorageId(id));
     const size_t after = table.footprint_bytes();
-    const size_t held = after == before ? after : after + before;  // both, while it grows
+    const size_t held = after == before ? after : after + before;  // both tables, while it grows
     if (id < 100) continue;  // the first table is larger than its few records
     ASSERT_LE(held, 160 * id) << id;
   }
 }
 
-/// Relabels, and tells where the pieces that changed began.
+/// Relabels, and returns where the changed pieces began.
 std::vector<uint64_t> relabel(StorageHistory& history, const StorageRecord& record,
                               Category category) {
   std::vector<uint64_t> starts;
@@ -110,7 +110,7 @@ TEST(StorageHistory, TrimKeepsPiecesThatHoldAStoredSplit) {
   EXPECT_EQ(relabel(history, record, Category::Gradient), (std::vector<uint64_t>{20, 30}));
 }
 
-TEST(StorageHistory, RelabelChangesEachPieceOnce) {
+TEST(StorageHistory, RelabelVisitsEachPieceOnce) {
   StorageTable table;
   StorageHistory history;
   const Category temp = Category::Temp;
@@ -125,7 +125,7 @@ TEST(StorageHistory, RelabelChangesEachPieceOnce) {
   EXPECT_EQ(relabel(history, record, temp).size(), 6u);
 }
 
-TEST(StorageHistory, ForgottenPiecesAreUsedAgain) {
+TEST(StorageHistory, ForgottenPiecesAreReused) {
   StorageTable table;
   StorageHistory history;
   for (int i = 0; i < 1'000; ++i) {

@@ -52,7 +52,7 @@ TEST(CallLog, NodeBelongsToTheCallThatMadeIt) {
   EXPECT_EQ(log.find(15).chain(), Modules{});
 }
 
-TEST(CallLog, WhereASearchBeginsDoesNotMatter) {
+TEST(CallLog, HintDoesNotChangeTheAnswer) {
   const CallLog log = net_with_two_children();
   const std::shared_ptr<CallBlock> block = log.find(10).block;
   constexpr uint32_t kCalls[] = {CallBlock::kNoCall, 0, 1, 1, 0, 2,
@@ -81,7 +81,7 @@ TEST(CallLog, OpenCallsAreOutermostFirst) {
   EXPECT_FALSE(log.has_open());
 }
 
-TEST(CallLog, LeavingAModuleClosesWhatAnExceptionLeftOpenInside) {
+TEST(CallLog, LeavingAModuleClosesCallsThatAnExceptionLeftOpen) {
   CallLog log;
   log.open_block(kForward, 0, {});
   log.enter(kNet, 0);
@@ -132,7 +132,7 @@ TEST(CallLog, NodesAfterANestedBlockBelongToTheEnclosingCall) {
   EXPECT_EQ(log.find(5).chain(), Modules{kNet});
 }
 
-TEST(CallLog, ClosingARegionThatIsNotOpenIsHarmless) {
+TEST(CallLog, ClosingARegionThatIsNotOpenDoesNothing) {
   CallLog log;
   EXPECT_EQ(log.close_region(0), BlockKind::kCall);
   log.open_block(kForward, 0, {});
@@ -151,14 +151,14 @@ TEST(CallLog, HeldBlockOutlivesTheRecentOnes) {
     leave(log, kNet, i + 1);
   }
   EXPECT_EQ(log.find(5).chain(), Modules{kNet});
-  EXPECT_EQ(log.find(6).chain(), Modules{});  // forgotten: nobody holds it
+  EXPECT_EQ(log.find(6).chain(), Modules{});  // dropped: no CallRef holds it
   EXPECT_EQ(log.find(3 * CallLog::kRecentBlocks - 1).chain(), Modules{kNet});
   EXPECT_TRUE(log.keep_held_only());
   held.reset();
   EXPECT_FALSE(log.keep_held_only());
 }
 
-TEST(CallLog, StoppingInTheMiddleForgetsOpenCallsAndKeepsTheirNodes) {
+TEST(CallLog, LeavingAllClosesOpenCallsAndKeepsTheirNodes) {
   CallLog log;
   log.open_block(kForward, 0, {});
   log.enter(kNet, 0);
@@ -208,7 +208,7 @@ TEST(CallLog, MoveIntoARecomputeDoesNotEnterItsBase) {
   EXPECT_EQ(move({}, log.find(20)), Moves{});
 }
 
-/// Net makes node 0; First and then Second hand on its result; Net makes node 1 of it.
+/// Net makes node 0; First and then Second pass its result on; Net makes node 1 from it.
 CallLog net_with_two_that_hand_on() {
   CallLog log;
   log.open_block(kForward, 0, {});
@@ -231,13 +231,13 @@ Modules stops_before(const CallLog& log, uint64_t sequence) {
   return modules;
 }
 
-TEST(CallLog, CallsThatHandOnAreStopsBeforeTheNodeLastOneFirst) {
+TEST(CallLog, CallsThatPassATensorOnAreStopsLastOneFirst) {
   const CallLog log = net_with_two_that_hand_on();
   EXPECT_EQ(stops_before(log, 1), Modules{});
   EXPECT_EQ(stops_before(log, 0), (Modules{kSecond, kFirst}));
 }
 
-TEST(CallLog, RangesDoNotReachOverAStop) {
+TEST(CallLog, RangeEndsAtAStop) {
   const CallLog log = net_with_two_that_hand_on();
   SequenceRange range;
   log.find(1, &range);
@@ -248,7 +248,7 @@ TEST(CallLog, RangesDoNotReachOverAStop) {
   EXPECT_FALSE(range.contains(1));
 }
 
-TEST(CallLog, WhatAnotherBlockMadeIsNoStop) {
+TEST(CallLog, NodeOfAnotherBlockIsNotAStop) {
   CallLog log;
   log.open_block(kForward, 5, {});
   const CallLog::OpenCall call = log.enter(kFirst, 5);
@@ -258,7 +258,7 @@ TEST(CallLog, WhatAnotherBlockMadeIsNoStop) {
   EXPECT_EQ(stops_before(log, 5), Modules{});
 }
 
-TEST(CallLog, RangeOfANodeIsThatOfItsCall) {
+TEST(CallLog, RangeCoversTheNodesOfTheCall) {
   const CallLog log = net_with_two_children();
   SequenceRange range;
   log.find(12, &range);
@@ -266,7 +266,7 @@ TEST(CallLog, RangeOfANodeIsThatOfItsCall) {
   EXPECT_FALSE(range.contains(10) || range.contains(13));
 }
 
-TEST(CallLog, RangeOfAnOpenBlockIsTheNodeAlone) {
+TEST(CallLog, RangeInAnOpenBlockIsOneNode) {
   CallLog log;
   log.open_block(kForward, 0, {});
   log.enter(kNet, 0);
@@ -282,7 +282,7 @@ TEST(CallLog, AgreesWithAListOfOpenModulesForEachNode) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
     CallLog log;
-    std::vector<Modules> stacks{{}};  // one per open region and the ground
+    std::vector<Modules> stacks{{}};  // one per open region, and one outside of all
     std::vector<Modules> truth;
     std::vector<std::shared_ptr<CallBlock>> held;
     for (int i = 0; i < 200; ++i) {

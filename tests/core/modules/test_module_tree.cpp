@@ -30,7 +30,7 @@ TEST(ModuleTree, NamesFollowThePath) {
   EXPECT_FALSE(tree.knows(kOther));
 }
 
-TEST(ModuleTree, SecondLivingRootOfAClassGetsANumber) {
+TEST(ModuleTree, SecondLiveRootOfAClassGetsANumber) {
   ModuleTree tree;
   tree.name_root(ModuleId{1}, "Net");
   tree.name_root(ModuleId{2}, "Net");
@@ -40,7 +40,7 @@ TEST(ModuleTree, SecondLivingRootOfAClassGetsANumber) {
   EXPECT_EQ(tree.name(ModuleId{3}), "Net#3");
 }
 
-TEST(ModuleTree, NameOfADeadRootIsFreeButStaysReadable) {
+TEST(ModuleTree, NameOfADeadRootStaysReadableAndCanBeReused) {
   ModuleTree tree;
   tree.name_root(ModuleId{1}, "Net");
   tree.mark_dead(ModuleId{1});
@@ -74,15 +74,15 @@ TEST(ModuleTree, RootKeepsItsNameWhenNamedAgain) {
   EXPECT_EQ(tree.name(kLinear), "Net.block.0");
 }
 
-TEST(ModuleTree, NameOfAUserTakesThePlaceOfTheClass) {
+TEST(ModuleTree, UserNameReplacesTheClassName) {
   ModuleTree tree = net_block_linear();
   tree.rename_root(kNet, "generator");
   EXPECT_EQ(tree.name(kLinear), "generator.block.0");
-  tree.rename_root(kBlock, "part");  // below another: it has its path
+  tree.rename_root(kBlock, "part");  // not a root: keeps its path
   EXPECT_EQ(tree.name(kBlock), "generator.block");
   tree.rename_root(kOther, "generator");
   EXPECT_EQ(tree.name(kOther), "generator#2");
-  tree.rename_root(kOther, "generator#2");  // nobody else's
+  tree.rename_root(kOther, "generator#2");  // no other root has this name
   EXPECT_EQ(tree.name(kOther), "generator#2");
   tree.rename_root(kNet, "critic");
   tree.name_root(ModuleId{5}, "generator");  // free again
@@ -91,7 +91,7 @@ TEST(ModuleTree, NameOfAUserTakesThePlaceOfTheClass) {
   EXPECT_EQ(tree.name(ModuleId{6}), "Net");
 }
 
-TEST(ModuleTree, ModuleIsNeverPutBelowItself) {
+TEST(ModuleTree, ModuleCannotBeItsOwnDescendant) {
   ModuleTree tree = net_block_linear();
   tree.name_child(kNet, kLinear, "loop");
   tree.name_child(kBlock, kBlock, "self");
@@ -99,14 +99,14 @@ TEST(ModuleTree, ModuleIsNeverPutBelowItself) {
   EXPECT_EQ(tree.name(kBlock), "Net.block");
 }
 
-TEST(ModuleTree, NamingBelowAModuleWithoutANameIsAnErrorAndChangesNothing) {
+TEST(ModuleTree, NamingAChildOfAnUnnamedModuleThrowsAndChangesNothing) {
   ModuleTree tree = net_block_linear();
   EXPECT_THROW(tree.name_child(kLinear, kOther, "0"), std::out_of_range);
   EXPECT_EQ(tree.name(kLinear), "Net.block.0");
   EXPECT_FALSE(tree.knows(kOther));
 }
 
-TEST(ModuleTree, SweepDropsDeadModulesThatNobodyReferences) {
+TEST(ModuleTree, SweepDropsUnreferencedDeadModules) {
   ModuleTree tree = net_block_linear();
   tree.mark_dead(kBlock);
   tree.mark_dead(kLinear);

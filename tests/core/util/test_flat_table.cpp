@@ -18,7 +18,7 @@ struct Owner {
 };
 using Owners = FlatTable<Owner, &Owner::id>;
 
-TEST(FlatTable, HoldsWhatAMapHoldsThroughAnyInsertsAndErases) {
+TEST(FlatTable, EqualsAStandardMapUnderRandomInsertsAndErases) {
   Owners table;
   std::map<uint32_t, uint32_t> model;
   std::mt19937 random(7);
@@ -40,7 +40,7 @@ TEST(FlatTable, HoldsWhatAMapHoldsThroughAnyInsertsAndErases) {
   EXPECT_EQ(held, model);
 }
 
-TEST(FlatTable, WhatIsErasedIsLetGoAtOnce) {
+TEST(FlatTable, ErasedRecordIsDestroyedAtOnce) {
   Owners table;
   const auto value = std::make_shared<uint32_t>(1);
   for (uint32_t key = 1; key <= 40; ++key) table.insert(ModuleId(key)).first->value = value;
@@ -51,7 +51,7 @@ TEST(FlatTable, WhatIsErasedIsLetGoAtOnce) {
   }
 }
 
-TEST(FlatTable, NothingIsFoundByTheKeyOfNothing) {
+TEST(FlatTable, EmptyKeyFindsNothing) {
   Owners table;
   EXPECT_EQ(table.find(ModuleId()), nullptr);
   table.insert(ModuleId(1));

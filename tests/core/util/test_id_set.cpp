@@ -10,7 +10,7 @@
 namespace tidegauge {
 namespace {
 
-TEST(IdSet, HasWhatWasPutInAndNotTakenOut) {
+TEST(IdSet, ContainsInsertedIdsUntilTheyAreErased) {
   IdSet<ModuleId> ids;
   std::set<uint32_t> expected;
   std::mt19937 random(1);
@@ -23,7 +23,7 @@ TEST(IdSet, HasWhatWasPutInAndNotTakenOut) {
       ids.erase(ModuleId(id));
       expected.erase(id);
     }
-    const uint32_t asked = 1 + random() % 400;  // some are past the last word
+    const uint32_t asked = 1 + random() % 400;  // some ids are past the last word
     EXPECT_EQ(ids.contains(ModuleId(asked)), expected.contains(asked)) << asked;
   }
 }
