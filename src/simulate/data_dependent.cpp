@@ -9,7 +9,7 @@
 #include <string>
 
 #include "simulate/known_values.h"
-#include "simulate/session.h"
+#include "simulate/session_state.h"
 #include "simulate/simulated_tensor.h"
 
 namespace tidegauge::simulation {
@@ -17,10 +17,10 @@ namespace {
 
 using c10::IValue;
 
-[[noreturn]] void need_value(const OpTraits& traits) {
+[[noreturn]] void throw_value_unknown(const OpTraits& traits) {
   TORCH_CHECK(false, traits.name, " asks for the value of a simulated tensor", at_line(),
-              ", which holds no data. Branch on something else, give the value as a Python number, "
-              "or let `simulate(item=1)` answer with a constant");
+              ", which holds no data. Branch on something else, pass the value as a Python number, "
+              "or use `simulate(item=1)` to answer with a constant");
 }
 
 c10::Scalar to_scalar(double value, c10::ScalarType type) {
@@ -41,13 +41,13 @@ at::Tensor make(c10::IntArrayRef sizes, c10::ScalarType type, c10::Device device
   return at::Tensor(std::move(result));
 }
 
-int64_t selected_of(int64_t count) {
+int64_t count_selected(int64_t count) {
   return std::clamp<int64_t>(
       static_cast<int64_t>(std::ceil(static_cast<double>(count) * policy().mask_fraction)), 0,
       count);
 }
 
-/// As the kernels lay it out: one row after another for each dimension.
+/// Column-major, like the real kernels: the indices of one dimension are contiguous.
 at::Tensor make_nonzero(int64_t selected, int64_t dimensions, c10::Device device) {
   const at::Tensor result = make({selected, dimensions}, at::kLong, device);
   result.unsafeGetTensorImpl()->set_sizes_and_strides(c10::IntArrayRef({selected, dimensions}),
@@ -61,8 +61,8 @@ int64_t broadcast_numel(const at::Tensor& a, const at::Tensor& b) {
   return numel;
 }
 
-/// What `real` holds, as simulated tensors.
-IValue bring_in(const IValue& real, c10::Device device) {
+/// A simulated tensor with the shape and the values of a real one; other values unchanged.
+IValue to_simulated_with_values(const IValue& real, c10::Device device) {
   if (!real.isTensor() || !real.toTensor().defined()) return real;
   const at::Tensor& tensor = real.toTensor();
   at::Tensor result = make(tensor.sizes(), tensor.scalar_type(), device);
@@ -73,7 +73,7 @@ IValue bring_in(const IValue& real, c10::Device device) {
   return result;
 }
 
-/// Inverse and counts are empty where they were not asked for.
+/// For the inverse and the counts of `unique`, which are empty unless requested.
 at::Tensor make_if(bool is_wanted, c10::IntArrayRef sizes, c10::Device device) {
   return is_wanted ? make(sizes, at::kLong, device) : make({0}, at::kLong, device);
 }
@@ -84,7 +84,7 @@ IValue read_item(const OpTraits& traits, const at::Tensor& tensor) {
   TORCH_CHECK(tensor.numel() == 1, "a Tensor with ", tensor.numel(),
               " elements cannot be converted to Scalar");
   if (const auto known = known_values::find_item(tensor)) return *known;
-  if (!policy().item) need_value(traits);
+  if (!policy().item) throw_value_unknown(traits);
   return to_scalar(*policy().item, tensor.scalar_type());
 }
 
@@ -94,7 +94,7 @@ IValue compare(const c10::OperatorHandle& op, const OpTraits& traits,
     return known_values::compute(op, traits, arguments).front();
   }
   if (arguments[0].toTensor().sizes() != arguments[1].toTensor().sizes()) return false;
-  if (!policy().item) need_value(traits);
+  if (!policy().item) throw_value_unknown(traits);
   return *policy().item != 0;
 }
 
@@ -103,18 +103,18 @@ std::vector<IValue> run_dynamic(const c10::OperatorHandle& op, const OpTraits& t
   std::vector<IValue> results;
   if (known_values::can_follow(traits, arguments)) {
     for (const IValue& real : known_values::compute(op, traits, arguments)) {
-      results.push_back(bring_in(real, device));
+      results.push_back(to_simulated_with_values(real, device));
     }
     return results;
   }
   const at::Tensor& self = arguments[0].toTensor();
   const int64_t numel = self.numel();
   if (traits.name == "aten::nonzero") {
-    results.emplace_back(make_nonzero(selected_of(numel), self.dim(), device));
+    results.emplace_back(make_nonzero(count_selected(numel), self.dim(), device));
   } else if (traits.name == "aten::masked_select") {
     TORCH_CHECK(arguments[1].toTensor().scalar_type() == at::kBool,
                 "masked_select: expected BoolTensor for mask");
-    const int64_t selected = selected_of(broadcast_numel(self, arguments[1].toTensor()));
+    const int64_t selected = count_selected(broadcast_numel(self, arguments[1].toTensor()));
     results.emplace_back(make({selected}, self.scalar_type(), device));
   } else if (traits.name == "aten::_unique" || traits.name == "aten::_unique2") {
     const bool wants_counts = traits.name == "aten::_unique2" && arguments[3].toBool();
@@ -136,8 +136,8 @@ std::vector<IValue> run_dynamic(const c10::OperatorHandle& op, const OpTraits& t
     results.emplace_back(make({arguments[1].toInt()}, self.scalar_type(), device));
   } else {
     TORCH_CHECK_NOT_IMPLEMENTED(false, traits.name, " makes a result whose shape depends on data",
-                                at_line(), ", of which there is none in a simulation; give it ",
-                                "sizes that are known, or leave it out of what is simulated");
+                                at_line(), ", and a simulated tensor holds no data. Use an op ",
+                                "with a fixed result shape, or run this one outside `simulate`");
   }
   return results;
 }
@@ -166,7 +166,7 @@ void expand_masks(const at::Tensor& self, IValue& indices) {
                       "The shape of the mask ", index.sizes(), " at index ", first,
                       " does not match the shape of the indexed tensor ", self.sizes());
     const auto known = known_values::count_nonzero(index);
-    const int64_t selected = known ? *known : selected_of(index.numel());
+    const int64_t selected = known ? *known : count_selected(index.numel());
     const at::Tensor places = make({selected}, at::kLong, as_simulated(index).claimed_device());
     for (int64_t i = 0; i < index.dim(); ++i) expanded.emplace_back(places);
   }

@@ -9,8 +9,9 @@
 
 #include "simulate/op_traits.h"
 
-/// Ops whose answer depends on what tensors hold: from the values where they are known
-/// (known_values.h), else by the policy (session.h), else an error that names the line.
+/// Ops whose result depends on the values in tensors. The answer comes from the values if they are
+/// known (known_values.h), else from the policy (session_state.h), else it is an error that names
+/// the line of the program.
 namespace tidegauge::simulation {
 
 /// item(), bool(), `if tensor:`.
@@ -18,10 +19,11 @@ c10::IValue read_item(const OpTraits& traits, const at::Tensor& tensor);
 /// torch.equal.
 c10::IValue compare(const c10::OperatorHandle& op, const OpTraits& traits,
                     std::span<const c10::IValue> arguments);
-/// nonzero and its kin.
+/// nonzero, masked_select, unique and other ops whose result shape depends on values.
 std::vector<c10::IValue> run_dynamic(const c10::OperatorHandle& op, const OpTraits& traits,
                                      std::span<const c10::IValue> arguments, c10::Device device);
-/// The masks among the indices of `self` in index and index_put are replaced by what they select.
+/// Replaces the masks among the indices of index and index_put by indices of the elements that they
+/// select in `self`.
 void expand_masks(const at::Tensor& self, c10::IValue& indices);
 
 }  // namespace tidegauge::simulation

@@ -2,8 +2,6 @@
 #include "simulate/session.h"
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <mutex>
 
 #include "capture/hooks/op_hook.h"
@@ -18,51 +16,40 @@ namespace tidegauge::simulation {
 namespace {
 
 std::mutex mutex;
-std::atomic<bool> is_running{false};
-SimulationPolicy current_policy;
 op_hook::Thread thread;
-std::atomic<Locate> locate_line{nullptr};
-thread_local constinit std::array<int, 2> pauses{};  // by `Made`
 
 }  // namespace
 
 void start(const SimulationPolicy& policy, const std::vector<std::string>& decomposed) {
   const std::lock_guard lock(mutex);
-  if (is_running) {
+  if (is_on()) {
     throw UsageError(
-        "a simulation is on already in this process, and there can be only one; leave it before "
-        "the next one is entered");
+        "a simulation is already running in this process (only one at a time is supported); leave "
+        "it before you start another");
   }
   if (!(policy.mask_fraction >= 0 && policy.mask_fraction <= 1)) {
-    throw UsageError("mask_fraction is " + std::to_string(policy.mask_fraction) +
-                     "; it is the share of its elements that a mask selects, from 0 to 1");
+    throw UsageError("invalid mask_fraction " + std::to_string(policy.mask_fraction) +
+                     " (expected the fraction of elements that a mask selects, from 0 to 1)");
   }
   OpTraits::reset(decomposed);
   OutputCache::clear();
   known_values::reset_generator();
-  current_policy = policy;
   thread = op_hook::start_in_this_thread();
   op_hook::set_runner(&run);
   op_hook::hold_runner();
-  is_running = true;
+  set_on(policy);
 }
 
 void stop() {
   const std::lock_guard lock(mutex);
-  if (!is_running) return;
-  is_running = false;
+  if (!is_on()) return;
+  set_off();
   op_hook::stop_in(thread);
   op_hook::release_runner();
   thread.reset();
   OutputCache::clear();
   SimulatedStorage::end_all();
 }
-
-bool is_on() { return is_running.load(std::memory_order_relaxed); }
-void pause(Made made) { ++pauses[static_cast<size_t>(made)]; }
-void resume(Made made) { --pauses[static_cast<size_t>(made)]; }
-bool is_paused(Made made) { return pauses[static_cast<size_t>(made)] > 0; }
-const SimulationPolicy& policy() { return current_policy; }
 
 std::vector<OpCoverage> coverage() {
   std::vector<OpCoverage> result;
@@ -74,14 +61,6 @@ std::vector<OpCoverage> coverage() {
   std::sort(result.begin(), result.end(),
             [](const OpCoverage& a, const OpCoverage& b) { return a.op < b.op; });
   return result;
-}
-
-void set_locate(Locate locate) { locate_line = locate; }
-
-std::string at_line() {
-  const Locate locate = locate_line;
-  const std::string line = locate != nullptr ? locate() : std::string();
-  return line.empty() ? line : " (at " + line + ")";
 }
 
 }  // namespace tidegauge::simulation

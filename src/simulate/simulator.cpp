@@ -13,14 +13,14 @@
 #include <utility>
 #include <vector>
 
-#include "capture/hooks/boxed_tensors.h"
 #include "capture/fast/typed_ops.h"
+#include "capture/hooks/boxed_tensors.h"
 #include "simulate/attention_choice.h"
 #include "simulate/data_dependent.h"
 #include "simulate/known_values.h"
 #include "simulate/op_traits.h"
 #include "simulate/output_cache.h"
-#include "simulate/session.h"
+#include "simulate/session_state.h"
 #include "simulate/simulated_tensor.h"
 
 namespace tidegauge::simulation {
@@ -38,10 +38,10 @@ void run_really(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   op.redispatchBoxed(keys & kBelowFake, stack);
 }
 
-/// Of a collective that is over as soon as it has begun.
+/// The work handle of a collective that completes at once.
 class DoneWork final : public c10d::Work {
  public:
-  /// `first` argument of the collective: what it writes to.
+  /// `first`: the first argument of the collective, the tensors that it writes to.
   explicit DoneWork(const IValue& first) {
     visit_tensors(first, [this](const at::Tensor& tensor) { results_.push_back(tensor); });
   }
@@ -58,15 +58,15 @@ class DoneWork final : public c10d::Work {
   std::vector<at::Tensor> results_;
 };
 
-/// What the arguments of a call are.
+/// The tensors among the arguments of a call.
 struct Scan {
   bool has_simulated = false;
-  at::Tensor real;                ///< one that is neither a number nor simulated
-  c10::Device device{c10::kCPU};  ///< that the results are on
-  at::Tensor first;               ///< simulated, on `device`
+  at::Tensor real;                ///< a real tensor that is not a number, if there is one
+  c10::Device device{c10::kCPU};  ///< the device of the results
+  at::Tensor first;               ///< the first simulated tensor, on `device`
 };
 
-/// torch takes a 0-dimensional tensor of the CPU with those of any device.
+/// torch combines a 0-dimensional CPU tensor with tensors on any device.
 bool is_number(const at::Tensor& tensor) {
   return tensor.dim() == 0 && (is_simulated(tensor) ? as_simulated(tensor).claimed_device().is_cpu()
                                                     : tensor.device().is_cpu());
@@ -126,7 +126,7 @@ bool asks_for_integers(const OpTraits& traits, std::span<const IValue> arguments
   return at::isIntegralType(arguments[traits.dtype_argument].toScalarType(), /*includeBool=*/true);
 }
 
-/// Whether the op is one of a program that has no simulated tensors yet, and would make one.
+/// True if the op has no simulated arguments but makes a new tensor that must be simulated.
 bool makes_simulated(const OpTraits& traits, const Scan& found, std::span<const IValue> arguments) {
   if (!is_on() || is_paused(Made::All) || found.device.is_meta()) return false;
   if (is_paused(Made::Integers) && asks_for_integers(traits, arguments)) return false;
@@ -135,7 +135,7 @@ bool makes_simulated(const OpTraits& traits, const Scan& found, std::span<const 
   return !found.real.defined() || !found.device.is_cpu();
 }
 
-/// Which argument is real where another is simulated.
+/// Names the argument that is real while another one is simulated.
 [[noreturn]] void refuse_real(const OperatorHandle& op, const OpTraits& traits, const Scan& found,
                               std::span<const IValue> arguments) {
   std::string name = "?";
@@ -145,19 +145,19 @@ bool makes_simulated(const OpTraits& traits, const Scan& found, std::span<const 
     });
   }
   TORCH_CHECK(false, traits.name, ": argument '", name, "' is a real tensor (",
-              describe(found.real), "), and another one is simulated (", describe(found.first), ")",
-              at_line(),
-              ". A simulated tensor has no data to compute with. Make the real one inside "
-              "`simulate`, or bring it in with `simulation.adopt(tensor)`");
+              describe(found.real), "), but another argument is simulated (", describe(found.first),
+              ")", at_line(),
+              ". A simulated tensor has no data to compute with. Make the real tensor inside "
+              "`simulate`, or convert it with `simulation.adopt(tensor)`");
 }
 
-/// Writing real data into a simulated tensor (load_state_dict) changes nothing that is simulated.
+/// True if the op only copies real data into a simulated tensor (load_state_dict): allowed.
 bool only_reads_real(const OpTraits& traits, std::span<const IValue> arguments) {
   return traits.mixes_devices && traits.written == 1 && arguments[0].isTensor() &&
          is_simulated(arguments[0].toTensor());
 }
 
-/// Real tensors that an op may read are shown to the meta kernel as what they are: shapes.
+/// Replaces the real tensors among the arguments by meta tensors, for the meta kernel.
 void replace_real(std::span<IValue> arguments) {
   for (IValue& value : arguments) {
     if (value.isTensor() && value.toTensor().defined() && !is_simulated(value.toTensor()) &&
@@ -175,12 +175,12 @@ void replace_real(std::span<IValue> arguments) {
 }
 
 void simulate_results(const OpTraits& traits, std::span<IValue> results, c10::Device device) {
-  // Results that share a storage go on to do so.
+  // Results that share a storage still share one afterwards.
   std::vector<std::pair<c10::StorageImpl*, c10::Storage>> replaced;
   const auto convert = [&](const at::Tensor& tensor) {
     TORCH_CHECK_NOT_IMPLEMENTED(!tensor.defined() || tensor.layout() == c10::kStrided, traits.name,
                                 " makes a tensor of layout ", tensor.layout(), at_line(),
-                                ", which cannot be simulated, only dense ones can");
+                                ", which cannot be simulated: only dense tensors can");
     if (!tensor.defined() || is_simulated(tensor) || !tensor.has_storage() ||
         tensor.key_set().has(DispatchKey::Python) || tensor.storage().device_type() != c10::kMeta) {
       return tensor;
@@ -207,12 +207,12 @@ void simulate_results(const OpTraits& traits, std::span<IValue> results, c10::De
   }
 }
 
-/// Whether nothing is left to be done for an op that has no meta kernel.
+/// True for an op that returns nothing: without a meta kernel it needs no simulation.
 bool only_writes(const OperatorHandle& op, const OpTraits& traits) {
   return traits.written != 0 && op.schema().returns().empty();
 }
 
-/// By torch's meta kernel.
+/// Runs torch's meta kernel.
 void run_meta(const OperatorHandle& op, const OpTraits& traits, const Scan& found,
               DispatchKeySet keys, Stack* stack) {
   const size_t base = stack->size() - traits.argument_count;
@@ -236,8 +236,8 @@ void run_meta(const OperatorHandle& op, const OpTraits& traits, const Scan& foun
     }
     TORCH_CHECK_NOT_IMPLEMENTED(
         false, traits.name, " cannot be simulated", at_line(),
-        ": it has no meta kernel in this version of torch. Register one with ",
-        "torch.library.register_fake, or leave it out of what is simulated. torch says: ",
+        ": this version of torch has no meta kernel for it. Register one with ",
+        "torch.library.register_fake, or run the op outside `simulate`. torch says: ",
         error.what_without_backtrace());
   }
 }
@@ -317,7 +317,7 @@ class Call {
     return storage != nullptr && storage->is_pinned;
   }
 
-  /// Every rank is this one: a collective leaves shapes as they are.
+  /// Only this rank exists, and a collective does not change shapes.
   void run_collective() {
     known_values::forget_written(traits_, arguments());
     IValue first = (*stack_)[base_];
@@ -328,7 +328,7 @@ class Call {
     stack_->emplace_back(std::move(work));
   }
 
-  /// torch.tensor has made it from Python's numbers, out of our sight.
+  /// torch.tensor made the real argument from Python numbers without calling an op that we see.
   void run_fresh() {
     const at::Tensor real = argument(0);
     if (is_simulated(real)) return give(real);
@@ -386,7 +386,7 @@ class Call {
     simulate_results(traits_, results, found_.device);
     if (traits_.correction != nullptr) traits_.correction(asked, results);
     if (!key) return;
-    // An op that has changed the geometry of an argument is another one the next time.
+    // An op that changed the sizes or strides of an argument cannot be answered from the cache.
     const bool is_same = make_call_key(traits_, asked) == key;
     OutputCache::add(std::move(*key),
                      {is_same ? simulation::describe(asked, results) : std::nullopt});
@@ -400,7 +400,7 @@ class Call {
   const Scan found_;
 };
 
-/// A kernel of torch's runs on meta: its own affair.
+/// True inside a meta kernel of torch: the ops that it calls must not be simulated.
 bool is_within_meta_kernel() {
   return c10::impl::tls_local_dispatch_key_set().included_.has_backend(
       c10::BackendComponent::MetaBit);

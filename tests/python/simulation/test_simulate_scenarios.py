@@ -14,7 +14,7 @@ from tidegauge import simulate
 NO_DATA = {
     "lbfgs": "asks for the value of a simulated tensor",  # its line search is steered by data
     "from_torch_load": "torch.save was given a simulated tensor",
-    "embedding_sparse": "which cannot be simulated, only dense ones can",
+    "embedding_sparse": "which cannot be simulated: only dense tensors can",
     "sparse_tensor": "cannot be simulated",
     "quantised_tensor": "cannot be simulated",
 }

@@ -82,7 +82,7 @@ def test_masks_that_are_known_select_what_they_select() -> None:
 def test_arguments_are_checked() -> None:
     with pytest.raises(ValueError, match="item is 'any'"):
         simulate(item="any")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"mask_fraction is 1\.5"), simulate(mask_fraction=1.5):
+    with pytest.raises(ValueError, match=r"invalid mask_fraction 1\.5"), simulate(mask_fraction=1.5):
         pass
     with pytest.raises(NotImplementedError, match="device 'mps'"):
         simulate("mps")
@@ -95,7 +95,7 @@ def test_arguments_are_checked() -> None:
 
 def test_nested_simulation_is_refused_and_the_outer_one_goes_on() -> None:
     with simulate() as outer:
-        with pytest.raises(ValueError, match="a simulation is on already"), simulate():
+        with pytest.raises(ValueError, match="a simulation is already running"), simulate():
             pass
         assert outer.is_simulated(torch.ones(2))
     assert is_real(torch.ones(2))
@@ -185,7 +185,7 @@ def test_sparse_tensors_are_refused() -> None:
             torch.ones(2, 2).to_sparse()
         layer = nn.Embedding(4, 2, sparse=True)
         loss = layer(torch.tensor([1, 2])).sum()
-        with pytest.raises(NotImplementedError, match="only dense ones can"):
+        with pytest.raises(NotImplementedError, match="only dense tensors can"):
             loss.backward()
 
 
