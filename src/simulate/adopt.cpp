@@ -19,7 +19,7 @@ std::vector<at::Tensor> adopt(const std::vector<at::Tensor>& tensors, c10::Devic
     }
     TORCH_CHECK_NOT_IMPLEMENTED(tensor.has_storage() && tensor.layout() == c10::kStrided,
                                 "a tensor of layout ", tensor.layout(),
-                                " cannot be brought into a simulation, only dense ones can");
+                                " cannot be brought into a simulation: only dense tensors can");
     c10::Storage& storage = storages[tensor.storage().unsafeGetStorageImpl()];
     if (!storage)
       storage = SimulatedStorage::make(static_cast<int64_t>(tensor.storage().nbytes()), device);

@@ -9,8 +9,8 @@
 
 namespace tidegauge::simulation {
 
-/// Simulated tensors of the same geometry as real or meta ones, on `device`; those that share a
-/// storage go on to do so. What is simulated already is handed back.
+/// Makes simulated tensors on `device` with the sizes and strides of real or meta tensors. Tensors
+/// that share a storage still share one afterwards. Simulated tensors are returned unchanged.
 TIDEGAUGE_API std::vector<at::Tensor> adopt(const std::vector<at::Tensor>& tensors,
                                             c10::Device device);
 

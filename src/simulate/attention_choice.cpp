@@ -19,36 +19,38 @@ struct Attention {
   bool has_grouped_queries;
 };
 
-/// Batches of heads of at least one token.
-bool has_usual_shape(const Attention& of) {
-  return of.query.dim() == 4 && of.key.dim() == 4 && of.value.dim() == 4 && of.query.size(2) > 0 &&
-         of.key.size(2) > 0 && of.query.size(0) == of.key.size(0) &&
-         of.query.size(3) == of.key.size(3) && of.query.stride(3) == 1 && of.key.stride(3) == 1 &&
-         of.value.stride(3) == 1;
+/// Query, key and value are (batch, heads, tokens, head size) with at least one token.
+bool has_usual_shape(const Attention& call) {
+  return call.query.dim() == 4 && call.key.dim() == 4 && call.value.dim() == 4 &&
+         call.query.size(2) > 0 && call.key.size(2) > 0 && call.query.size(0) == call.key.size(0) &&
+         call.query.size(3) == call.key.size(3) && call.query.stride(3) == 1 &&
+         call.key.stride(3) == 1 && call.value.stride(3) == 1;
 }
 
 bool is_half(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
 }
 
-bool can_be_flash(const Attention& of) {
-  const int64_t head = of.query.size(3);
-  const bool heads_fit = of.query.size(1) == of.key.size(1)
-                             ? of.key.size(1) == of.value.size(1)
-                             : of.has_grouped_queries && of.query.size(1) % of.key.size(1) == 0;
-  return at::globalContext().userEnabledFlashSDP() && is_half(of.query) && !of.mask.defined() &&
-         heads_fit && head <= kLargestFlashHead && of.value.size(3) == head;
+bool can_be_flash(const Attention& call) {
+  const int64_t head = call.query.size(3);
+  const bool heads_fit =
+      call.query.size(1) == call.key.size(1)
+          ? call.key.size(1) == call.value.size(1)
+          : call.has_grouped_queries && call.query.size(1) % call.key.size(1) == 0;
+  return at::globalContext().userEnabledFlashSDP() && is_half(call.query) && !call.mask.defined() &&
+         heads_fit && head <= kLargestFlashHead && call.value.size(3) == head;
 }
 
-bool can_be_efficient(const Attention& of) {
-  const bool is_taken = is_half(of.query) || of.query.scalar_type() == at::kFloat;
-  const int64_t alignment = is_half(of.query) ? 8 : 4;
+bool can_be_efficient(const Attention& call) {
+  const bool has_supported_dtype = is_half(call.query) || call.query.scalar_type() == at::kFloat;
+  const int64_t alignment = is_half(call.query) ? 8 : 4;
   const bool has_equal_heads =
-      of.query.size(1) == of.key.size(1) && of.key.size(1) == of.value.size(1);
+      call.query.size(1) == call.key.size(1) && call.key.size(1) == call.value.size(1);
   const bool trains_mask =
-      of.mask.defined() && of.mask.requires_grad() && at::GradMode::is_enabled();
-  return at::globalContext().userEnabledMemEfficientSDP() && is_taken && has_equal_heads &&
-         !trains_mask && of.query.size(3) % alignment == 0 && of.value.size(3) % alignment == 0;
+      call.mask.defined() && call.mask.requires_grad() && at::GradMode::is_enabled();
+  return at::globalContext().userEnabledMemEfficientSDP() && has_supported_dtype &&
+         has_equal_heads && !trains_mask && call.query.size(3) % alignment == 0 &&
+         call.value.size(3) % alignment == 0;
 }
 
 }  // namespace

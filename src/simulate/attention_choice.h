@@ -8,11 +8,11 @@
 
 namespace tidegauge::simulation {
 
-/// The kernel that scaled_dot_product_attention takes on a CUDA device of today (compute capability
-/// 8.0 and later), as the number of torch's SDPBackend: flash attention, memory-efficient
-/// attention, or plain matrix products, in this order, of those that the user has not switched off.
+/// The kernel that scaled_dot_product_attention chooses on a CUDA device of compute capability 8.0
+/// or later, as a number of torch's SDPBackend. Order of preference: flash attention,
+/// memory-efficient attention, plain matrix products. Kernels that the user disabled are skipped.
 ///
-/// cuDNN's is never chosen: whether torch prefers it depends on the version of cuDNN.
+/// Never chooses the cuDNN kernel: whether torch prefers it depends on the version of cuDNN.
 int64_t choose_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                          const std::optional<at::Tensor>& mask, double dropout, bool is_causal,
                          std::optional<double> scale, bool has_grouped_queries);

@@ -27,11 +27,11 @@ const at::Tensor& tensor(Arguments arguments, int position) {
   return arguments[position].isTensor() ? arguments[position].toTensor() : *none;
 }
 
-const std::string& name_of(const Schema& schema, int position) {
+const std::string& argument_name(const Schema& schema, int position) {
   return schema.arguments()[position].name();
 }
 
-/// Of several checks, all.
+/// Runs several checks.
 template <Check... kChecks>
 void all(const Schema& schema, Arguments arguments) {
   (kChecks(schema, arguments), ...);
@@ -41,8 +41,9 @@ void check_same_dtype(const Schema& schema, Arguments arguments, int first, int 
   const at::Tensor& one = tensor(arguments, first);
   const at::Tensor& two = tensor(arguments, other);
   TORCH_CHECK(!one.defined() || !two.defined() || one.scalar_type() == two.scalar_type(),
-              schema.name(), ": ", name_of(schema, first), " and ", name_of(schema, other),
-              " must have the same dtype, but got ", one.scalar_type(), " and ", two.scalar_type());
+              schema.name(), ": ", argument_name(schema, first), " and ",
+              argument_name(schema, other), " must have the same dtype, but got ",
+              one.scalar_type(), " and ", two.scalar_type());
 }
 
 template <int kFirst, int... kOthers>
@@ -54,7 +55,7 @@ template <int kPosition, at::ScalarType kDtype, at::ScalarType kOther>
 void has_dtype(const Schema& schema, Arguments arguments) {
   const at::ScalarType dtype = tensor(arguments, kPosition).scalar_type();
   TORCH_CHECK(dtype == kDtype || dtype == kOther, schema.name(), ": expected ",
-              name_of(schema, kPosition), " of dtype ", kDtype,
+              argument_name(schema, kPosition), " of dtype ", kDtype,
               kDtype == kOther ? std::string() : c10::str(" or ", kOther), ", but got ", dtype);
 }
 
@@ -70,7 +71,7 @@ void is_long(const Schema& schema, Arguments arguments) {
 template <int kPosition>
 void is_vector(const Schema& schema, Arguments arguments) {
   const at::Tensor& index = tensor(arguments, kPosition);
-  TORCH_CHECK_INDEX(index.dim() <= 1, schema.name(), ": ", name_of(schema, kPosition),
+  TORCH_CHECK_INDEX(index.dim() <= 1, schema.name(), ": ", argument_name(schema, kPosition),
                     " is supposed to be a vector, but has shape ", index.sizes());
 }
 
@@ -79,7 +80,7 @@ void dim_exists(const Schema&, Arguments arguments) {
   at::maybe_wrap_dim(arguments[kDim].toInt(), tensor(arguments, 0).dim());
 }
 
-/// Parameters of a normalization have the dtype of its input, or are floats beside a narrower one.
+/// A normalization's parameters have the dtype of its input, or float if the input is narrower.
 template <int... kParameters>
 void mixes_with_floats(const Schema& schema, Arguments arguments) {
   const at::ScalarType input = tensor(arguments, 0).scalar_type();
@@ -91,12 +92,13 @@ void mixes_with_floats(const Schema& schema, Arguments arguments) {
     if (!first) first = dtype;
     const bool is_mixed = at::isReducedFloatingType(input) && dtype == at::kFloat;
     TORCH_CHECK(dtype == *first && (dtype == input || is_mixed), schema.name(),
-                ": mixed dtype: the input is ", input, ", and ", name_of(schema, position), " is ",
-                dtype, "; all have to be alike, or all parameters Float with a narrower input");
+                ": mixed dtypes: the input is ", input, " and ", argument_name(schema, position),
+                " is ", dtype,
+                " (expected the same dtype, or Float parameters with a narrower input)");
   }
 }
 
-/// What an op computes can be written into its first argument.
+/// The dtype of the result can be cast to that of the first argument, which receives it.
 template <int... kOthers>
 void casts_in_place(const Schema&, Arguments arguments) {
   at::native::ResultTypeState state;
@@ -127,20 +129,21 @@ void indexes_source(const Schema& schema, Arguments arguments) {
   const bool fits = self.dim() > 1 ? source.sizes() == at::IntArrayRef(expected)
                                    : source.dim() <= 1 && source.numel() == count;
   TORCH_CHECK(fits, schema.name(),
-              ": source tensor shape must match self tensor shape, but for one row ",
-              "an index along the dimension ", dim, ". Got self.shape = ", self.sizes(),
-              " source.shape = ", source.sizes(), " and ", count, " indices");
+              ": the shape of source must match that of self, except for one row per index in ",
+              "dimension ", dim, ". Got self.shape = ", self.sizes(),
+              ", source.shape = ", source.sizes(), " and ", count, " indices");
 }
 
-void puts_as_many(const Schema& schema, Arguments arguments) {
+void has_value_per_index(const Schema& schema, Arguments arguments) {
   const int64_t index = tensor(arguments, 1).numel();
   const int64_t source = tensor(arguments, 2).numel();
   TORCH_CHECK_INDEX(index == source, schema.name(), ": expected source and index to have the same ",
                     "number of elements, but got ", source, " and ", index);
 }
 
-/// One value where a mask says is filled in, whatever its dtype; masks are indices by now.
-void puts_what_fits(const Schema& schema, Arguments arguments) {
+/// A single value may have any dtype: torch turns that call into a fill. Masks have already been
+/// replaced by indices.
+void values_fit_indices(const Schema& schema, Arguments arguments) {
   const bool is_filled = tensor(arguments, 2).numel() == 1 && !arguments[3].toBool();
   if (!is_filled) same_dtype<0, 2>(schema, arguments);
   const c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::Fake);
@@ -160,7 +163,7 @@ void masks_all(const Schema&, Arguments arguments) {
   const at::Tensor& self = tensor(arguments, 0);
   const at::Tensor& mask = tensor(arguments, 1);
   TORCH_CHECK(at::is_expandable_to(mask.sizes(), self.sizes()), "The mask of shape ", mask.sizes(),
-              " cannot be expanded to the shape ", self.sizes(), " of what it selects from");
+              " cannot be expanded to the shape ", self.sizes(), " of the masked tensor");
 }
 
 void check_slice(const at::Tensor& source, const at::Tensor& slice) {
@@ -181,17 +184,17 @@ void is_selected(const Schema&, Arguments arguments) {
               to_meta(tensor(arguments, 0)).select(arguments[2].toInt(), arguments[3].toInt()));
 }
 
-/// The storage has all that is asked for.
+/// The view does not reach beyond the end of the storage.
 void is_within_storage(const Schema& schema, Arguments arguments) {
   const at::Tensor& self = tensor(arguments, 0);
   const std::vector<int64_t> sizes = arguments[1].toIntVector();
   const std::vector<int64_t> strides = arguments[2].toIntVector();
   const int64_t offset = arguments[3].isNone() ? self.storage_offset() : arguments[3].toInt();
-  if (sizes.size() != strides.size()) return;  // what the meta kernel refuses
+  if (sizes.size() != strides.size()) return;  // the meta kernel rejects this
   const size_t needed = at::detail::computeStorageNbytes(sizes, strides, self.itemsize(), offset);
   TORCH_CHECK(needed <= self.storage().nbytes(), schema.name(), ": sizes ", sizes, ", strides ",
               strides, " and offset ", offset, " need a storage of ", needed,
-              " bytes, this one has ", self.storage().nbytes());
+              " bytes, but this one has ", self.storage().nbytes());
 }
 
 }  // namespace
@@ -230,11 +233,11 @@ Check find_check(std::string_view op) {
       {"aten::index_fill.int_Tensor", &is_long<2>},
       {"aten::index_fill_.int_Scalar", &is_long<2>},
       {"aten::index_fill_.int_Tensor", &is_long<2>},
-      {"aten::index_put", &puts_what_fits},
-      {"aten::index_put_", &puts_what_fits},
-      {"aten::_index_put_impl_", &puts_what_fits},
-      {"aten::put", &all<same_dtype<0, 2>, is_long<1>, puts_as_many>},
-      {"aten::put_", &all<same_dtype<0, 2>, is_long<1>, puts_as_many>},
+      {"aten::index_put", &values_fit_indices},
+      {"aten::index_put_", &values_fit_indices},
+      {"aten::_index_put_impl_", &values_fit_indices},
+      {"aten::put", &all<same_dtype<0, 2>, is_long<1>, has_value_per_index>},
+      {"aten::put_", &all<same_dtype<0, 2>, is_long<1>, has_value_per_index>},
       {"aten::masked_scatter_", &masks_all},
       {"aten::slice_scatter", &is_slice},
       {"aten::select_scatter", &is_selected},

@@ -9,11 +9,12 @@
 
 namespace tidegauge::simulation {
 
-/// Throws for what the kernels of an op refuse and its meta kernel lets pass, which may be a
-/// decomposition that computes with anything. What only some devices refuse is let pass.
+/// Throws for arguments that an op's real kernels reject on every device but its meta kernel
+/// accepts (the meta kernel may be a decomposition that computes with anything). Arguments that
+/// only some devices reject pass.
 using Check = void (*)(const c10::FunctionSchema& schema, std::span<const c10::IValue> arguments);
 
-/// By name of the op, with overload; null for nearly all.
+/// The check of an op, by its name with overload. Most ops have none: null.
 Check find_check(std::string_view op);
 
 }  // namespace tidegauge::simulation

@@ -19,7 +19,7 @@ namespace tidegauge::claimed_cuda {
 namespace {
 
 constexpr int kMaxDevices = 16;
-/// torch hands out its streams in turn, too.
+/// Size of the stream pool; torch also hands out its streams in rotation.
 constexpr c10::StreamId kStreams = 64;
 
 std::atomic<int> claimed_devices{0};
@@ -31,14 +31,15 @@ struct Current {
 };
 thread_local constinit Current current{};
 
-void tell_births() {
+/// Makes the current stream the one that new allocations of this thread record.
+void publish_stream() {
   moment::set_stream(StreamId(static_cast<uint16_t>(current.streams[current.device])));
 }
 
 c10::DeviceIndex exchange_device(c10::DeviceIndex device) {
   if (device < 0 || device >= claimed_devices) return current.device;
   const c10::DeviceIndex old = std::exchange(current.device, device);
-  tell_births();
+  publish_stream();
   return old;
 }
 
@@ -66,14 +67,14 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   c10::Stream exchangeStream(c10::Stream next) const override {
     auto& place = current.streams[index_of(next.device())];
     const c10::StreamId old = std::exchange(place, next.id());
-    tell_births();
+    publish_stream();
     return stream(next.device(), old);
   }
   c10::DeviceIndex deviceCount() const noexcept override {
     return static_cast<c10::DeviceIndex>(claimed_devices.load());
   }
 
-  // Nothing runs on a stream, so nothing is waited for.
+  // Nothing runs on a stream, so there is nothing to wait for.
   void* getStreamNativeHandle(const c10::Stream) const override { return nullptr; }
   void record(void**, const c10::Stream&, const c10::DeviceIndex,
               const c10::EventFlag) const override {}
@@ -129,8 +130,8 @@ class Hooks final : public at::CUDAHooksInterface {
   }
 };
 
-/// torch keeps the hooks of a build without CUDA in an object that was made before us: it gets the
-/// virtual functions of ours.
+/// A torch build without CUDA keeps its CUDA hooks in an object that was constructed before we were
+/// loaded and cannot be replaced. So we give that object the virtual table of our hooks.
 void*& virtual_table(const at::CUDAHooksInterface& hooks) {
   return *reinterpret_cast<void**>(const_cast<at::CUDAHooksInterface*>(&hooks));
 }
@@ -141,7 +142,8 @@ void* torchs_table = nullptr;
 
 void install(int device_count) {
   if (torchs_table != nullptr || c10::impl::hasDeviceGuardImpl(c10::kCUDA)) {
-    throw UsageError("this torch has CUDA itself, or claims it already: there is nothing to claim");
+    throw UsageError(
+        "cannot simulate CUDA devices: this torch has CUDA itself, or simulates it already");
   }
   static const auto* guard = new Guard;
   static const auto* hooks = new Hooks;

@@ -3,20 +3,20 @@
 
 #include "tidegauge/export.h"
 
-/// A build of torch without CUDA that says it has CUDA devices, for the tensors of a simulation.
+/// Makes a torch build without CUDA report CUDA devices, for the tensors of a simulation.
 ///
-/// The fragile part of simulations: it answers at the places where torch asks for devices, the
-/// registry of device guards, the hooks of CUDA and the choice of a kernel for attention. Nothing
-/// computes there, since every op on a simulated tensor is simulated. Streams are numbers; births
-/// carry that of their thread.
+/// This is the fragile part of a simulation. It replaces torch's registry entry for CUDA device
+/// guards, its CUDA hooks, and the function that chooses an attention kernel. Nothing computes on
+/// these devices, because every op on a simulated tensor is simulated. Streams are plain numbers;
+/// an allocation records the current stream of its thread.
 ///
-/// The rest is Python's: `python/tidegauge/_torch/claimed_cuda.py`, which checks the version
-/// of torch and tries the whole before it is used.
+/// `python/tidegauge/_torch/claimed_cuda.py` does the Python half: it checks the version of
+/// torch and tests the whole arrangement before use.
 namespace tidegauge::claimed_cuda {
 
-/// UsageError if this torch has CUDA itself.
+/// Throws UsageError if this torch has CUDA itself.
 TIDEGAUGE_API void install(int device_count);
-/// All is as it was.
+/// Restores torch's own entries.
 TIDEGAUGE_API void uninstall();
 
 }  // namespace tidegauge::claimed_cuda

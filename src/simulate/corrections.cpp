@@ -33,8 +33,8 @@ void lay_out(const at::Tensor& tensor, at::MemoryFormat format) {
                                                       strides_in(format, tensor.sizes()));
 }
 
-/// Channels last if the input is, or the weight: that depends on the library that does the work.
-/// The meta kernel knows it of other devices than the CPU; and one dimension has no such layout.
+/// On the CPU, the backend library decides whether a channels-last input or weight makes the result
+/// channels last. For other devices the meta kernel is right. 1-d convolutions have no such layout.
 void lay_out_convolution(const at::Tensor& input, const at::Tensor& weight,
                          const std::optional<at::Tensor>& bias,
                          at::OptionalSymIntArrayRef bias_sizes, std::span<const IValue> options,
@@ -64,7 +64,7 @@ void correct_convolution_backward(std::span<const IValue> arguments,
       arguments.subspan(4), results.first(2));
 }
 
-/// The sum or mean is left in the memory of all that was summed up.
+/// The real kernel reduces in place: its scalar result keeps the storage of all elements.
 void correct_loss(std::span<const IValue> arguments, std::span<const IValue> results) {
   if (arguments[2].toInt() == at::Reduction::None) return;
   int64_t numel = 1;
@@ -87,7 +87,7 @@ void set_dtype(const at::Tensor& tensor, at::ScalarType dtype) {
                                                       c10::scalarTypeToTypeMeta(dtype));
 }
 
-/// With parameters of another dtype than the input, statistics have that of the parameters.
+/// If the parameters have a different dtype from the input, the statistics have the parameters'.
 void correct_group_norm(std::span<const IValue> arguments, std::span<const IValue> results) {
   for (const IValue& parameter : arguments.subspan(1, 2)) {
     if (!parameter.isTensor() || !parameter.toTensor().defined()) continue;
@@ -98,7 +98,7 @@ void correct_group_norm(std::span<const IValue> arguments, std::span<const IValu
   }
 }
 
-/// Gradients have the dtype of what they are of, however it is computed.
+/// The gradient of the input has the dtype of the input.
 void correct_group_norm_backward(std::span<const IValue> arguments,
                                  std::span<const IValue> results) {
   set_dtype(results[0].toTensor(), arguments[1].toTensor().scalar_type());

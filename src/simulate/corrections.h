@@ -8,12 +8,12 @@
 
 namespace tidegauge::simulation {
 
-/// Where a kernel of torch's makes its results otherwise than the meta kernel says: puts right the
-/// new simulated tensors, given what the op was called with.
+/// Corrects new simulated tensors of an op whose real kernel lays out its results differently from
+/// its meta kernel. `arguments` are those of the call.
 using Correction = void (*)(std::span<const c10::IValue> arguments,
                             std::span<const c10::IValue> results);
 
-/// By name of the op, with overload; null for nearly all.
+/// The correction of an op, by its name with overload. Most ops have none: null.
 Correction find_correction(std::string_view op);
 
 }  // namespace tidegauge::simulation

@@ -18,7 +18,7 @@ namespace {
 
 using c10::IValue;
 
-/// Real tensors are made and computed with out of everybody's sight.
+/// Hides ops on real tensors from trackers, simulation, Python modes and autograd.
 struct OutOfSight {
   c10::impl::ExcludeDispatchKeyGuard fake{c10::DispatchKeySet(
       {c10::DispatchKey::Fake, c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot})};
@@ -40,12 +40,12 @@ bool covers_its_storage(const at::Tensor& tensor) {
          tensor.nbytes() == tensor.storage().nbytes();
 }
 
-/// Stands for a tensor whose values do not count.
+/// An uninitialized real tensor in place of `tensor`, for ops that ignore its values.
 at::Tensor make_like(const at::Tensor& tensor) {
   return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.scalar_type());
 }
 
-/// Of an op that needs no values: the tensor it writes to gets some.
+/// Gives `tensor` values for an op to write to.
 at::Tensor make_values_for(const at::Tensor& tensor) {
   const at::Tensor real = make_like(tensor);
   keep(tensor, real);
@@ -179,7 +179,7 @@ std::vector<IValue> compute(const c10::OperatorHandle& op, const OpTraits& trait
   if (traits.pin_argument >= 0) stack[traits.pin_argument] = IValue();
   if (traits.generator_argument >= 0) stack[traits.generator_argument] = own_generator();
   if (traits.with_generator) {
-    // It comes before the four that say what to make: dtype, layout, device, pin_memory.
+    // The generator precedes the last four arguments: dtype, layout, device, pin_memory.
     stack.insert(stack.end() - 4, IValue(own_generator()));
     traits.with_generator->callBoxed(stack);
   } else {

@@ -12,45 +12,46 @@
 #include "simulate/op_traits.h"
 #include "tidegauge/export.h"
 
-/// What simulated tensors hold, where it is known: small results of arange, zeros, torch.tensor and
-/// of ops on nothing but such. The step of an optimizer, positions, masks without padding: programs
-/// branch on them, and so take the branch that they would really take.
+/// The values of simulated tensors, where they are known: small results of arange, zeros,
+/// torch.tensor, and of ops whose inputs are all known. Programs branch on such values (an
+/// optimizer's step, positions, masks without padding) and so take the same branch as in a real
+/// run.
 ///
-/// The values belong to the storage, so that views and writes through them agree. Random integers
-/// (tokens, seeds, permutations), and `rand`, come from a generator of the simulation's own, the
-/// same in each; no generator of the program's is ever drawn from. Other random numbers are not
-/// known: whoever branches on them gets the policy's answer.
+/// Values belong to the storage, so that all its views agree. Random integers (tokens, seeds,
+/// permutations) and `rand` come from the simulation's own generator, seeded the same in every
+/// simulation; the program's generators are never used. Other random numbers are unknown: a program
+/// that branches on them gets the answer of the policy.
 namespace tidegauge::simulation::known_values {
 
-/// More are not kept: numbers that steer a program are few.
+/// Larger tensors have no known values: programs branch on few numbers.
 inline constexpr int64_t kMaxFloats = 128;
 inline constexpr int64_t kMaxIntegers = int64_t{1} << 18;
 
-/// A real tensor that shares the values of this one; undefined if they are not known. Of a real
-/// tensor: itself.
+/// A real tensor that shares the values of `tensor`; undefined if they are unknown. A real tensor
+/// is returned itself.
 TIDEGAUGE_API at::Tensor find(const at::Tensor& tensor);
-/// The one value of a tensor of one element; none if it is not known.
+/// The value of a tensor with one element; none if it is unknown.
 std::optional<c10::Scalar> find_item(const at::Tensor& tensor);
 bool are_known(const at::Tensor& tensor);
-/// Of how many elements it is known that they are not 0; none if it is not known.
+/// How many elements are not 0; none if the values are unknown.
 std::optional<int64_t> count_nonzero(const at::Tensor& tensor);
-/// Keeps them for the whole storage of a new simulated tensor, if they are few; they are shared
-/// with `real`, and written to like it.
+/// Makes the values of `real` those of a new simulated tensor, unless there are too many. Both
+/// share them: later ops write to them.
 void keep(const at::Tensor& simulated, const at::Tensor& real);
-/// The same with a copy of them.
+/// The same with a copy of the values.
 void keep_copy(const at::Tensor& simulated, const at::Tensor& real);
 
-/// Whether the op can be run on values: all of its tensors' are known, or it needs none.
+/// True if the op can run on known values: those of all its tensors are known, or it needs none.
 bool can_follow(const OpTraits& traits, std::span<const c10::IValue> arguments);
-/// Runs it on them.
+/// Runs the op on the known values and returns its real results.
 std::vector<c10::IValue> compute(const c10::OperatorHandle& op, const OpTraits& traits,
                                  std::span<const c10::IValue> arguments);
-/// Runs it on them, and keeps what `results` hold.
+/// Runs the op on the known values and keeps its real results as the values of `results`.
 void follow(const c10::OperatorHandle& op, const OpTraits& traits,
             std::span<const c10::IValue> arguments, std::span<const c10::IValue> results);
-/// What the op has written to is no longer known.
+/// The values of the tensors that the op wrote to are unknown from now on.
 void forget_written(const OpTraits& traits, std::span<const c10::IValue> arguments);
-/// Random integers begin anew.
+/// Seeds the simulation's own generator again.
 void reset_generator();
 
 }  // namespace tidegauge::simulation::known_values

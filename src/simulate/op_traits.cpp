@@ -45,7 +45,7 @@ const std::unordered_map<std::string_view, OpKind>& special_kinds() {
   return *kinds;
 }
 
-/// What they make is known without knowing what their arguments hold.
+/// True for ops whose results are known whatever values their arguments hold.
 bool makes_values(std::string_view name) {
   static const auto* names = new std::unordered_set<std::string_view>{
       "aten::arange",
@@ -93,13 +93,13 @@ std::optional<c10::OperatorHandle> find_with_generator(const c10::OperatorName& 
   return c10::Dispatcher::singleton().findSchema({name.name, it->second});
 }
 
-/// Gradients are taken to be finite: what was found of others stays as it is.
-bool only_finds(std::string_view name, const c10::Argument& argument) {
+/// Gradients are assumed to be finite, so this op does not change `found_inf`.
+bool is_left_unchanged(std::string_view name, const c10::Argument& argument) {
   return name == "aten::_amp_foreach_non_finite_check_and_unscale_" &&
          argument.name() == "found_inf";
 }
 
-/// Takes tensors of several devices, as on a machine that has them.
+/// True for ops that accept tensors on different devices, as on a machine that has them.
 bool mixes_devices(std::string_view name) {
   static const auto* names = new std::unordered_set<std::string_view>{
       "aten::copy_",      "aten::_to_copy",           "aten::_foreach_copy_",
@@ -108,7 +108,7 @@ bool mixes_devices(std::string_view name) {
   return names->count(name) != 0;
 }
 
-/// The meta data of its argument is all that it is about.
+/// True for ops that change the sizes, strides or storage of their argument.
 bool changes_geometry(std::string_view name) {
   static const auto* names = new std::unordered_set<std::string_view>{
       "aten::set_.source_Tensor",
@@ -151,7 +151,7 @@ void read_schema(OpTraits& traits, const c10::FunctionSchema& schema) {
     if (argument.name() == "pin_memory") traits.pin_argument = i;
     if (argument.name() == "generator") traits.generator_argument = i;
     const bool is_written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
-    if (is_written && i < 64 && !only_finds(traits.name, argument)) {
+    if (is_written && i < 64 && !is_left_unchanged(traits.name, argument)) {
       traits.written |= uint64_t{1} << i;
     }
   }

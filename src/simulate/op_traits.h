@@ -16,29 +16,29 @@ namespace tidegauge::simulation {
 
 /// How an op is simulated.
 enum class OpKind : uint8_t {
-  Plain,       ///< its meta kernel tells the results
-  Composite,   ///< made of other ops, each of which is simulated
-  Decomposed,  ///< likewise, where the meta kernel asks for the device (a decomposition)
-  Collective,  ///< of c10d: hands back what it was given
-  Wait,        ///< for a collective: hands back its argument
-  Choice,      ///< asks which kernel the claimed device would take
+  Plain,       ///< its meta kernel gives the results
+  Composite,   ///< calls other ops, each of which is simulated
+  Decomposed,  ///< the same, by a meta kernel that is a decomposition and reads the device
+  Collective,  ///< a c10d op: returns what it was given
+  Wait,        ///< waits for a collective: returns its argument
+  Choice,      ///< asks which attention kernel the claimed device would use
   Item,        ///< reads a value
   Equal,       ///< compares values
   Dynamic,     ///< the shape of its result depends on values
   Indexed,     ///< takes masks as indices
-  Fresh,       ///< lifts the real tensor that torch.tensor has made
+  Fresh,       ///< lifts the real tensor that torch.tensor made
   Pin,
   IsPinned,
   RecordStream,
 };
 
-/// What the schema and the kernels of an op say, read once.
+/// What the simulator needs to know about an op, read once from its schema and kernels.
 struct OpTraits {
   static OpTraits& find(const c10::OperatorHandle& op);
-  /// Ops that are decomposed, by name with overload; what was read before is forgotten. Not while
-  /// ops run.
+  /// Forgets all traits and sets which ops are decomposed, by name with overload. No op may be
+  /// running.
   static void reset(const std::vector<std::string>& decomposed);
-  /// All that were come across since.
+  /// The traits of all ops that ran since the last reset.
   static std::vector<const OpTraits*> all();
 
   std::string name;  ///< "aten::add.Tensor"
@@ -50,20 +50,20 @@ struct OpTraits {
   int dtype_argument = -1;
   int pin_argument = -1;
   int generator_argument = -1;
-  uint64_t written = 0;  ///< arguments, by position, that it writes to
+  uint64_t written = 0;  ///< bit i: the op writes to argument i
   bool is_view = false;
   bool is_cacheable = true;
   bool ignores_doubles = false;  ///< no result's shape depends on a floating-point argument
   bool is_random = false;
-  /// Of a random op that takes no generator: the same op that does.
+  /// For a random op without a generator argument: its overload that has one.
   std::optional<c10::OperatorHandle> with_generator;
-  bool makes_values = false;  ///< its results are known even if its tensors are not (zeros_like)
-  bool mixes_devices = false;
+  bool makes_values = false;   ///< its results are known even if its inputs are not (zeros_like)
+  bool mixes_devices = false;  ///< accepts tensors on different devices
   Check check = nullptr;
   Correction correction = nullptr;
 
   std::atomic<int64_t> calls{0};
-  std::atomic<int64_t> hits{0};  ///< of them, those that the cache has answered
+  std::atomic<int64_t> hits{0};  ///< calls answered from the cache
 };
 
 }  // namespace tidegauge::simulation

@@ -19,7 +19,7 @@ namespace {
 using c10::IValue;
 using Kind = OutputShape::Kind;
 
-/// Tells kinds of arguments apart in a key.
+/// Distinguishes the kinds of arguments in a key.
 enum Mark : int64_t {
   kTensor = 1,
   kUndefined,
@@ -135,7 +135,7 @@ Cache& cache() {
   return *all;
 }
 
-/// A tensor among the arguments, and where it is.
+/// A tensor among the arguments and its position.
 struct Place {
   at::Tensor tensor;
   int argument;
@@ -192,7 +192,7 @@ std::optional<OutputShape> describe_one(const std::vector<Place>& places,
       return shape;
     }
   }
-  // Results that share a storage among themselves are rare enough to ask for each time.
+  // Results that share a storage with each other are rare, so they are not cached.
   if (impl->unsafe_storage().use_count() != 1) return std::nullopt;
   return shape;
 }

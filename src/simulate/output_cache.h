@@ -16,10 +16,10 @@
 
 namespace tidegauge::simulation {
 
-/// An op and all of its arguments that its results' shapes may depend on.
+/// An op and all arguments that can affect the shapes of its results, as numbers.
 using CallKey = c10::SmallVector<int64_t, 96>;
 
-/// Empty where an argument cannot be put into numbers: then the call is not remembered.
+/// Empty if an argument cannot be expressed in numbers; such a call is not cached.
 std::optional<CallKey> make_call_key(const OpTraits& traits,
                                      std::span<const c10::IValue> arguments);
 
@@ -27,21 +27,21 @@ std::optional<CallKey> make_call_key(const OpTraits& traits,
 struct OutputShape {
   enum class Kind : uint8_t {
     Undefined,  ///< an undefined tensor
-    Number,     ///< no tensor: `number`
+    Number,     ///< not a tensor: `number`
     Argument,   ///< the argument itself
-    View,       ///< of an argument's storage
-    New,
+    View,       ///< a view of an argument's storage
+    New,        ///< a tensor with a new storage
   };
   Kind kind = Kind::New;
-  c10::IValue number{};       ///< of Number; none for a result that is None
-  int argument = -1;          ///< of Argument and View
-  int item = -1;              ///< of a list; -1: the argument is no list
-  int64_t offset = 0;         ///< View: from the argument's
+  c10::IValue number{};       ///< Number: the value, or None
+  int argument = -1;          ///< Argument, View: position of the argument
+  int item = -1;              ///< position in that argument if it is a list, else -1
+  int64_t offset = 0;         ///< View: relative to the argument's storage offset
   int64_t storage_bytes = 0;  ///< New
   c10::SmallVector<int64_t, 5> sizes{};
   c10::SmallVector<int64_t, 5> strides{};
   caffe2::TypeMeta dtype{};
-  c10::DispatchKeySet lazy_bits{};  ///< conjugate, negative
+  c10::DispatchKeySet lazy_bits{};  ///< see kLazyBits
 };
 
 struct OutputList {
@@ -52,26 +52,25 @@ struct OutputList {
 /// All results of a call.
 using CallShape = std::vector<OutputList>;
 
-/// Describes what a call has returned; empty if it cannot be said in terms of `arguments`, which
-/// are those it was called with.
+/// Describes the results of a call in terms of its arguments; empty if that is not possible.
 std::optional<CallShape> describe(std::span<const c10::IValue> arguments,
                                   std::span<const c10::IValue> results);
 
-/// Makes the results of such a call anew, on `device`.
+/// Makes new results from such a description, on `device`.
 void build(const CallShape& shape, std::span<const c10::IValue> arguments, c10::Device device,
            std::vector<c10::IValue>& results);
 
-/// What calls returned. A meta kernel, often one of Python's, costs up to milliseconds; a step asks
-/// the same few hundred questions again and again. Thread-safe. At `kMaxEntries` it begins anew: a
-/// run with that many different calls has no use for it.
+/// Cache of result shapes. A meta kernel, often written in Python, takes up to milliseconds, and a
+/// training step repeats the same few hundred calls. Thread-safe. Cleared when it reaches
+/// `kMaxEntries`: a run with that many different calls does not profit from it.
 class OutputCache {
  public:
   static constexpr size_t kMaxEntries = 1 << 16;
 
-  /// Null: not known. Known to be not repeatable: an entry without `shape`.
   struct Entry {
-    std::optional<CallShape> shape;
+    std::optional<CallShape> shape;  ///< empty: the results of this call cannot be rebuilt
   };
+  /// Null if the call is not in the cache.
   static std::shared_ptr<const Entry> find(const CallKey& key);
   static void add(CallKey key, Entry entry);
   static void clear();

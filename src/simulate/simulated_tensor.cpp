@@ -57,14 +57,14 @@ SimulatedStorage::~SimulatedStorage() {
 }
 
 void SimulatedStorage::end_all() {
-  std::vector<c10::Storage> values;  // dies without the lock
+  std::vector<c10::Storage> values;  // destroyed after the lock is released
   const std::lock_guard lock(alive().mutex);
   for (SimulatedStorage* each = alive().first; each != nullptr; each = each->next_) {
     if (each->values) values.push_back(std::move(each->values));
-    // Not before: torch compares addresses to find out who shares memory.
+    // Not earlier: torch compares data addresses to find tensors that share memory.
     each->release_data_and_set_meta_custom_data_ptr_error_msg_(
-        "a simulated tensor was asked for its data after its simulation has ended; it has none, "
-        "and had none");
+        "cannot read the data of a simulated tensor after its simulation has ended: simulated "
+        "tensors hold no data");
   }
 }
 
@@ -133,8 +133,8 @@ c10::intrusive_ptr<c10::TensorImpl> SimulatedTensor::shallow_copy_and_detach(
 
 void SimulatedTensor::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other) {
   TORCH_CHECK(typeid(*other) == typeid(SimulatedTensor),
-              "the memory of a simulated tensor cannot be replaced by that of a real one; bring "
-              "the real tensor in with `simulation.adopt(tensor)`");
+              "cannot replace the memory of a simulated tensor by that of a real one; convert the "
+              "real tensor with `simulation.adopt(tensor)`");
   TensorImpl::shallow_copy_from(other);
   claimed_device_ = static_cast<const SimulatedTensor*>(other.get())->claimed_device_;
 }
@@ -153,7 +153,7 @@ at::Tensor to_simulated(const at::Tensor& meta, c10::Device device) {
   if (SimulatedStorage::find(storage) == nullptr) {
     storage = SimulatedStorage::make(static_cast<int64_t>(storage.nbytes()), device);
   }
-  // A view is like its base, also in an inference mode.
+  // A view in inference mode is an inference tensor only if its base is.
   std::optional<c10::InferenceMode> like_source;
   if (c10::InferenceMode::is_enabled() && !meta.is_inference()) like_source.emplace(false);
   auto result = c10::make_intrusive<SimulatedTensor>(

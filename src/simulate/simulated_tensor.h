@@ -13,42 +13,42 @@
 
 namespace tidegauge::simulation {
 
-/// A storage that has a size and no memory.
+/// A storage with a size but no memory.
 struct TIDEGAUGE_API SimulatedStorage final : ClaimedStorage {
   static c10::Storage make(int64_t size_bytes, c10::Device device);
   /// Null for a storage of another kind.
   static SimulatedStorage* find(const c10::Storage& storage);
-  /// Of all that are left: nothing is known of their contents, and to ask for their data throws.
+  /// Drops the known values of all live storages; from now on reading their data throws.
   static void end_all();
 
-  c10::Storage values;     ///< real memory of the same size, where its contents are known
-  bool is_pinned = false;  ///< as told by torch's is_pinned
+  c10::Storage values;     ///< real memory with the contents, where they are known
+  bool is_pinned = false;  ///< the answer to torch's is_pinned
 
   SimulatedStorage(int64_t size_bytes, c10::Device device);
   ~SimulatedStorage() override;
   void release_resources() override;
 
  private:
-  // All that are alive, as a list.
+  // The list of all live storages.
   SimulatedStorage* next_ = nullptr;
   SimulatedStorage* previous_ = nullptr;
 };
 
-/// Bits of a tensor's own state, which a copy of its meta data has to carry.
+/// Dispatch keys that are part of a tensor's state; a copy of its metadata must carry them.
 inline constexpr c10::DispatchKeySet kLazyBits{
     c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor};
 
 /// A tensor on the device that it claims, without memory.
 ///
-/// Its storage is on meta, so that torch's meta kernels take it; it has the key Fake, so that every
-/// op on it comes to us first, in whichever thread; and the keys of the claimed device, so that
-/// autograd, autocast and choices of kernels go as on that device. While Fake is excluded it says
-/// meta, which is what meta kernels want to see.
+/// Its storage is on the meta device, so that torch's meta kernels accept it. It has the dispatch
+/// key Fake, so that every op on it reaches our handler first, in any thread. It has the keys of
+/// the claimed device, so that autograd, autocast and the choice of kernels work as on that device.
+/// While Fake is excluded, its device is meta, as meta kernels expect.
 class TIDEGAUGE_API SimulatedTensor final : public c10::TensorImpl {
  public:
   SimulatedTensor(c10::Storage storage, c10::DispatchKeySet keys, caffe2::TypeMeta dtype,
                   c10::Device device);
-  /// A view of `base`, of whatever shape: like it, also where this is an inference mode.
+  /// A view of `base`, of any shape. It is an inference tensor only if `base` is.
   SimulatedTensor(const SimulatedTensor& base, c10::DispatchKeySet lazy_bits,
                   caffe2::TypeMeta dtype);
 
@@ -73,7 +73,7 @@ class TIDEGAUGE_API SimulatedTensor final : public c10::TensorImpl {
   c10::Device claimed_device_;
 };
 
-/// The key alone does not tell: views that a meta kernel makes inherit it.
+/// The key Fake alone is not enough: views made by a meta kernel inherit it.
 inline bool is_simulated(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->is_fake()) return false;
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
@@ -83,14 +83,14 @@ inline const SimulatedTensor& as_simulated(const at::Tensor& tensor) {
   return *static_cast<const SimulatedTensor*>(tensor.unsafeGetTensorImpl());
 }
 
-/// What a tensor of these properties has besides the keys that its autograd adds.
+/// The dispatch keys of such a tensor without those that autograd adds.
 c10::DispatchKeySet keys_of(caffe2::TypeMeta dtype, c10::Device device);
 
-/// A meta tensor of the same shape: what a meta kernel has to know of a tensor.
+/// A meta tensor of the same sizes, strides and dtype.
 at::Tensor to_meta(const at::Tensor& tensor);
 
-/// The simulated tensor that stands for a meta tensor, as a meta kernel makes it; a storage that is
-/// not simulated yet is replaced by one that is.
+/// The simulated tensor for a meta tensor that a meta kernel returned. A storage that is not
+/// simulated is replaced by one that is.
 at::Tensor to_simulated(const at::Tensor& meta, c10::Device device);
 
 }  // namespace tidegauge::simulation

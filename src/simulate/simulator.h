@@ -6,15 +6,15 @@
 
 namespace tidegauge::simulation {
 
-/// Runs an op that has come to the key Fake: simulated if one of its tensors is, or if it would
-/// make a tensor while a simulation is on; else really.
+/// Runs an op that reached the dispatch key Fake. The op is simulated if one of its tensors is
+/// simulated, or if it would make a tensor while a simulation is running. Otherwise it runs really.
 ///
-///   seen before        its results are built from what the cache remembers
-///   made of others     runs them, each simulated
-///   else               torch's meta kernel runs on the meta storages, and its results are turned
-///                      into simulated tensors on the claimed device
+///   call in the cache    build the results from the cached shapes
+///   op made of others    run those, each simulated
+///   else                 run torch's meta kernel on the meta storages and turn its results into
+///                        simulated tensors on the claimed device
 ///
-/// Throws what torch's own checks throw, and c10::NotImplementedError with the name of an op that
+/// Throws what torch's own checks throw, and c10::NotImplementedError, which names the op, if it
 /// cannot be simulated.
 void run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 

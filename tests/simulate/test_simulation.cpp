@@ -47,7 +47,7 @@ TEST(Simulation, TensorsHaveShapesAndNoMemory) {
   EXPECT_EQ(y.storage().nbytes(), static_cast<size_t>(kTeraElements * 2 * 4));
 }
 
-TEST(Simulation, TrackersSeeAStepAsTheySeeARealOne) {
+TEST(Simulation, TrackerReportsSameBytesAsInRealRun) {
   const auto train = [] {
     Net net(64);
     const at::Tensor x = torch::ones({8, 64});
@@ -76,7 +76,7 @@ TEST(Simulation, OnlyOneAtATime) {
   EXPECT_THROW(Simulation{}, UsageError);
 }
 
-TEST(Simulation, ShareThatIsNoneIsRefused) {
+TEST(Simulation, InvalidMaskFractionIsRefused) {
   EXPECT_THROW(Simulation({.mask_fraction = 1.5}), UsageError);
   EXPECT_FALSE(is_simulated(torch::ones({2})));
 }
@@ -95,20 +95,20 @@ TEST(Simulation, EndsWithItsScope) {
   EXPECT_FALSE(tidegauge::op_hook::has_runner());
 }
 
-TEST(Simulation, ValuesThatSteerAProgramAreKnown) {
+TEST(Simulation, SmallValuesThatProgramsBranchOnAreKnown) {
   const Simulation simulation;
   EXPECT_EQ((torch::arange(10) * 2).sum().item<int64_t>(), 90);
   EXPECT_EQ(torch::arange(3).nonzero().size(0), 2);
   EXPECT_THROW(torch::randn({2}).sum().item(), c10::Error);
 }
 
-TEST(Simulation, PolicyAnswersWhatIsNotKnown) {
+TEST(Simulation, PolicyAnswersForUnknownValues) {
   const Simulation simulation({.item = 3, .mask_fraction = 0.5});
   EXPECT_EQ(torch::randn({2}).sum().item<float>(), 3.0f);
   EXPECT_EQ(torch::randn({10}).gt(0).nonzero().size(0), 5);
 }
 
-TEST(Simulation, NoGeneratorOfTheProgramIsDrawnFrom) {
+TEST(Simulation, ProgramsRandomGeneratorIsNotUsed) {
   torch::manual_seed(1);
   const at::Tensor expected = torch::rand({4});
   torch::manual_seed(1);
@@ -121,7 +121,7 @@ TEST(Simulation, NoGeneratorOfTheProgramIsDrawnFrom) {
   EXPECT_TRUE(torch::rand({4}).equal(expected));
 }
 
-TEST(Simulation, RealTensorsAreRefusedByName) {
+TEST(Simulation, RealArgumentIsRefusedByName) {
   const at::Tensor real = torch::ones({2, 2});
   const Simulation simulation;
   try {
@@ -133,7 +133,7 @@ TEST(Simulation, RealTensorsAreRefusedByName) {
   }
 }
 
-TEST(Simulation, AdoptedTensorsShareWhatTheyShared) {
+TEST(Simulation, AdoptedTensorsKeepSharedStorage) {
   const at::Tensor base = torch::ones({4, 4});
   const Simulation simulation;
   const auto adopted = simulation.adopt({base, base.t(), torch::ones({1})});
@@ -142,7 +142,7 @@ TEST(Simulation, AdoptedTensorsShareWhatTheyShared) {
   EXPECT_TRUE(is_simulated(adopted[2]));
 }
 
-TEST(Simulation, ViewsInInferenceModeAreLikeTheirBase) {
+TEST(Simulation, ViewInInferenceModeIsInferenceOnlyIfBaseIs) {
   const Simulation simulation;
   const at::Tensor base = torch::ones({4, 4});
   const c10::InferenceMode guard;
@@ -151,7 +151,7 @@ TEST(Simulation, ViewsInInferenceModeAreLikeTheirBase) {
   EXPECT_TRUE((base + 1).is_inference());
 }
 
-TEST(Simulation, CoverageTellsWhatTheCacheAnswered) {
+TEST(Simulation, CoverageCountsCallsAnsweredFromCache) {
   const Simulation simulation;
   const at::Tensor x = torch::ones({3});
   for (int i = 0; i < 5; ++i) x.add(x);
@@ -164,7 +164,7 @@ TEST(Simulation, CoverageTellsWhatTheCacheAnswered) {
   FAIL() << "aten::add.Tensor was not covered";
 }
 
-TEST(Simulation, AttachedThreadsSimulateTogether) {
+TEST(Simulation, AttachedThreadsSimulateAtTheSameTime) {
   const Simulation simulation;
   std::atomic<int> simulated{0};
   std::vector<std::thread> threads;
