@@ -4,9 +4,9 @@
 #include <unordered_map>
 
 #include "allocator/request_stream.h"
+#include "analyze/settled_labels.h"
 #include "core/ledger/labeller.h"
 #include "trace/event_codec.h"
-#include "analyze/settled_labels.h"
 #include "trace/storage_rows.h"
 
 namespace tidegauge {
@@ -45,7 +45,7 @@ class Planner {
     Live& live = lives_[change.life];
     learn(live.facts, traced, change);
     if (change.old_bytes == change.new_bytes) {
-      // Labels that come after the peak do not change what it was made of.
+      // A label that comes after the peak does not change the categories at the peak.
       const bool is_past = live.allocation < allocations_at_peak_;
       if (change.new_bytes > 0) {
         PlannedAllocation& planned = plan_.allocations[live.allocation];

@@ -12,15 +12,15 @@
 
 namespace tidegauge {
 
-/// Memory that a storage has from its birth, or a resize, to its end, or the next resize.
+/// The memory of a storage from its birth (or a resize) to its end (or the next resize).
 struct PlannedAllocation {
-  ModuleId module;      ///< that ran at the birth; of parameters and buffers, the owner
-  OpId op;              ///< that made it
-  uint32_t tensor = 0;  ///< of Reader::tensors
-  uint32_t stack = 0;   ///< of Reader::stacks
-  /// At the moment of the device's peak if it is alive then, else the last one.
+  ModuleId module;      ///< running at the birth; for parameters and buffers, the owner
+  OpId op;              ///< the op that made it
+  uint32_t tensor = 0;  ///< index into Reader::tensors
+  uint32_t stack = 0;   ///< index into Reader::stacks
+  /// The category at the device's peak if the storage is alive then, else its last category.
   Category category{};
-  uint16_t stream = 0;  ///< of the birth; on the host, what FSDP2 would take (side_stream)
+  uint16_t stream = 0;  ///< stream of the birth; on the host, FSDP2's stream (side_stream)
 
   friend auto operator<=>(const PlannedAllocation&, const PlannedAllocation&) = default;
 };
@@ -31,14 +31,14 @@ struct PlannedRequest {
   uint32_t allocation = 0;
 };
 
-/// What a run asked of one device, in order. At every event of the trace the bytes that are
-/// requested and not freed are those of the Ledger: so a resize is a free, then a request.
+/// The requests of a run to one device, in order. At every event of the trace, the bytes that are
+/// requested but not freed equal those of the Ledger, so a resize is a free followed by a request.
 struct AllocationPlan {
   std::vector<PlannedAllocation> allocations;
   std::vector<PlannedRequest> requests;
 };
 
-/// Two passes over the events. Throws as the Reader does.
+/// Makes two passes over the events. Throws what the Reader throws.
 AllocationPlan plan_allocations(Reader& reader, Device device, const Progress& progress = {});
 
 }  // namespace tidegauge

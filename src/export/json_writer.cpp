@@ -15,7 +15,7 @@ void append_number(std::string& text, int64_t value) {
   text.append(digits, end);
 }
 
-/// With all that JSON wants escaped, and DEL.
+/// Escapes the characters that JSON requires to be escaped, and DEL.
 void append_quoted(std::string& text, std::string_view value) {
   static constexpr char kHex[] = "0123456789abcdef";
   text += '"';

@@ -14,7 +14,7 @@
 namespace tidegauge {
 namespace {
 
-// JavaScript counts in doubles.
+// JavaScript numbers are doubles: integers are exact up to 2^53.
 constexpr int64_t kMaxAddress = int64_t{1} << 53;
 
 constexpr std::string_view to_state(BlockUse use) {
@@ -28,10 +28,10 @@ constexpr std::string_view to_state(BlockUse use) {
   }
 }
 
-/// Who made an allocation, in the form of stack frames: what, then where.
+/// Describes an allocation as stack frames: first what was allocated, then where.
 class Frames {
  public:
-  /// Shared values of the file are numbered from `first_id` on.
+  /// The ids of values shared within the file start at `first_id`.
   Frames(Reader& reader, uint64_t first_id)
       : ops_(reader.ops()),
         tensors_(reader.tensors()),
@@ -69,7 +69,7 @@ class Frames {
     out.end_list();
   }
 
-  /// Lines such as `train.py:12 main`, or names of modules.
+  /// `frames`: lines like `train.py:12 main`, or names of modules.
   static void write_stack(ValueWriter& out, std::string_view frames) {
     while (!frames.empty()) {
       const std::string_view line = frames.substr(0, frames.find('\n'));
@@ -106,7 +106,7 @@ class Frames {
   uint64_t next_id_;
 };
 
-/// What is left of a device for the list of segments.
+/// The final state of a device, for the list of segments.
 struct Ending {
   uint32_t number = 0;
   Layout layout;
@@ -120,7 +120,7 @@ class MemoryVizWriter::Impl {
  public:
   Impl(ValueWriter& out, const std::string& settings)
       : out_(out), settings_(settings), config_(parse_alloc_config(settings)) {
-    config_.per_process_memory_fraction = 1;  // a share of a device whose memory is not known
+    config_.per_process_memory_fraction = 1;  // no limit: the device's memory is unknown
     out_.begin_map();
     out_.key("device_traces");
     out_.begin_list();
@@ -175,7 +175,7 @@ class MemoryVizWriter::Impl {
     out_.begin_list();
     for (const PlannedRequest& request : plan.requests) {
       const PlannedAllocation& facts = plan.allocations[request.allocation];
-      clock_ns = std::max(clock_ns, request.time_ns);  // those before the first op have no time
+      clock_ns = std::max(clock_ns, request.time_ns);  // requests before the first op have no time
       if (__builtin_add_overflow(clock_ns, source.epoch_shift_ns, &time_ns)) time_ns = 0;
       Block*& block = blocks[request.allocation];
       if (request.size_bytes == 0) {
@@ -234,7 +234,7 @@ class MemoryVizWriter::Impl {
     put("device", ending.number);
     put("address", segment.address);
     put("total_size", segment.size_bytes);
-    put("allocated_size", active_bytes);  // nothing waits for other streams
+    put("allocated_size", active_bytes);  // no block waits for another stream
     put("active_size", active_bytes);
     put("requested_size", requested_bytes);
     put("stream", segment.stream);

@@ -12,30 +12,31 @@
 
 namespace tidegauge {
 
-/// A memory snapshot as torch.cuda.memory._dump_snapshot writes it, made of traces: what torch's
-/// memory_viz and `tidegauge replay` open.
+/// Writes traces as a memory snapshot in the format of torch.cuda.memory._dump_snapshot, which
+/// torch's memory_viz and `tidegauge replay` open.
 ///
-///   device_traces   of each trace, the storages as requests to a simulated caching allocator
-///   segments        what that allocator holds after the last one
+///   device_traces   for each trace, its storages as requests to a simulated caching allocator
+///   segments        the segments of that allocator after the last request
 ///
-/// The viewer goes back from the segments event by event, hence all that happens to a segment or
-/// block is told. `category` is what it colours by; segments are `unknown`, a category that the
-/// viewer of torch 2.13 cannot do without.
+/// The viewer starts from the segments and goes back event by event, so the file must contain every
+/// event of every segment and block. The viewer colours by `category`; segments have the category
+/// `unknown`, because the viewer of torch 2.13 requires one.
 class MemoryVizWriter {
  public:
-  /// `settings`: as of PYTORCH_CUDA_ALLOC_CONF. UsageError with torch's complaint if it has one.
+  /// `settings`: in the form of PYTORCH_CUDA_ALLOC_CONF. Throws UsageError with torch's message if
+  /// they are invalid.
   MemoryVizWriter(ValueWriter& out, const std::string& settings);
   ~MemoryVizWriter();
 
   struct Source {
-    Device device;               ///< whose storages are taken
-    uint32_t number = 0;         ///< of the device in the snapshot; ascending
-    int64_t begin_ns = 0;        ///< of the run, by the clock of the trace; no event is earlier
-    int64_t epoch_shift_ns = 0;  ///< from that clock to the time of day
+    Device device;               ///< the device whose storages are exported
+    uint32_t number = 0;         ///< number of the device in the snapshot; ascending
+    int64_t begin_ns = 0;        ///< begin of the run by the trace's clock; no event is earlier
+    int64_t epoch_shift_ns = 0;  ///< offset from that clock to the time of day
   };
-  /// Throws as the Reader does; NotSupported for more memory than the viewer has numbers for.
+  /// Throws what the Reader throws; NotSupported for more memory than the viewer can address.
   void add(Reader& reader, const Source& source, const Progress& progress = {});
-  /// After the last trace.
+  /// Call after the last trace.
   void finish();
 
  private:

@@ -11,33 +11,33 @@
 
 namespace tidegauge {
 
-/// Something with a begin and an end: a call of a module, a step of an optimizer, a collective.
+/// An interval of time: a module call, an optimizer step or a collective.
 struct Slice {
   enum class Kind : uint8_t { Module, OptimizerStep, Collective };
   Kind kind{};
-  Phase phase{};    ///< of a module
-  uint32_t id = 0;  ///< of the module, or of the op of a collective
+  Phase phase{};    ///< phase of the module
+  uint32_t id = 0;  ///< id of the module, or of the op of a collective
 
   friend bool operator==(const Slice&, const Slice&) = default;
 };
 
-/// Makes slices nest within each thread, as viewers want them. Backward ends calls out of order:
-/// those that are still open above the one that ends are ended with it, and go on as new ones.
+/// Makes slices nest within each thread, as viewers require. Backward ends calls out of order: the
+/// slices still open inside the one that ends are ended with it and continued as new slices.
 ///
-///   as told     [A   [B   A]   B]
-///   as emitted  [A   [B B]A][B B]
+///   input    [A   [B   A]   B]
+///   output   [A   [B B]A][B B]
 class NestedSlices {
  public:
-  /// `is_continued`: the slice was begun before.
+  /// `is_continued`: the slice continues one that was cut.
   using Begin = std::function<void(ThreadId, const Slice&, bool is_continued)>;
   using End = std::function<void(ThreadId)>;
   NestedSlices(Begin begin, End end) : begin_(std::move(begin)), end_(std::move(end)) {}
 
-  /// What a run cannot be so deep in is left out: the events of a broken trace.
+  /// Deeper slices are dropped: only a damaged trace has them.
   static constexpr size_t kMaxDepth = 512;
 
   void begin(ThreadId thread, const Slice& slice);
-  /// Also of a slice that another thread began, as autograd does. Without effect if there is none.
+  /// Also ends a slice that another thread began, as autograd does. No effect if none is open.
   void end(ThreadId thread, const Slice& slice);
   void end_all();
 

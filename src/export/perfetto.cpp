@@ -14,7 +14,7 @@
 namespace tidegauge {
 namespace {
 
-/// One trace of the file.
+/// Writes one trace as a process of the file.
 class Process {
  public:
   Process(JsonWriter& out, Reader& reader, const PerfettoWriter::Source& source)
@@ -72,7 +72,7 @@ class Process {
     return {Slice::Kind::Module, event.phase, event.module.value};
   }
 
-  /// A damaged file may have any times.
+  /// A damaged file may contain any times.
   void advance(int64_t time_ns) {
     int64_t since_ns = 0;
     if (!__builtin_sub_overflow(time_ns, source_.begin_ns, &since_ns)) {
@@ -141,7 +141,7 @@ class Process {
   void write_instant(ThreadId thread, const std::string& name) {
     begin_event("i", thread);
     put("name", name);
-    put("s", "p");  // a line through all of the process
+    put("s", "p");  // draws a line across the whole process
     out_.end_map();
   }
 

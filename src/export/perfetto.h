@@ -10,27 +10,27 @@
 
 namespace tidegauge {
 
-/// Traces as JSON for Perfetto and chrome://tracing, one process each.
+/// Writes traces as JSON for Perfetto and chrome://tracing, each as one process.
 ///
-///   counters   bytes by device and category, and their total, whenever they change; labels since
-///              birth are in from the birth on, so a counter at the peak is what reports say
-///   slices     calls of modules, steps of optimizers and collectives; in each thread they nest
-///   instants   training steps, allocations that failed
+///   counters   bytes by device and category, and their total, at every change; labels since birth
+///              apply from the birth on, so the counters at the peak equal the report
+///   slices     module calls, optimizer steps and collectives; they nest within each thread
+///   instants   training steps, failed allocations
 ///
-/// Times never go back within a process. Written as it is read; memory: 8 bytes a birth, and what
-/// is alive.
+/// Times never decrease within a process. Writes while it reads; needs 8 bytes of memory per birth,
+/// plus the live storages.
 class PerfettoWriter {
  public:
   explicit PerfettoWriter(Sink sink);
 
   struct Source {
-    int64_t process = 0;  ///< such as the rank
+    int64_t process = 0;  ///< number of the process, e.g. the rank
     std::string name;
-    int64_t begin_ns = 0;  ///< what is 0 in the file, by the clock of the trace
+    int64_t begin_ns = 0;  ///< the time by the trace's clock that becomes 0 in the file
   };
-  /// Two passes over the events. Throws as the Reader does.
+  /// Makes two passes over the events. Throws what the Reader throws.
   void add(Reader& reader, const Source& source, const Progress& progress = {});
-  /// After the last trace.
+  /// Call after the last trace.
   void finish();
 
  private:

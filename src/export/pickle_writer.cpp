@@ -13,7 +13,7 @@ constexpr char kInt1 = 'K', kInt2 = 'M', kInt4 = 'J', kLong = '\x8a', kPair = '\
 constexpr char kTrue = '\x88', kFalse = '\x89', kShortText = '\x8c', kText = 'X';
 constexpr char kRecall = 'h', kRecallLong = 'j';
 
-// Readers hold so many items on their stack; torch's viewer hands them on as arguments of a call.
+// A reader keeps this many items on its stack; torch's viewer passes them as arguments of one call.
 constexpr size_t kItemsAtOnce = 1000;
 
 }  // namespace
@@ -37,7 +37,7 @@ uint32_t PickleWriter::memoize() {
   return memo_size_++;
 }
 
-/// Items are handed to the list that they are in when there are many.
+/// Appends the pending items to the open list once there are enough of them.
 void PickleWriter::value_written() {
   if (open_.empty() || !open_.back().is_list || ++open_.back().count < kItemsAtOnce) return;
   open_.back().count = 0;
@@ -126,7 +126,7 @@ void PickleWriter::shared(uint64_t id, const std::function<void()>& write) {
     recall(known->second);
     return value_written();
   }
-  // What `write` writes must not be handed to a list that is open around it before it is memoized.
+  // The value must be memoized before it is appended to a surrounding list.
   open_.push_back({.is_list = false});
   write();
   open_.pop_back();

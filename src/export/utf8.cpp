@@ -7,8 +7,8 @@
 namespace tidegauge {
 namespace {
 
-/// The bytes of the character at the start of `text`; 0 if there is none. Neither longer forms than
-/// need be, nor halves of surrogate pairs, nor what is beyond U+10FFFF are characters.
+/// Length of the character at the start of `text`; 0 if it is invalid: an overlong form, half of a
+/// surrogate pair, or beyond U+10FFFF.
 size_t character_bytes(std::string_view text) {
   const auto byte = [&](size_t i) {
     return i < text.size() ? static_cast<uint8_t>(text[i]) : uint8_t{0};

@@ -6,7 +6,7 @@
 
 namespace tidegauge {
 
-/// The text, with U+FFFD for each byte that is no part of well-formed UTF-8.
+/// Replaces each byte that is not part of valid UTF-8 by U+FFFD.
 std::string to_valid_utf8(std::string_view text);
 
 }  // namespace tidegauge

@@ -12,14 +12,13 @@
 
 namespace tidegauge {
 
-/// Takes the bytes of a file, piece by piece; may throw.
+/// Receives the bytes of a file, piece by piece; may throw.
 using Sink = std::function<void(std::string_view)>;
 
-/// Writes plain values as they come, so that a file of any size takes a small buffer. Maps and
-/// lists are begun and ended; in a map, a key comes before each value.
+/// Writes plain values one by one, so that a file of any size needs only a small buffer. Begin and
+/// end maps and lists explicitly; in a map, write a key before each value.
 ///
-/// Text that is not UTF-8 gets a replacement character for each byte that is not. Throws what the
-/// sink throws.
+/// Replaces each byte of a text that is not valid UTF-8 by U+FFFD. Throws what the sink throws.
 class ValueWriter {
  public:
   explicit ValueWriter(Sink sink) : sink_(std::move(sink)) {}
@@ -35,15 +34,15 @@ class ValueWriter {
   virtual void text(std::string_view value) = 0;
   virtual void number(int64_t value) = 0;
   virtual void boolean(bool value) = 0;
-  /// A tuple, where the format has them.
+  /// A tuple if the format has tuples, else a list.
   virtual void pair(int64_t first, int64_t second) = 0;
-  /// A value that comes often: `write` must write the same each time it is called for `id`.
+  /// A repeated value: `write` must write the same value for the same `id`.
   virtual void shared(uint64_t id, const std::function<void()>& write) = 0;
-  /// After the one value that the file is.
+  /// Call after the one value that makes up the file.
   virtual void finish();
 
  protected:
-  /// Hands the buffer on when it is large.
+  /// Passes the buffer to the sink once it is large.
   void flush_if_full();
   std::string buffer_;
 
@@ -76,7 +75,8 @@ class JsonWriter final : public ValueWriter {
   bool needs_comma_ = false;
 };
 
-/// Protocol 4, of opcodes that torch's viewer knows. Texts and shared values are written once.
+/// Pickle protocol 4, limited to the opcodes that torch's viewer supports. Writes each text and
+/// each shared value once.
 class PickleWriter final : public ValueWriter {
  public:
   explicit PickleWriter(Sink sink);

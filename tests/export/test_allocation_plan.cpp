@@ -28,7 +28,7 @@ int64_t peak_bytes(const AllocationPlan& plan) {
   return peak;
 }
 
-TEST(AllocationPlan, AResizeIsAFreeAndARequest) {
+TEST(AllocationPlan, ResizeIsFreeThenRequest) {
   const StorageId a(1);
   const AllocationPlan made =
       plan({storage_born({}, a, 8), storage_resized({}, a, 12), storage_resized({}, a, 0),
@@ -39,7 +39,7 @@ TEST(AllocationPlan, AResizeIsAFreeAndARequest) {
   EXPECT_EQ(made.allocations.size(), 3U);
 }
 
-TEST(AllocationPlan, AnAllocationHasItsCategoryOfThePeak) {
+TEST(AllocationPlan, AllocationHasItsCategoryAtThePeak) {
   const StorageId a(1), b(2), late(3);
   const AllocationPlan made =
       plan({storage_born({}, a, 8), storage_born({}, b, 8),
@@ -48,13 +48,13 @@ TEST(AllocationPlan, AnAllocationHasItsCategoryOfThePeak) {
             storage_relabelled({}, a, Role::IsTemp, Since::Now),
             storage_relabelled({}, b, Role::IsGradient, Since::Birth),
             storage_relabelled({}, late, Role::IsTemp, Since::Now)});
-  EXPECT_EQ(made.allocations[0].category, Category::Parameter);  // what it was at the peak
+  EXPECT_EQ(made.allocations[0].category, Category::Parameter);  // at the peak
   EXPECT_EQ(made.allocations[1].category, Category::Gradient);   // since birth
   EXPECT_EQ(made.allocations[2].category, Category::Activation);
   EXPECT_EQ(made.allocations[3].category, Category::Temp);  // the last one
 }
 
-TEST(AllocationPlan, BuffersOfCollectivesAreOfSideStreams) {
+TEST(AllocationPlan, CollectiveBuffersUseSideStreams) {
   const StorageId a(1), b(2);
   const AllocationPlan made =
       plan({storage_born({}, a, 8), storage_born({}, b, 8),
@@ -63,7 +63,7 @@ TEST(AllocationPlan, BuffersOfCollectivesAreOfSideStreams) {
   EXPECT_EQ(made.allocations[1].stream, 0);
 }
 
-TEST(AllocationPlan, OnADeviceTheBirthSaysTheStream) {
+TEST(AllocationPlan, DeviceAllocationUsesStreamOfItsBirth) {
   const StorageId a(1);
   const Origin on_device{.time_ns = 0, .thread = {}, .device = cuda(0)};
   const AllocationPlan made =
@@ -73,7 +73,7 @@ TEST(AllocationPlan, OnADeviceTheBirthSaysTheStream) {
   EXPECT_EQ(made.allocations[0].stream, 7);
 }
 
-TEST(AllocationPlan, TheModuleIsTheOneThatRanOrOwns) {
+TEST(AllocationPlan, ModuleIsTheRunningOneOrTheOwner) {
   const StorageId a(1), b(2);
   Event owned = storage_relabelled({}, b, Role::IsParameter, Since::Birth);
   owned.module = ModuleId(9);
@@ -83,7 +83,7 @@ TEST(AllocationPlan, TheModuleIsTheOneThatRanOrOwns) {
   EXPECT_EQ(made.allocations[1].module, ModuleId(9));
 }
 
-TEST(AllocationPlan, TheHighestMomentIsTheLedgers) {
+TEST(AllocationPlan, PeakEqualsThatOfLedger) {
   for (uint64_t seed = 0; seed < 6; ++seed) {
     const std::vector<Event> events = random_events(seed, 2000);
     Ledger ledger;

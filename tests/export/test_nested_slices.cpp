@@ -25,33 +25,33 @@ struct Drawing {
   }
 };
 
-TEST(NestedSlices, BracketsStayAsTheyAre) {
+TEST(NestedSlices, NestedSlicesAreUnchanged) {
   Drawing drawing;
   for (const char name : {'A', 'B'}) drawing.begin(name);
   for (const char name : {'B', 'A'}) drawing.end(name);
   EXPECT_EQ(drawing.text, "[A[B]]");
 }
 
-TEST(NestedSlices, WhatEndsOutOfOrderIsContinued) {
+TEST(NestedSlices, SliceCutByItsParentIsContinued) {
   Drawing drawing;
   for (const char name : {'A', 'B', 'C'}) drawing.begin(name);
   for (const char name : {'A', 'C', 'B'}) drawing.end(name);
   EXPECT_EQ(drawing.text, "[A[B[C]]]<B<C]]");
 }
 
-TEST(NestedSlices, AnotherThreadMayEndIt) {
+TEST(NestedSlices, AnotherThreadCanEndASlice) {
   Drawing drawing;
   drawing.begin('A', 1);
   drawing.begin('B', 2);
   drawing.end('A', 2);
   EXPECT_EQ(drawing.text, "[A[B]");
-  drawing.end('X', 2);  // that never began
+  drawing.end('X', 2);  // never began
   EXPECT_EQ(drawing.text, "[A[B]");
   drawing.slices.end_all();
   EXPECT_EQ(drawing.text, "[A[B]]");
 }
 
-TEST(NestedSlices, ABrokenStreamThatOnlyEntersEndsAtSomeDepth) {
+TEST(NestedSlices, DepthOfDamagedTraceIsLimited) {
   Drawing drawing;
   for (int i = 0; i < 10'000; ++i) drawing.begin('A');
   drawing.slices.end_all();

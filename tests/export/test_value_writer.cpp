@@ -38,7 +38,7 @@ TEST(JsonWriter, SeparatesAndNests) {
   EXPECT_EQ(written<JsonWriter>(write_some), R"({"a":[-1,true,[2,3],{}],"b":"a"})");
 }
 
-TEST(JsonWriter, EscapesWhatJsonWantsEscaped) {
+TEST(JsonWriter, EscapesControlCharactersQuotesAndBackslashes) {
   const auto text = [](std::string_view value) {
     return written<JsonWriter>([&](ValueWriter& out) { out.text(value); });
   };
@@ -64,7 +64,7 @@ TEST(PickleWriter, WritesEachTextOnce) {
             "b\x94h\x00u."s);
 }
 
-TEST(PickleWriter, LongListsAreHandedOverInPieces) {
+TEST(PickleWriter, LongListsAreAppendedInPieces) {
   const std::string file = written<PickleWriter>([](ValueWriter& out) {
     out.begin_list();
     for (int i = 0; i < 2500; ++i) out.number(7);
@@ -91,15 +91,16 @@ TEST(PickleWriter, SharedValuesAreWrittenOnce) {
   EXPECT_EQ(find_pickle_fault(file), std::nullopt);
 }
 
-TEST(Utf8, WhatIsNoCharacterIsReplacedByteByByte) {
+TEST(Utf8, InvalidBytesAreReplacedOneByOne) {
   const std::string replaced = "\xEF\xBF\xBD";
   EXPECT_EQ(to_valid_utf8("plain \xE2\x82\xAC \xF0\x9F\x8C\x8A"),
             "plain \xE2\x82\xAC \xF0\x9F\x8C\x8A");
-  EXPECT_EQ(to_valid_utf8("\x80"), replaced);                                // no beginning
-  EXPECT_EQ(to_valid_utf8("\xC0\xAF"), replaced + replaced);                 // too long a form
-  EXPECT_EQ(to_valid_utf8("\xED\xA0\x80"), replaced + replaced + replaced);  // half a pair
-  EXPECT_EQ(to_valid_utf8("\xF4\x90\x80\x80").size(), 4 * replaced.size());  // beyond
-  EXPECT_EQ(to_valid_utf8("a\xE2\x82"), "a" + replaced + replaced);          // cut off
+  EXPECT_EQ(to_valid_utf8("\x80"), replaced);                 // a continuation byte alone
+  EXPECT_EQ(to_valid_utf8("\xC0\xAF"), replaced + replaced);  // an overlong form
+  EXPECT_EQ(to_valid_utf8("\xED\xA0\x80"),
+            replaced + replaced + replaced);  // half of a surrogate pair
+  EXPECT_EQ(to_valid_utf8("\xF4\x90\x80\x80").size(), 4 * replaced.size());  // beyond U+10FFFF
+  EXPECT_EQ(to_valid_utf8("a\xE2\x82"), "a" + replaced + replaced);          // truncated
 }
 
 }  // namespace
