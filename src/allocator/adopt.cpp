@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the CachingAllocator starts from a recorded layout, and tells its own.
+// How the CachingAllocator starts from a recorded layout and returns its own.
 #include <algorithm>
 
 #include "allocator/caching_allocator.h"
@@ -32,8 +32,9 @@ std::vector<Block*> CachingAllocator::adopt(const Layout& layout) {
       ++i;
       continue;
     }
-    // A range holds nothing but its own pieces, so these follow each other. Where it begins and
-    // ends was not recorded: at its first piece, and as far as ranges go or the next one lets it.
+    // A range contains only its own pieces, so they are consecutive. Its begin and end were not
+    // recorded: we let it begin at its first piece and end at the usual length of a range, or where
+    // the next segment begins.
     const int64_t page_bytes =
         first.is_small ? kSmallSegmentBytes : options_.config.large_segment_bytes;
     int64_t end = first.address + std::min(range_bytes(page_bytes), kNoLimit - first.address);
@@ -64,7 +65,7 @@ std::vector<Block*> CachingAllocator::adopt(const Layout& layout) {
   return active;
 }
 
-/// Cuts the blocks of `state` from the start of `block`. Returns what is left of it, if anything.
+/// Cuts the blocks of `state` from the start of `block`. Returns the rest, or null.
 Block* CachingAllocator::adopt_blocks(Block* block, const SegmentState& state,
                                       std::vector<Block*>& active) {
   const bool is_split = state.blocks.size() > 1;
@@ -104,7 +105,7 @@ void CachingAllocator::adopt_block(Block* block, const BlockState& state,
     }
     return;
   }
-  // Which stream it waits for was not recorded; any but its own will do.
+  // The stream that it waits for was not recorded; any other stream will do.
   block->has_other_streams = true;
   waits_.add_use(block, block->segment->shelf->stream + 1, /*in_capture=*/false);
   waits_.start(block, /*in_capture=*/false);

@@ -14,8 +14,8 @@ namespace {
 
 constexpr uint64_t kMostRegisterThreads = 128;
 
-/// The words of the text. Torch looks at separators but does not insist on them, so
-/// `max_split_size_mb,40` is as good as with a colon; what it does insist on is a word being there.
+/// The words of the text. torch accepts any separator, so `max_split_size_mb,40` means the same as
+/// with a colon, but it does require the word after it.
 class Words {
  public:
   explicit Words(std::string_view text) : text_(text) {
@@ -42,7 +42,7 @@ class Words {
     return words_[i];
   }
 
-  /// As std::stoull reads it, like torch: `40x` is 40 and `-1` is the largest number.
+  /// Parsed by std::stoull, as in torch: `40x` is 40 and `-1` is the largest number.
   uint64_t number(size_t i) const {
     const std::string& word = at(i);
     try {
@@ -141,7 +141,7 @@ size_t read_divisions(const Words& words, size_t i, AllocConfig& config) {
         words.fail("For roundups, the intervals have to be power of 2 ");
       }
       last = std::min<size_t>(static_cast<size_t>(std::countr_zero(interval)), table.size() - 1);
-      // The first interval named stands for all below it; others between names stay as they are.
+      // The first interval also sets all below it; unnamed intervals in between keep their values.
       if (is_first) {
         std::fill(table.begin(), table.begin() + static_cast<ptrdiff_t>(last),
                   static_cast<int64_t>(value));
@@ -165,9 +165,9 @@ double read_threshold(const Words& words, size_t i) {
   return value;
 }
 
-/// The keys of all accelerators. Others are stepped over: the CUDA reading comes next.
+/// Reads the keys common to all accelerators. Skips others: read_cuda() handles them.
 void read_common(const Words& words, AllocConfig& config) {
-  // Other limits are checked against this one, wherever it stands.
+  // Read first, wherever it stands, because other limits are checked against it.
   for (size_t i = 0; i < words.size(); ++i) {
     if (words.at(i) == "large_segment_size_mb") {
       config.large_segment_bytes = read_large_segment(words, i + 2);

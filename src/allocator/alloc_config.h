@@ -16,21 +16,21 @@ inline constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 struct AllocConfig {
   /// Larger blocks are neither split nor given to smaller requests.
   int64_t max_split_bytes = kNoLimit;
-  /// By how much a block that may not be split can be larger than the request.
+  /// How much larger than the request a block that may not be split can be.
   int64_t max_non_split_rounding_bytes = 20 * kMiB;
-  /// The segment for requests above 1 and below 10 MiB, and a page of large expandable segments.
+  /// Size of the segment for requests of 1 to 10 MiB, and of a page of large expandable segments.
   int64_t large_segment_bytes = 20 * kMiB;
-  /// Share of the allowed memory above which old cached blocks are released; 0 is never.
+  /// Share of the allowed memory above which old cached blocks are released; 0: never.
   double garbage_collection_threshold = 0;
-  /// By size: entry 0 is for less than 2 MiB, entry i for 2^i to 2^(i+1) MiB. 0 and 1 are off.
+  /// By size: entry 0 is for less than 2 MiB, entry i for 2^i to 2^(i+1) MiB. 0 and 1: off.
   std::array<int64_t, 16> roundup_power2_divisions{};
   bool expandable_segments = false;
-  /// Share of the device that may be reserved; less than 1 is a limit.
+  /// Share of the device's memory that may be reserved; 1: no limit.
   double per_process_memory_fraction = 1.0;
-  /// Refuse at once what would pass that limit, without releasing the cache first.
+  /// Reject a request that would exceed that limit at once, without releasing the cache first.
   bool throw_on_cudamalloc_oom = false;
 
-  // Read and kept, without effect in the simulator: all but the first are not of device memory.
+  // Parsed, but without effect in the simulator: all but the first concern other memory.
   bool graph_capture_record_stream_reuse = false;
   std::string backend = "native";
   bool release_lock_on_cudamalloc = false;
@@ -45,10 +45,10 @@ struct AllocConfig {
   friend bool operator==(const AllocConfig&, const AllocConfig&) = default;
 };
 
-/// Reads `text` as torch reads PYTORCH_CUDA_ALLOC_CONF. `previous` are the settings in force: as in
-/// torch, a second reading resets max_split, power-of-two divisions, garbage collection and
-/// max_non_split_rounding, and keeps what it does not name of the rest.
-/// UsageError with torch's own complaint for what torch refuses.
+/// Parses `text` as torch parses PYTORCH_CUDA_ALLOC_CONF. `previous` are the current settings: as
+/// in torch, parsing again resets max_split, power-of-two divisions, garbage collection and
+/// max_non_split_rounding; other settings that `text` does not name keep their values.
+/// Throws UsageError with torch's message for settings that torch rejects.
 AllocConfig parse_alloc_config(std::string_view text, const AllocConfig& previous = {});
 
 }  // namespace tidegauge

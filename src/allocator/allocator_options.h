@@ -10,18 +10,18 @@
 
 namespace tidegauge {
 
-/// Which of several free blocks of the same size is taken.
+/// How to choose among free blocks of the same size.
 enum class TieRule : uint8_t {
   Address,         ///< the lowest address: torch up to 2.11
-  SegmentCounter,  ///< of the oldest segment, there the lowest address: torch 2.13
-  PrivateCounter,  ///< so in private pools, in others by address: torch 2.12
+  SegmentCounter,  ///< the oldest segment, then the lowest address: torch 2.13
+  PrivateCounter,  ///< SegmentCounter in private pools, Address in the default pool: torch 2.12
 };
 
-/// When a block that another stream used is free again; a simulator has no clock to know.
+/// When a freed block that another stream used becomes free. A simulator has no clock that tells.
 enum class DeferredFrees : uint8_t {
-  AtNextMalloc,  ///< the other stream was quick: the lowest memory possible
+  AtNextMalloc,  ///< the other stream was quick: the lowest possible memory
   AtSync,        ///< it was slow: only synchronize_host() or a flush of the cache ends its use
-  ByCaller,      ///< complete_free() says so
+  ByCaller,      ///< when the caller calls complete_free()
 };
 
 struct AllocatorOptions {
@@ -29,18 +29,18 @@ struct AllocatorOptions {
   TieRule tie = TieRule::SegmentCounter;
   DeferredFrees deferred = DeferredFrees::AtNextMalloc;
   int64_t total_bytes = kNoLimit;  ///< memory of the device
-  int64_t outside_bytes = 0;       ///< of it used by others: context, libraries, processes
-  /// As torch.cuda.set_per_process_memory_fraction sets it; the settings say it otherwise.
+  int64_t outside_bytes = 0;       ///< of it, used by the context, libraries and other processes
+  /// Set by torch.cuda.set_per_process_memory_fraction; overrides the settings.
   std::optional<double> memory_fraction;
-  /// The address of a new segment or range; without it, or at kNoAddress, the next unused one.
+  /// Chooses the address of a new segment or range; if null or kNoAddress, the next unused one.
   std::function<int64_t(int64_t size_bytes, bool is_expandable)> place;
   std::function<void(const TraceEvent&)> on_segment_event;
 };
 inline constexpr int64_t kNoAddress = -1;
 
 struct PoolOptions {
-  bool no_split = false;    ///< blocks are handed out whole
-  bool use_on_oom = false;  ///< lends free blocks to the default pool before that gives up
+  bool no_split = false;    ///< never split a block
+  bool use_on_oom = false;  ///< the default pool may use its free blocks before it runs out
 };
 
 }  // namespace tidegauge

@@ -18,8 +18,8 @@ struct Block;
 struct Segment;
 struct BlockPool;
 
-/// What a search looks for: the smallest block that fits, then the oldest segment (if ties go by
-/// segment counter), then the lowest address.
+/// The order of free blocks in a search: the smallest that fits, then the oldest segment (if the
+/// tie rule uses segment counters), then the lowest address.
 struct FitKey {
   int64_t size_bytes;
 };
@@ -34,8 +34,8 @@ struct ByAddress {
 using FreeBlocks = std::set<Block*, ByFit>;
 using UnmappedBlocks = std::set<Block*, ByAddress>;
 
-/// A piece of a segment. Pieces never cross segments, streams or pools, and two free neighbours are
-/// always made one; the lower of two survives, so the first block of a segment stays the same.
+/// A piece of a segment. Blocks never cross segments, streams or pools. Two free neighbours are
+/// always merged into the lower one, so the first block of a segment stays the same.
 struct Block {
   int64_t address = 0;
   int64_t size_bytes = 0;
@@ -44,8 +44,8 @@ struct Block {
   Block* next = nullptr;
   Segment* segment = nullptr;
   FreeBlocks::const_iterator position;  ///< valid while free and mapped
-  uint32_t tie = 0;                     ///< the segment's counter, or 0 if ties go by address
-  uint32_t free_since = 0;              ///< searches of the pool when it became free
+  uint32_t tie = 0;                     ///< the segment's counter; 0 for the tie rule Address
+  uint32_t free_since = 0;              ///< value of BlockPool::searches when it became free
   BlockUse use{};
   bool is_mapped = true;
   bool has_other_streams = false;
@@ -71,7 +71,7 @@ struct Shelf {
   BlockPool* pool = nullptr;
   int64_t stream = 0;
   FreeBlocks free;
-  UnmappedBlocks unmapped;  ///< address space of expandable segments
+  UnmappedBlocks unmapped;  ///< unmapped address space of expandable segments
 };
 
 struct PrivatePool;
@@ -81,8 +81,8 @@ struct BlockPool {
   explicit BlockPool(bool small) : is_small(small) {}
 
   bool is_small;
-  PrivatePool* owner = nullptr;  ///< none: the default pool
-  uint32_t searches = 0;         ///< the clock by which free blocks age
+  PrivatePool* owner = nullptr;  ///< null: the default pool
+  uint32_t searches = 0;         ///< number of searches: the clock for the age of free blocks
   std::map<int64_t, Shelf> shelves;
 
   Shelf& shelf(int64_t stream) {
@@ -93,7 +93,7 @@ struct BlockPool {
   }
 
  private:
-  Shelf* last_ = nullptr;  // nearly all requests are on the stream of the one before
+  Shelf* last_ = nullptr;  // cached: nearly all requests use the same stream as the previous one
 };
 
 struct PrivatePool {
@@ -102,14 +102,14 @@ struct PrivatePool {
   BlockPool small{true};
   BlockPool large{false};
   StatByPool reserved_bytes;
-  int64_t use_count = 1;  ///< at 0 its cache may be released
+  int64_t use_count = 1;  ///< at 0, its cache may be released
 };
 
 /// Memory from one cudaMalloc, or the address range of an expandable segment.
 struct Segment {
   int64_t address = 0;
   int64_t size_bytes = 0;
-  int64_t page_bytes = 0;  ///< 0: plain, all of it is mapped
+  int64_t page_bytes = 0;  ///< 0: a plain segment, which is mapped completely
   Shelf* shelf = nullptr;
   Block* head = nullptr;
   uint32_t counter = 0;  ///< in the order of creation
@@ -117,7 +117,7 @@ struct Segment {
   bool is_expandable() const { return page_bytes != 0; }
 };
 
-/// Owns all blocks; those given back are used again first.
+/// Owns all blocks; reuses recycled ones first.
 class BlockArena {
  public:
   Block* make();

@@ -12,10 +12,10 @@
 namespace tidegauge {
 namespace {
 
-// Segments start where no address looks like a null pointer.
+// The first segment's address must not look like a null pointer.
 constexpr int64_t kFirstAddress = int64_t{1} << 30;
 
-/// How far a free block of an expandable segment could grow where it is.
+/// The size to which a free block of an expandable segment could grow in place.
 int64_t reach_bytes(const Block& block) {
   const bool can_grow = block.next != nullptr && !block.next->is_mapped;
   return block.size_bytes + (can_grow ? block.next->size_bytes : 0);
@@ -103,7 +103,7 @@ Block* CachingAllocator::take_free_block(const Request& request) {
   if (found == free.end()) return nullptr;
   if ((*found)->segment->is_expandable()) {
     if (options_.config.expandable_segments) {
-      // The end of a segment can still grow: it is taken only if nothing else fits better.
+      // The end of a segment can still grow, so it is used only if no other block fits.
       for (auto next = std::next(found); (*found)->segment->is_expandable() && next != free.end() &&
                                          reach_bytes(**next) < reach_bytes(**found);
            ++next) {
@@ -144,7 +144,7 @@ bool CachingAllocator::should_split(const Block& block, const Request& request) 
   return request.size_bytes < options_.config.max_split_bytes && rest_bytes > kSmallLimitBytes;
 }
 
-/// `block` is free and on no shelf. The request takes its lower end.
+/// `block` must be free and on no shelf. The request gets its lower end.
 Block* CachingAllocator::hand_out(Block* block, const Request& request) {
   const bool is_small = request.is_small();
   const bool is_plain = !block->segment->is_expandable();
@@ -175,7 +175,7 @@ Block* CachingAllocator::hand_out(Block* block, const Request& request) {
   return block;
 }
 
-/// The part of `block` from `at_bytes` on becomes a block of its own, after it.
+/// Splits `block` at `at_bytes` and returns the upper part.
 Block* CachingAllocator::cut(Block* block, int64_t at_bytes) {
   Block* rest = arena_.make();
   rest->address = block->address + at_bytes;
@@ -252,7 +252,7 @@ void CachingAllocator::finish_free(Block* block) {
   }
 }
 
-/// `block` is free and on no shelf; so is the block that comes of it.
+/// `block` must be free and on no shelf; the merged block is on no shelf either.
 CachingAllocator::Merged CachingAllocator::merge_with_neighbours(Block* block) {
   Merged merged{block};
   const auto absorbs = [&](const Block* neighbour) {

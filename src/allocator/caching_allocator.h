@@ -12,54 +12,54 @@
 
 namespace tidegauge {
 
-/// One device of torch's caching allocator, without the device: the same blocks, the same segments,
-/// the same figures. docs/allocator.md has the rules and how they were checked.
+/// Simulates torch's caching allocator for one device: the same blocks, segments and figures.
+/// docs/allocator.md has the rules and how they were checked.
 ///
 ///   malloc(n) -> round -> best fit among free blocks of this pool and stream -> split
 ///                           | none
 ///                           +-> collect garbage -> new segment, or more pages of an expandable one
-///                                                    | no memory
+///                                                    | out of memory
 ///                                                    +-> release cached segments, try again
 ///   free -> (wait for other streams) -> merge with free neighbours -> free again
 ///
-/// Cost of malloc and free: O(log free blocks of the stream), plus the segments released, plus,
-/// when an expandable segment grows, the gaps in it. Blocks stay valid until they are freed. Not
-/// thread-safe.
+/// Cost of malloc and free: O(log(free blocks of the stream)), plus the number of released
+/// segments, plus the number of gaps in an expandable segment that grows. Blocks stay valid until
+/// they are freed. Not thread-safe.
 class CachingAllocator {
  public:
   explicit CachingAllocator(AllocatorOptions options = {});
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;
 
-  /// nullptr if out of memory. UsageError for sizes that never reach torch's allocator, an unknown
-  /// pool, or a block that is not allocated.
+  /// Null if out of memory. Throws UsageError for sizes that never reach torch's allocator, an
+  /// unknown pool, or a block that is not allocated.
   Block* malloc(int64_t requested_bytes, int64_t stream = 0, PoolId pool = {});
   void free(Block* block);
-  /// `stream` uses the block too, so a free waits for it.
+  /// `stream` also uses the block, so a free waits for it.
   void record_stream(Block* block, int64_t stream);
-  /// The block that waits is free now; for DeferredFrees::ByCaller.
+  /// The other streams no longer use the freed block; for DeferredFrees::ByCaller.
   void complete_free(Block* block);
   /// The host waited for all streams: the next malloc finds their events done.
   void synchronize_host() { waits_.synchronize_host(); }
   /// Releases all segments that hold no active block.
   void empty_cache() { release_cached(); }
 
-  /// Replaces the settings for what comes; existing segments stay as they are.
+  /// Replaces the settings from now on; existing segments stay unchanged.
   void set_config(const AllocConfig& config);
 
-  /// A pool in use once. UsageError if it exists or is (0, 0).
+  /// Makes a pool with use count 1. Throws UsageError if it exists or is (0, 0).
   void create_pool(PoolId pool, PoolOptions options = {});
   bool has_pool(PoolId pool) const { return private_pools_.contains(pool); }
   bool is_pool_used(PoolId pool) const;
   void retain_pool(PoolId pool);
   /// The last release lets empty_cache() return the pool's memory.
   void release_pool(PoolId pool);
-  /// Captures of CUDA graphs: nothing is polled or released until the last one ends.
+  /// Captures of CUDA graphs. No event is polled and no segment released until the last one ends.
   void begin_capture() { ++captures_; }
   void end_capture();
 
-  /// Starts from a recorded state; only before the first malloc. Returns the active blocks in
-  /// order. FormatError if the layout cannot be one.
+  /// Starts from a recorded state; call it before the first malloc. Returns the active blocks in
+  /// order. Throws FormatError if the layout is impossible.
   std::vector<Block*> adopt(const Layout& layout);
   Layout layout() const;
 
@@ -74,7 +74,7 @@ class CachingAllocator {
   struct Request {
     int64_t requested_bytes;
     int64_t size_bytes;     // rounded
-    int64_t segment_bytes;  // what a new plain segment would take
+    int64_t segment_bytes;  // size of a new plain segment for it
     Shelf* shelf;
     bool is_rejected = false;
 
@@ -82,13 +82,13 @@ class CachingAllocator {
   };
   struct Merged {
     Block* block;
-    int count = 0;  // of neighbours absorbed
+    int count = 0;  // number of absorbed neighbours
     int64_t size_bytes = 0;
   };
   struct Limits {
-    int64_t device_bytes = kNoLimit;   // what the driver can give
-    int64_t allowed_bytes = kNoLimit;  // by the memory fraction
-    int64_t reject_bytes = kNoLimit;   // by throw_on_cudamalloc_oom
+    int64_t device_bytes = kNoLimit;   // limit of the driver
+    int64_t allowed_bytes = kNoLimit;  // limit of the memory fraction
+    int64_t reject_bytes = kNoLimit;   // limit of throw_on_cudamalloc_oom
   };
 
   // caching_allocator.cpp

@@ -27,7 +27,7 @@ void check(const SegmentState& segment, const SegmentState* below) {
   bool was_free = false;
   for (const BlockState& block : segment.blocks) {
     require(block.address == address && block.size_bytes > 0 && block.size_bytes <= end - address,
-            "has blocks that do not follow each other");
+            "has blocks with gaps or overlaps");
     require(block.requested_bytes >= 0, "has a block of negative size");
     require(!was_free || block.use != BlockUse::Free, "has free blocks that were not merged");
     was_free = block.use == BlockUse::Free;
@@ -57,7 +57,7 @@ void place_blocks(Layout& segments, std::vector<BlockState> active) {
   auto next = active.cbegin();
   for (SegmentState& segment : segments) {
     const int64_t segment_end = segment.address + segment.size_bytes;
-    int64_t end = segment.address;  // of the blocks so far
+    int64_t end = segment.address;  // end of the blocks so far
     const auto add_free_up_to = [&](int64_t address) {
       if (address > end) segment.blocks.push_back({end, address - end, 0, BlockUse::Free});
     };

@@ -10,7 +10,7 @@
 
 namespace tidegauge {
 
-/// Names a private pool as torch does, by two numbers; (0, 0) is the default pool.
+/// Identifies a private pool by two numbers, as torch does; (0, 0) is the default pool.
 struct PoolId {
   int64_t first = 0;
   int64_t second = 0;
@@ -22,7 +22,7 @@ struct PoolId {
 enum class BlockUse : uint8_t {
   Free,
   Allocated,
-  PendingFree,  ///< given back, but another stream may still use it
+  PendingFree,  ///< freed by its owner, but another stream may still use it
 };
 
 struct BlockState {
@@ -34,7 +34,7 @@ struct BlockState {
   friend bool operator==(const BlockState&, const BlockState&) = default;
 };
 
-/// One piece of device memory got from the driver; of an expandable segment, one run of pages.
+/// One piece of device memory from the driver; for an expandable segment, one run of pages.
 struct SegmentState {
   int64_t address = 0;
   int64_t size_bytes = 0;
@@ -50,12 +50,12 @@ struct SegmentState {
 /// All segments of a device, by address.
 using Layout = std::vector<SegmentState>;
 
-/// FormatError unless segments and blocks follow each other without overlap, blocks fill their
-/// segments, and no two free ones are neighbours.
+/// Throws FormatError if segments overlap, blocks do not fill their segment exactly, or two free
+/// blocks are neighbours.
 void check_layout(const Layout& layout);
 
-/// Gives `segments` (by address) these active blocks, and free ones between them. FormatError for a
-/// block that is outside all segments or overlaps another.
+/// Puts the active blocks into `segments` (sorted by address), with free blocks between them.
+/// Throws FormatError for a block that is outside all segments or overlaps another.
 void place_blocks(Layout& segments, std::vector<BlockState> active);
 
 constexpr bool is_segment_action(TraceAction action) {
@@ -64,20 +64,20 @@ constexpr bool is_segment_action(TraceAction action) {
 constexpr bool adds_memory(TraceAction action) {
   return action == TraceAction::SegmentAlloc || action == TraceAction::SegmentMap;
 }
-/// As torch spells it, such as `free_requested`.
+/// torch's spelling, e.g. `free_requested`.
 std::string_view to_string(TraceAction action);
 
 struct TraceEvent {
   TraceAction action{};
   int64_t address = 0;
-  int64_t size_bytes = 0;  ///< as requested, for blocks; whole, for segments
+  int64_t size_bytes = 0;  ///< blocks: as requested; segments: the whole size
   int64_t stream = 0;
-  PoolId pool;  ///< the default pool where the recording does not say
+  PoolId pool;  ///< the default pool if the recording does not name one
 
   friend bool operator==(const TraceEvent&, const TraceEvent&) = default;
 };
 
-/// What a snapshot holds of one device: the last events, and the segments after them.
+/// One device of a snapshot: its last events, and the segments after them.
 struct DeviceTrace {
   std::vector<TraceEvent> events;
   Layout final_layout;

@@ -12,7 +12,7 @@
 namespace tidegauge {
 namespace {
 
-// Where the device's memory is not known, ranges are made for one of this size.
+// If the device's memory is unknown, ranges are as large as for a device of this size.
 constexpr int64_t kAssumedTotalBytes = int64_t{1} << 40;
 
 bool is_free(const Block* block) { return block != nullptr && block->use == BlockUse::Free; }
@@ -25,7 +25,7 @@ int64_t CachingAllocator::range_bytes(int64_t page_bytes) const {
   return round_up(total_bytes + total_bytes / 8, page_bytes);
 }
 
-/// Maps what is missing for the request. What was mapped stays, also if the rest fails.
+/// Maps the pages that are missing for the request. Pages stay mapped even if later ones fail.
 Block* CachingAllocator::grow_expandable(const Request& request) {
   Block* block = find_room(request);
   if (!block->is_mapped) {
@@ -39,7 +39,8 @@ Block* CachingAllocator::grow_expandable(const Request& request) {
   return block;
 }
 
-/// The lowest run of free and unmapped blocks with room for the request, in a new range if need be.
+/// The lowest run of free and unmapped blocks with room for the request; makes a new range if there
+/// is none.
 Block* CachingAllocator::find_room(const Request& request) {
   Shelf& shelf = *request.shelf;
   for (Block* unmapped : shelf.unmapped) {
@@ -81,7 +82,7 @@ Block* CachingAllocator::map(Block* block, int64_t size_bytes) {
   return block;
 }
 
-/// Gives back the whole pages inside the free `block`.
+/// Unmaps the whole pages inside the free `block`.
 void CachingAllocator::unmap(Block* block) {
   Segment& segment = *block->segment;
   const int64_t start = round_up(block->address - segment.address, segment.page_bytes);

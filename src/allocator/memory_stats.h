@@ -14,8 +14,8 @@ namespace tidegauge {
 struct Stat {
   int64_t current = 0;
   int64_t peak = 0;
-  int64_t allocated = 0;  ///< all increases
-  int64_t freed = 0;      ///< all decreases
+  int64_t allocated = 0;  ///< sum of all increases
+  int64_t freed = 0;      ///< sum of all decreases
 
   void increase(int64_t amount) {
     current += amount;
@@ -32,7 +32,8 @@ struct Stat {
   friend bool operator==(const Stat&, const Stat&) = default;
 };
 
-/// A figure for both pools together and each alone. Private pools count by the size of the block.
+/// A figure for the small pool, the large pool and both together. Blocks of private pools count as
+/// small or large by their size.
 class StatByPool {
  public:
   void increase(bool is_small, int64_t amount) {
@@ -43,7 +44,7 @@ class StatByPool {
     all_.decrease(amount);
     of(is_small).decrease(amount);
   }
-  /// By a change of either sign; none leaves `allocated` and `freed` alone.
+  /// Applies a change of either sign; a change of 0 leaves `allocated` and `freed` unchanged.
   void change(bool is_small, int64_t amount) {
     if (amount > 0) increase(is_small, amount);
     if (amount < 0) decrease(is_small, -amount);
@@ -66,17 +67,17 @@ class StatByPool {
   Stat all_, small_, large_;
 };
 
-/// What the allocator counts; the names are those of torch.cuda.memory_stats.
+/// The figures of the allocator, with the names of torch.cuda.memory_stats.
 struct MemoryStats {
-  StatByPool allocation;      ///< handed out and not yet given back
-  StatByPool active;          ///< the same, and what waits for other streams
-  StatByPool segment;         ///< pieces got by cudaMalloc, never expandable ones
-  StatByPool inactive_split;  ///< free blocks with neighbours, never expandable ones
+  StatByPool allocation;      ///< allocated blocks that their owner has not freed
+  StatByPool active;          ///< the same, plus freed blocks that wait for other streams
+  StatByPool segment;         ///< segments from cudaMalloc; never expandable ones
+  StatByPool inactive_split;  ///< free blocks with neighbours; never in expandable segments
   StatByPool allocated_bytes;
   StatByPool active_bytes;
   StatByPool reserved_bytes;
   StatByPool inactive_split_bytes;
-  StatByPool requested_bytes;  ///< as asked for, of active blocks
+  StatByPool requested_bytes;  ///< requested bytes of active blocks, before rounding
   Stat oversize_allocations;
   Stat oversize_segments;
   int64_t num_alloc_retries = 0;
@@ -90,10 +91,10 @@ struct MemoryStats {
   void reset_accumulated();
 };
 
-/// Sorted by name, as torch flattens them, such as `active_bytes.small_pool.peak`.
+/// Sorted by name; names as torch flattens them, e.g. `active_bytes.small_pool.peak`.
 using FlatStats = std::vector<std::pair<std::string, int64_t>>;
 FlatStats to_flat(const MemoryStats& stats, int64_t max_split_bytes);
-/// Adds `name.all.current` and the like to `flat`, which is no longer sorted then.
+/// Appends `name.all.current` etc. to `flat`, which is then no longer sorted.
 void append_flat(FlatStats& flat, const std::string& name, const StatByPool& stat);
 
 }  // namespace tidegauge

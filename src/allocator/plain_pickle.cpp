@@ -9,7 +9,7 @@
 namespace tidegauge {
 namespace {
 
-/// What follows an opcode.
+/// The argument that follows an opcode.
 enum class Argument : uint8_t {
   Unknown,
   Object,  // names, makes or calls something
@@ -19,10 +19,10 @@ enum class Argument : uint8_t {
   Bytes4,
   Bytes8,
   Line,     // text up to the end of the line
-  Length1,  // so many bytes, after a length of 1, 4 or 8 bytes
+  Length1,  // a length of 1, 4 or 8 bytes, then that many bytes
   Length4,
   Length8,
-  Memo1,  // a place in the memo, of 1 or 4 bytes or as text
+  Memo1,  // a memo position, as 1 byte, 4 bytes or text
   Memo4,
   MemoLine,
   Stop,
@@ -33,7 +33,7 @@ constexpr std::array<Argument, 256> make_arguments() {
   const auto set = [&](std::string_view opcodes, Argument argument) {
     for (const char opcode : opcodes) arguments[static_cast<unsigned char>(opcode)] = argument;
   };
-  // Marks, constants, containers, MEMOIZE, and reading the memo at a place that is checked then.
+  // Marks, constants, containers, MEMOIZE, and reading the memo at a position that is checked later.
   set("(012N})]dltaesu\x85\x86\x87\x88\x89\x8f\x90\x91\x94", Argument::None);
   set("\x80Kh", Argument::Bytes1);
   set("M", Argument::Bytes2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Private pools of the CachingAllocator, and the figures that name them.
+// Private pools of the CachingAllocator and their figures.
 #include <algorithm>
 #include <string>
 

@@ -12,7 +12,7 @@
 namespace tidegauge {
 namespace {
 
-/// All memory as one list of blocks by address, segments only as marks in it.
+/// Keeps all memory as one list of blocks by address, and the segments beside it.
 class Follower {
  public:
   Follower(const RewoundTrace& trace, const AllocConfig& config) : trace_(trace), config_(config) {
@@ -138,7 +138,7 @@ class Follower {
         (below != blocks_.end() && below->first + below->second.size_bytes > event.address)) {
       fail("other memory exists at this address");
     }
-    // Pages next to pages of the same range make one segment.
+    // Adjacent pages of the same range form one segment.
     const auto joins = [&](std::map<int64_t, SegmentState>::iterator segment) {
       return is_expandable && segment->second.is_expandable &&
              segment->second.stream == event.stream;

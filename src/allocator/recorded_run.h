@@ -10,13 +10,13 @@ namespace tidegauge {
 
 struct RecordedRun {
   RunFigures figures;
-  Layout final_layout;  ///< equals that of the snapshot, if the recording is whole
+  Layout final_layout;  ///< equals the snapshot's if the recording is complete
 };
 
-/// The figures of a recording, from the recorded addresses alone: no block is searched for, so
-/// these do not depend on the simulator. What a recording does not say is how much of a free block
-/// a request took; that is torch's rule for splitting. FormatError, with the number of the event,
-/// if an event contradicts those before it.
+/// The figures of a recording, from the recorded addresses alone. It searches for no blocks, so the
+/// figures do not depend on the simulator. Recordings do not say how much of a free block a request
+/// took; this follows torch's rule for splitting. Throws FormatError, with the number of the event,
+/// if an event contradicts earlier ones.
 RecordedRun follow_recording(const RewoundTrace& trace, const AllocConfig& config);
 
 }  // namespace tidegauge

@@ -48,7 +48,7 @@ void RequestStream::add(const Event& event) {
     case EventKind::StorageResized: {
       Live old = live;
       live.size_bytes = event.size_bytes;
-      if (!old.is_requested && old.size_bytes > 0) return;  // still of the host alone
+      if (!old.is_requested && old.size_bytes > 0) return;  // no tensor uses it yet
       live.is_requested = false;
       request(live, event.size_bytes);
       return release(old);
@@ -84,8 +84,8 @@ void RequestStream::release(Live& live) {
 }
 
 void RequestStream::set_stream(const Live& live, Role role) {
-  // A label comes after the birth, and says what the memory was for all along. On a device the
-  // birth says more.
+  // A label comes after the birth but applies since the birth. On a device, the birth itself names
+  // the stream.
   if (device_ != kCpu || static_cast<uint8_t>(role) >= kRoleCount) return;
   const uint16_t stream = side_stream(category_of(role));
   if (live.is_requested && stream != 0) requests_[live.request].stream = stream;
@@ -103,7 +103,7 @@ RequestStream::Run RequestStream::run(const AllocatorOptions& options, size_t re
   Run run;
   RunMeter meter;
   AllocatorOptions watched = options;
-  // Without the memory of the device a share of it is no limit.
+  // If the device's memory is unknown, a fraction of it is no limit.
   if (options.total_bytes == kNoLimit) watched.config.per_process_memory_fraction = 1;
   const CachingAllocator* counted = nullptr;
   watched.on_segment_event = [&](const TraceEvent&) {

@@ -14,8 +14,8 @@
 
 namespace tidegauge {
 
-/// The stream that memory of a category would be of on a device: FSDP2 copies into the buffers of
-/// its collectives on streams of their own, all else is of stream 0.
+/// The stream of a category's memory on a device. FSDP2 uses separate streams for the buffers of
+/// its collectives; all other memory belongs to stream 0.
 uint16_t side_stream(Category category);
 
 struct SimulatedRun {
@@ -24,33 +24,33 @@ struct SimulatedRun {
   size_t requests_to_peak = 0;  ///< up to the moment that `unused_at_peak_bytes` is of
 };
 
-/// What one device is asked for in a run that a tracker has seen, wherever that ran: the storages
-/// of one device of the events, as requests to a caching allocator.
+/// The storages of one device in a tracked run, as requests to a caching allocator. The run itself
+/// may have used any device.
 ///
-///   a birth                        a request of its bytes; none for a storage of no bytes
-///   a resize                       a request of the new bytes, then a free of the old
-///   on a stream                    a request of that stream
-///   on the host, buffers of        requests of a side stream each, as FSDP2 makes them on a device
-///   FSDP2's collectives
-///   what only the allocator of     left out: workspaces of CPU kernels. What a tensor is found
-///   the host has shown             for later is requested then
+///   birth                          request of its bytes; none for an empty storage
+///   resize                         request of the new bytes, then free of the old ones
+///   birth on a stream              request on that stream
+///   buffer of an FSDP2 collective  request on a side stream, as FSDP2 does on a device
+///   on the host
+///   memory that only the host's    none (workspaces of CPU kernels), until a tensor that uses the
+///   allocator reported             memory is observed
 ///
-/// Fed once, simulated as often as there are questions.
+/// Add the events once, then simulate any number of times.
 class RequestStream {
  public:
-  /// `device`: whose storages are taken.
+  /// `device`: the device whose storages count.
   explicit RequestStream(Device device) : device_(device) {}
 
-  /// The events of a run, in order.
+  /// Call it for the events of a run, in order.
   void add(const Event& event);
 
   size_t request_count() const { return requests_.size(); }
-  /// Sizes that no allocator could ever be asked for are counted as out of memory.
+  /// Requests larger than torch's limit count as out of memory.
   RunFigures simulate(const AllocatorOptions& options) const { return replay(options).figures; }
   SimulatedRun replay(const AllocatorOptions& options) const;
   /// The segments after the first `request_count` requests.
   Layout layout_after(size_t request_count, const AllocatorOptions& options) const;
-  /// The segments at the moment that `unused_at_peak_bytes` of the figures is of.
+  /// The segments at the moment to which `unused_at_peak_bytes` of the figures refers.
   Layout layout_at_peak(const AllocatorOptions& options) const {
     return layout_after(replay(options).requests_to_peak, options);
   }
@@ -75,7 +75,7 @@ class RequestStream {
     Layout final_layout;
   };
 
-  /// Of the first `request_count` requests.
+  /// Simulates the first `request_count` requests.
   Run run(const AllocatorOptions& options, size_t request_count) const;
   void request(Live& live, int64_t size_bytes);
   void release(Live& live);

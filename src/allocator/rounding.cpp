@@ -18,7 +18,7 @@ int64_t divisions_for(int64_t requested_bytes, const AllocConfig& config) {
 int64_t round_request(int64_t requested_bytes, const AllocConfig& config) {
   if (requested_bytes < kDeviceBlockBytes) return kDeviceBlockBytes;
   const int64_t divisions = divisions_for(requested_bytes, config);
-  // Small requests would be cut into pieces below 512 bytes.
+  // For small requests, the divisions would be smaller than 512 bytes.
   const int64_t rounded_bytes = round_up(requested_bytes, kDeviceBlockBytes);
   if (divisions <= 1 || rounded_bytes / kDeviceBlockBytes <= divisions) return rounded_bytes;
   const auto power = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(requested_bytes)));

@@ -8,18 +8,18 @@
 
 namespace tidegauge {
 
-inline constexpr int64_t kSmallLimitBytes = kMiB;  ///< larger ones come from the large pool
+inline constexpr int64_t kSmallLimitBytes = kMiB;  ///< larger requests use the large pool
 inline constexpr int64_t kSmallSegmentBytes = 2 * kMiB;
-inline constexpr int64_t kMinLargeBytes = 10 * kMiB;  ///< below, large requests share a segment
+inline constexpr int64_t kMinLargeBytes = 10 * kMiB;  ///< smaller requests share a segment
 inline constexpr int64_t kLargeRoundingBytes = 2 * kMiB;
-/// Torch refuses larger requests outright.
+/// torch rejects larger requests.
 inline constexpr int64_t kMaxRequestBytes = (int64_t{1} << 60) - 1;
 
-/// The bytes a request is served with: multiples of a block, or of a power of two over the
+/// The size of the block for a request: a multiple of kDeviceBlockBytes, or of a power of two /
 /// divisions.
 int64_t round_request(int64_t requested_bytes, const AllocConfig& config);
 
-/// The bytes asked of the driver for a rounded request that no cached block can serve.
+/// The size of a new segment for a rounded request that no cached block can serve.
 int64_t segment_bytes(int64_t rounded_bytes, const AllocConfig& config);
 
 constexpr bool is_small_request(int64_t rounded_bytes) { return rounded_bytes <= kSmallLimitBytes; }

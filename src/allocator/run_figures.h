@@ -6,33 +6,33 @@
 
 namespace tidegauge {
 
-/// What a run did with the memory of one device.
+/// Memory figures of one device in one run.
 struct RunFigures {
   int64_t peak_reserved_bytes = 0;
   int64_t peak_active_bytes = 0;
-  /// While the peak was reserved, at the event with most active: reserved but not active, and
-  /// active but not requested (rounding, and what was too little to split off).
+  /// At the event with the most active bytes while the peak was reserved: bytes reserved but not
+  /// active, and bytes active but not requested (rounding, and rests too small to split off).
   int64_t unused_at_peak_bytes = 0;
   int64_t slack_at_peak_bytes = 0;
   int64_t final_reserved_bytes = 0;
   int64_t final_active_bytes = 0;
-  int64_t segments = 0;        ///< at the end; runs of pages of expandable ones
-  int64_t segment_events = 0;  ///< segments got, released, mapped, unmapped
+  int64_t segments = 0;        ///< at the end; for expandable segments, runs of pages
+  int64_t segment_events = 0;  ///< segments allocated, released, mapped, unmapped
   int64_t out_of_memory = 0;   ///< requests that failed
 
   friend bool operator==(const RunFigures&, const RunFigures&) = default;
 };
 
-/// Takes the figures of a run while it goes.
+/// Collects the figures during a run.
 class RunMeter {
  public:
-  /// The reserve changed, perhaps in the middle of a request.
+  /// Call it when the reserved bytes change, also in the middle of a request.
   void observe_segment(int64_t reserved_bytes) {
     ++figures_.segment_events;
     figures_.peak_reserved_bytes = std::max(figures_.peak_reserved_bytes, reserved_bytes);
   }
 
-  /// Between two requests, and at the start. Whether the figures at the peak are of now.
+  /// Call it at the start and after each request. True if this is the new moment of the peak.
   bool observe(int64_t reserved_bytes, int64_t active_bytes, int64_t requested_bytes) {
     figures_.peak_reserved_bytes = std::max(figures_.peak_reserved_bytes, reserved_bytes);
     figures_.peak_active_bytes = std::max(figures_.peak_active_bytes, active_bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the CachingAllocator gets memory from the driver and gives it back.
+// How the CachingAllocator gets memory from the driver and returns it.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -10,7 +10,7 @@
 
 namespace tidegauge {
 
-/// Memory for the request on no shelf, or nullptr.
+/// A block for the request that is on no shelf, or null.
 Block* CachingAllocator::new_segment(Request& request) {
   const int64_t after_bytes = reserved_bytes() + request.segment_bytes;
   if (after_bytes > limits_.reject_bytes) {
@@ -18,7 +18,7 @@ Block* CachingAllocator::new_segment(Request& request) {
     request.is_rejected = true;
     return nullptr;
   }
-  // Also for expandable segments, which might need less, torch compares the whole segment.
+  // torch compares the size of a whole segment, although an expandable one might need less.
   if (after_bytes > limits_.allowed_bytes) return nullptr;
   if (options_.config.expandable_segments) return grow_expandable(request);
   return after_bytes > limits_.device_bytes ? nullptr : new_plain_segment(request);
@@ -43,7 +43,7 @@ int64_t CachingAllocator::place(int64_t size_bytes, bool is_expandable) {
   return address;
 }
 
-/// One block, mapped if plain, on no shelf.
+/// Adds a segment of one block that is on no shelf; it is mapped if the segment is plain.
 Segment* CachingAllocator::add_segment(int64_t address, int64_t size_bytes, int64_t page_bytes,
                                        Shelf& shelf) {
   const auto above = segments_.lower_bound(address);
@@ -82,7 +82,7 @@ void CachingAllocator::notify(TraceAction action, const Segment& segment, int64_
                                        owner != nullptr ? owner->id : PoolId{}});
 }
 
-/// cudaFree of a plain segment, all of which is the free `block`.
+/// cudaFree of a plain segment that consists of the free `block`.
 void CachingAllocator::release_segment(Block* block) {
   const Segment& segment = *block->segment;
   ++stats_.num_device_free;
@@ -95,8 +95,8 @@ void CachingAllocator::release_segment(Block* block) {
   segments_.erase(segment.address);
 }
 
-/// Frees oversize blocks, but only enough for the request: the one that fits, or several smaller
-/// ones from the largest down. Expandable segments are left to release_cached().
+/// Releases only as many oversize blocks as the request needs: the one that fits, or several
+/// smaller ones from the largest down. Leaves expandable segments to release_cached().
 bool CachingAllocator::release_oversize(const Request& request) {
   const int64_t limit_bytes = options_.config.max_split_bytes;
   if (limit_bytes == kNoLimit) return false;
@@ -140,7 +140,7 @@ void CachingAllocator::release_cached() {
   }
 }
 
-/// Ranges to which nothing could be mapped when they were made.
+/// Forgets the ranges to which nothing could be mapped when they were made.
 void CachingAllocator::forget_ranges(BlockPool& pool) {
   for (auto& [stream, shelf] : pool.shelves) {
     for (Block* range : std::exchange(shelf.unmapped, {})) {
@@ -165,8 +165,8 @@ void CachingAllocator::release_shelf_segments(BlockPool& pool) {
   for (Block* block : to_unmap) unmap(block);
 }
 
-/// Releases cached segments of the large pool that were not used for longer than the average, until
-/// the reserve is below the threshold.
+/// Releases cached segments of the large pool that are older than the average, until the reserved
+/// bytes are below the threshold.
 void CachingAllocator::collect_garbage() {
   const auto threshold_bytes = static_cast<int64_t>(options_.config.garbage_collection_threshold *
                                                     static_cast<double>(limits_.allowed_bytes));

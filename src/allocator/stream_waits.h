@@ -13,26 +13,26 @@ namespace tidegauge {
 
 struct Block;
 
-/// Which streams use a block besides its own, and what each must finish before the block is free.
+/// Which other streams use a block, and which events they must finish before the block is free.
 ///
 ///   free(block) -> one event on each of these streams -> polled at a malloc, in order per stream
 ///                                                     -> all done: the block is free
 ///
-/// While a CUDA graph is captured no event can be recorded: such blocks wait for its end, and uses
-/// within the capture are over then.
+/// No event can be recorded while a CUDA graph is captured: such blocks wait for the end of the
+/// capture, which also ends the uses within it.
 class StreamWaits {
  public:
   explicit StreamWaits(DeferredFrees policy) : policy_(policy) {}
 
   void add_use(Block* block, int64_t stream, bool in_capture);
-  /// The block was given back by its owner.
+  /// The owner freed the block.
   void start(Block* block, bool in_capture);
-  /// Blocks that are free now. Nothing is done while a capture runs. `is_sync` waits for all.
+  /// Returns the blocks that are free now; none while a capture runs. `is_sync`: waits for all.
   std::vector<Block*> poll(bool is_sync);
-  /// Events so far are done when next polled.
+  /// All events so far are finished; the next poll finds them.
   void synchronize_host();
   void forget(Block* block) { uses_.erase(block); }
-  /// Whether poll() could have anything to do.
+  /// True if poll() has nothing to do.
   bool is_idle() const { return uses_.empty(); }
 
  private:

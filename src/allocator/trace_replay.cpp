@@ -25,7 +25,7 @@ std::string describe(const std::vector<TraceEvent>& events) {
   return events.size() > 3 ? text + " and " + std::to_string(events.size() - 3) + " more" : text;
 }
 
-/// The first segment that differs, in words.
+/// Describes the first segment that differs.
 std::string describe_difference(const Layout& simulated, const Layout& recorded) {
   const size_t common = std::min(simulated.size(), recorded.size());
   for (size_t i = 0; i < common; ++i) {
@@ -34,8 +34,8 @@ std::string describe_difference(const Layout& simulated, const Layout& recorded)
              " has another final layout";
     }
   }
-  return std::to_string(simulated.size()) + " segments are left instead of " +
-         std::to_string(recorded.size());
+  return "recorded " + std::to_string(recorded.size()) + " segments at the end, simulated " +
+         std::to_string(simulated.size());
 }
 
 class Replay {
@@ -47,7 +47,7 @@ class Replay {
     } else {
       allocate_initial_blocks();
     }
-    // Only what the events do is counted.
+    // Count only the segment events that the trace's events cause.
     simulated_.clear();
     observe();
   }
@@ -78,7 +78,7 @@ class Replay {
                              .memory_fraction = {},
                              .place = {},
                              .on_segment_event = {}};
-    // Without the memory of the device a share of it is no limit.
+    // If the device's memory is unknown, a fraction of it is no limit.
     if (options_.total_bytes == kNoLimit) options.config.per_process_memory_fraction = 1;
     options.on_segment_event = [this](const TraceEvent& event) {
       simulated_.push_back(event);
@@ -108,13 +108,14 @@ class Replay {
     meter_ = RunMeter{};
   }
 
-  /// Blocks that wait for another stream are the allocator's own, unless the recording frees them.
+  /// Only the recording may complete the free of a block that waits for another stream; otherwise
+  /// the allocator does, and we must not keep the block.
   void remember(int64_t address, Block* block) {
     const bool is_waiting = block != nullptr && block->use == BlockUse::PendingFree;
     if (!is_waiting || options_.deferred == DeferredFrees::ByCaller) blocks_[address] = block;
   }
 
-  /// The address of the next segment in the recording, as long as it is the one that is wanted.
+  /// The address of the next segment in the recording, if it matches the requested one.
   int64_t recorded_place(int64_t size_bytes, bool is_expandable) {
     const TraceAction wanted = is_expandable ? TraceAction::SegmentMap : TraceAction::SegmentAlloc;
     if (divergence_ || simulated_.size() >= recorded_.size()) return kNoAddress;
@@ -133,7 +134,7 @@ class Replay {
     if (is_exact_ && !divergence_) divergence_ = Divergence{index_, std::move(what)};
   }
 
-  /// All segment events of the recording and of the simulation since the last comparison.
+  /// Compares the segment events of the recording and the simulation since the last comparison.
   void compare() {
     if (recorded_ != simulated_) {
       diverge("recorded " + describe(recorded_) + ", simulated " + describe(simulated_));
@@ -182,7 +183,7 @@ class Replay {
     return is_segment_action(action) && !adds_memory(action);
   }
 
-  /// Whether the release at this event is the first of those that emptying the cache brought about.
+  /// True if the release at this event is the first of those caused by emptying the cache.
   bool is_cue() const {
     if (index_ > 0 && releases(index_ - 1)) return false;
     if (options_.total_bytes == kNoLimit) return true;
@@ -193,7 +194,7 @@ class Replay {
     return !adds_memory(action) && action != TraceAction::OutOfMemory;
   }
 
-  /// A private pool whose memory was released was no longer in use.
+  /// If the memory of a private pool was released, the pool was no longer in use.
   void empty_cache() {
     for (size_t i = index_; i < trace_.events.size() && releases(i); ++i) {
       const PoolId pool = trace_.events[i].pool;
@@ -202,8 +203,8 @@ class Replay {
     allocator_.empty_cache();
   }
 
-  /// With a known device the simulator must fail as well; else it is not told, and only the cue of
-  /// the release before it counts.
+  /// If the device's memory is known, the simulator must fail as well. Otherwise only the release
+  /// before the failure counts, which empties the cache.
   void fail_to_alloc(const TraceEvent& event) {
     meter_.observe_out_of_memory();
     if (options_.total_bytes == kNoLimit) return;

@@ -20,9 +20,9 @@ struct ReplayOptions {
   int64_t total_bytes = kNoLimit;
 };
 
-/// Where the simulation first did something else than the recording.
+/// The first place where the simulation differs from the recording.
 struct Divergence {
-  size_t event = 0;  ///< the number of events, if only the final layouts differ
+  size_t event = 0;  ///< index of the event; the number of events if only the final layouts differ
   std::string what;
 };
 
@@ -33,21 +33,21 @@ struct ReplayResult {
   std::optional<Divergence> divergence;
 };
 
-/// Runs the requests of a recording through the simulator, from the recorded initial state. It is
-/// told sizes, streams, pools, frees and when the cache was emptied, and the address that the
-/// driver chose for each new segment; which block serves a request, when a segment is needed and
-/// how large it is are its own doing. At every event these are compared with the recording, and the
-/// layouts at the end.
+/// Runs the requests of a recording through the simulator, from the recorded initial state. The
+/// simulator gets sizes, streams, pools, frees, the moments when the cache was emptied, and the
+/// address that the driver chose for each new segment. It decides itself which block serves a
+/// request, when it needs a segment, and how large that is. Compares these decisions with the
+/// recording at every event, and the layouts at the end.
 ///
-/// A release of segments in a recording is a cue to empty the cache; with `total_bytes`, only where
-/// no new segment follows at once, as that release was torch's answer to the lack of memory, and
-/// the simulator must find it by itself.
+/// A recorded release of segments makes the simulator empty its cache. With `total_bytes`, it does
+/// so only if no new segment follows at once: otherwise the release was torch's reaction to a lack
+/// of memory, which the simulator must reproduce by itself.
 ReplayResult replay_trace(const RewoundTrace& trace, const Layout& final_layout,
                           const ReplayOptions& options);
 
-/// The same requests with other settings. What was live at the start is allocated first, in the
-/// order of addresses, into an empty device: what the run had cached before the recording is
-/// unknown for other settings. So compare this with the same settings from the same start.
+/// Simulates the same requests with other settings. First allocates the blocks that were live at
+/// the start, in the order of addresses, on an empty device, because what other settings would have
+/// cached by then is unknown. So compare two settings only by this function.
 ReplayResult replay_fresh(const RewoundTrace& trace, const ReplayOptions& options);
 
 }  // namespace tidegauge

@@ -129,7 +129,7 @@ class Rewind {
     const bool joins_below =
         joins(below) && below->second.address + below->second.size_bytes == event.address;
     const bool joins_above = joins(above) && above->first == end;
-    // Only pages of the small pool are not multiples of a large page.
+    // A size that is not a multiple of a large page belongs to the small pool.
     SegmentState added{event.address,
                        event.size_bytes,
                        event.stream,
@@ -172,7 +172,7 @@ class Rewind {
     }
   }
 
-  /// The sizes of blocks that are freed in the trace, see the header.
+  /// Finds the sizes of blocks that are freed in the trace; see the header.
   void find_sizes() {
     struct Open {
       int64_t size_bytes;

@@ -6,8 +6,8 @@
 
 namespace tidegauge {
 
-/// A trace from its beginning on: what was there before the first event, and the events with the
-/// pool of each (older recordings do not say it).
+/// A trace from its beginning: the layout before the first event, and the events with the pool of
+/// each (older recordings do not name it).
 struct RewoundTrace {
   Layout initial_layout;
   std::vector<TraceEvent> events;
@@ -15,14 +15,15 @@ struct RewoundTrace {
 
 /// Undoes the events from the last to the first, starting at the final layout.
 ///
-/// All but one thing follows: how large a block of a plain large segment was that is freed in the
-/// trace and was allocated before it. Torch leaves up to 1 MiB too much in such a block. It ends
-///   - at the next active block or the end of the segment, if not more than 1 MiB is left to there
+/// This determines everything but the size of a block in a plain large segment that was allocated
+/// before the trace and is freed in it: torch leaves up to 1 MiB too much in such a block. We
+/// assume that it ends
+///   - at the next active block or the end of the segment, if that is at most 1 MiB further
 ///     (no free block of a plain large segment is that small);
-///   - else where the first block begins that is later allocated after it, while it lives;
-///   - else, unseen, at its rounded size.
+///   - else at the start of the first block that is later allocated behind it while it lives;
+///   - else, without evidence, at its rounded size.
 ///
-/// FormatError, with the number of the event, if an event contradicts the layout.
+/// Throws FormatError, with the number of the event, if an event contradicts the layout.
 RewoundTrace rewind_trace(const DeviceTrace& trace, const AllocConfig& config);
 
 }  // namespace tidegauge

@@ -85,7 +85,7 @@ class Reader {
     const std::optional<BlockUse> use = parse_use(state);
     if (!fields || !use || text_.trace.final_layout.empty()) return false;
     block.use = *use;
-    // What torch leaves in free blocks is the request before.
+    // torch leaves the size of the previous request in free blocks.
     if (block.use == BlockUse::Free) block.requested_bytes = 0;
     text_.trace.final_layout.back().blocks.push_back(block);
     return true;

@@ -15,7 +15,7 @@ struct TextTrace {
   int64_t final_active_bytes = 0;
 };
 
-/// One record a line, numbers in decimal:
+/// One record per line, numbers in decimal:
 ///
 ///   # comment
 ///   S address size stream small|large         a segment at the start
@@ -27,7 +27,7 @@ struct TextTrace {
 ///   s address size stream small|large         a segment at the end
 ///   b address size requested state            a block of it; the state as in snapshots
 ///
-/// FormatError with the number of the line for anything else.
+/// Throws FormatError, with the number of the line, for anything else.
 TextTrace read_text_trace(std::istream& input);
 
 }  // namespace tidegauge

@@ -11,8 +11,8 @@ namespace tidegauge {
 /// `[2M* 18M] [512* 2096640]`.
 std::string show(const Layout& layout);
 
-/// Fails the running test unless all that holds of any state of an allocator holds of this one:
-/// blocks fill their segments without overlap, no two free neighbours, the figures are the sums.
+/// Fails the running test unless the invariants of an allocator hold: blocks fill their segments
+/// without overlap, no two free blocks are neighbours, and the figures are the sums of the blocks.
 void check_invariants(const CachingAllocator& allocator);
 
 }  // namespace tidegauge

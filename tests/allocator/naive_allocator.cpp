@@ -65,7 +65,7 @@ bool NaiveAllocator::release_oversize(int64_t size_bytes, int64_t stream) {
   const int64_t wanted_bytes = std::max(size_bytes, config_.max_split_bytes);
   int64_t released_bytes = 0;
   while (released_bytes < wanted_bytes) {
-    // The best fit, if one is enough; else the largest.
+    // The best fit if one block suffices, else the largest.
     size_t best = segments_.size();
     bool is_enough = false;
     for (size_t s = 0; s < segments_.size(); ++s) {

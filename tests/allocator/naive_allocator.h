@@ -9,8 +9,8 @@
 
 namespace tidegauge {
 
-/// Plain segments of the default pool, written down as directly as the rules allow: every step
-/// walks over everything. Slow, and of other making than the CachingAllocator, to check that.
+/// Plain segments of the default pool, written as directly as the rules allow: every step walks
+/// over all blocks. Slow, and written independently of the CachingAllocator, to check it.
 class NaiveAllocator {
  public:
   NaiveAllocator(const AllocConfig& config, TieRule tie, int64_t total_bytes)
@@ -43,7 +43,7 @@ class NaiveAllocator {
   TieRule tie_;
   int64_t total_bytes_;
   int64_t next_address_ = int64_t{1} << 30;
-  Layout segments_;  // in the order of making
+  Layout segments_;  // in the order of creation
 };
 
 }  // namespace tidegauge

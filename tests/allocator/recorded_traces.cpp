@@ -13,11 +13,11 @@
 namespace tidegauge {
 namespace {
 
-/// gzip is on every Debian; a library would be one more thing to install.
+/// Runs gzip, which every Debian has, so that no library must be installed.
 std::string decompress(const std::string& path) {
   const auto close = [](std::FILE* file) { pclose(file); };
   const std::unique_ptr<std::FILE, decltype(close)> pipe(
-      // NOLINTNEXTLINE(bugprone-command-processor): the path is the tester's own.
+      // NOLINTNEXTLINE(bugprone-command-processor): the path comes from the tester.
       popen(("gzip -dc '" + path + "'").c_str(), "r"), close);
   if (!pipe) throw std::runtime_error("cannot run gzip");
   std::string text;

@@ -8,7 +8,8 @@
 
 namespace tidegauge {
 
-/// An allocator that writes down what torch would: a snapshot of any settings, without a device.
+/// A simulated allocator that records what torch would: a snapshot with any settings, without a
+/// device.
 class Recording {
  public:
   explicit Recording(AllocatorOptions options = {}) : allocator_(watched(std::move(options))) {}
@@ -37,7 +38,7 @@ class Recording {
   CachingAllocator& allocator() { return allocator_; }
   const std::vector<TraceEvent>& events() const { return events_; }
 
-  /// The last events from number `first` on, as a ring buffer keeps them.
+  /// The events from number `first` on, as a ring buffer would keep them.
   DeviceTrace trace(size_t first = 0) const {
     return {{events_.begin() + static_cast<ptrdiff_t>(first), events_.end()}, allocator_.layout()};
   }

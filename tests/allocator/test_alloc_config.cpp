@@ -9,7 +9,7 @@
 namespace tidegauge {
 namespace {
 
-/// What is said of a setting that is refused, after the setting itself.
+/// The message for rejected settings, without the settings themselves.
 std::string complaint(const std::string& text) {
   try {
     parse_alloc_config(text);
@@ -25,7 +25,7 @@ std::array<int64_t, 16> divisions(const std::string& value) {
   return parse_alloc_config("roundup_power2_divisions:" + value).roundup_power2_divisions;
 }
 
-TEST(AllocConfig, NothingGivesTorchsDefaults) {
+TEST(AllocConfig, EmptyTextGivesTorchsDefaults) {
   EXPECT_EQ(parse_alloc_config(""), AllocConfig{});
   EXPECT_EQ(parse_alloc_config(" \t"), AllocConfig{});
 }
@@ -62,14 +62,14 @@ TEST(AllocConfig, ReadsEveryKey) {
   EXPECT_EQ(config, expected);
 }
 
-TEST(AllocConfig, NamesOfRocmMeanTheSame) {
+TEST(AllocConfig, RocmNamesAreAliases) {
   EXPECT_TRUE(parse_alloc_config("release_lock_on_hipmalloc:True").release_lock_on_cudamalloc);
   EXPECT_TRUE(
       parse_alloc_config("pinned_use_hip_host_register:True").pinned_use_cuda_host_register);
 }
 
 TEST(AllocConfig, DivisionsByInterval) {
-  // The first interval stands for all below it, > for all above the last, gaps stay off.
+  // The first interval also sets all below it, > sets all above the last, gaps stay off.
   EXPECT_EQ(divisions("[64:8,256:4,>:1]"),
             (std::array<int64_t, 16>{8, 8, 8, 8, 8, 8, 8, 0, 4, 1, 1, 1, 1, 1, 1, 1}));
   EXPECT_EQ(divisions("[>:4]"),
@@ -80,7 +80,7 @@ TEST(AllocConfig, DivisionsByInterval) {
   EXPECT_EQ(divisions("[]"), (std::array<int64_t, 16>{}));
 }
 
-TEST(AllocConfig, ReadingAgainResetsWhatTorchResets) {
+TEST(AllocConfig, ParsingAgainResetsTheSameSettingsAsTorch) {
   const AllocConfig first = parse_alloc_config(
       "large_segment_size_mb:32,expandable_segments:True,max_split_size_mb:64,"
       "garbage_collection_threshold:0.5,roundup_power2_divisions:2,max_non_split_rounding_mb:99");
@@ -93,7 +93,7 @@ TEST(AllocConfig, ReadingAgainResetsWhatTorchResets) {
   EXPECT_EQ(second.max_non_split_rounding_bytes, 32 * kMiB);
 }
 
-TEST(AllocConfig, ComplaintsAreTorchs) {
+TEST(AllocConfig, MessagesEqualTorchs) {
   EXPECT_EQ(complaint("foo:1"), "Unrecognized key 'foo' in CUDA allocator config.");
   EXPECT_EQ(complaint("max_split_size_mb:10"),
             "CachingAllocator option max_split_size_mb too small, must be >= 20");
@@ -125,7 +125,7 @@ TEST(AllocConfig, ComplaintsAreTorchs) {
             "per_process_memory_fraction is invalid, set it in [0.0, 1.0]");
 }
 
-TEST(AllocConfig, ComplaintsOfTorchThatSayLittleAreExplained) {
+TEST(AllocConfig, TerseMessagesOfTorchAreExplained) {
   EXPECT_EQ(complaint("max_split_size_mb:abc"), "stoull (expected a whole number, got 'abc')");
   EXPECT_EQ(complaint("garbage_collection_threshold:abc"), "stod (expected a number, got 'abc')");
   EXPECT_EQ(complaint("max_split_size_mb:"),
@@ -135,7 +135,7 @@ TEST(AllocConfig, ComplaintsOfTorchThatSayLittleAreExplained) {
 TEST(AllocConfig, IsAsLenientAsTorch) {
   EXPECT_EQ(parse_alloc_config("max_split_size_mb,40").max_split_bytes, 40 * kMiB);
   EXPECT_EQ(parse_alloc_config("max_split_size_mb:40x,").max_split_bytes, 40 * kMiB);
-  // Read as the largest number: limited, though nothing reaches it.
+  // Parsed as the largest number: a limit that no request reaches.
   const int64_t wrapped = parse_alloc_config("max_split_size_mb:-5").max_split_bytes;
   EXPECT_GT(wrapped, int64_t{1} << 62);
   EXPECT_NE(wrapped, kNoLimit);

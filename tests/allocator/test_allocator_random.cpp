@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random requests: against the naive allocator where that knows the rules, and for what must hold
-// of any allocator everywhere. TIDEGAUGE_LONG=1 takes many more.
+// Random requests: compared with the naive allocator where that implements the rules, and checked
+// for invariants everywhere. TIDEGAUGE_LONG=1 runs many more.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -30,7 +30,7 @@ class Random {
   }
   bool one_in(int64_t n) { return below(n) == 0; }
 
-  /// Few sizes come often, so that blocks of equal size compete, and borders of rules are hit.
+  /// A few sizes are frequent, so that blocks of equal size compete and limits of rules are hit.
   int64_t size() {
     static constexpr int64_t kBorders[] = {512,       kMiB,      kMiB + 512, 2 * kMiB,
                                            9 * kMiB,  10 * kMiB, 19 * kMiB,  20 * kMiB,
@@ -55,7 +55,7 @@ Value take(std::vector<Value>& values, Random& random) {
   return value;
 }
 
-TEST(AllocatorRandom, IsTheNaiveAllocatorButFaster) {
+TEST(AllocatorRandom, EqualsNaiveAllocator) {
   for (uint64_t seed = 0; seed < run_count(60); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random(seed);
@@ -106,7 +106,7 @@ constexpr const char* kSettings[] = {
     "throw_on_cudamalloc_oom:True,per_process_memory_fraction:0.7",
 };
 
-/// One random life of an allocator: all of its doors, one after the other.
+/// One random life of an allocator that calls all of its functions.
 class Life {
  public:
   explicit Life(uint64_t seed) : random_(seed), allocator_(options()) {}
@@ -192,7 +192,7 @@ class Life {
     allocator_.set_config(config);
   }
 
-  /// After all is freed and the cache emptied, nothing is left.
+  /// After all blocks are freed and the cache is emptied, no memory is left.
   void end() {
     if (is_capturing_) allocator_.end_capture();
     for (Block* block : live_) allocator_.free(block);
@@ -216,7 +216,7 @@ class Life {
   bool is_capturing_ = false;
 };
 
-TEST(AllocatorRandom, WhatMustHoldHoldsInEveryLife) {
+TEST(AllocatorRandom, InvariantsHoldInRandomLives) {
   for (uint64_t seed = 0; seed < run_count(200); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Life(seed).run();
@@ -224,13 +224,13 @@ TEST(AllocatorRandom, WhatMustHoldHoldsInEveryLife) {
   }
 }
 
-TEST(AllocatorRandom, ALayoutTakenUpGoesOnAsItWould) {
+TEST(AllocatorRandom, AdoptedLayoutContinuesLikeTheOriginal) {
   for (uint64_t seed = 0; seed < run_count(40); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random(seed);
     AllocatorOptions options;
     options.config = parse_alloc_config(kSettings[static_cast<size_t>(random.below(4))]);
-    options.tie = TieRule::Address;  // counters of segments are not in a layout
+    options.tie = TieRule::Address;  // a layout does not contain segment counters
     options.total_bytes = int64_t{1} << 40;
     CachingAllocator first(options);
     std::vector<Block*> live;

@@ -85,7 +85,7 @@ TEST(CachingAllocator, TiesGoToTheOldestSegmentOrTheLowestAddress) {
   }
 }
 
-TEST(CachingAllocator, TiesGoByCounterInPrivatePoolsAloneInTorch212) {
+TEST(CachingAllocator, Torch212BreaksTiesByCounterOnlyInPrivatePools) {
   AllocatorOptions options;
   options.tie = TieRule::PrivateCounter;
   int64_t next = int64_t{1} << 40;
@@ -160,7 +160,7 @@ TEST(CachingAllocator, OutOfMemoryReleasesTheCacheAndTriesAgain) {
   check_invariants(allocator);
 }
 
-TEST(CachingAllocator, MemoryOfOthersIsNotThere) {
+TEST(CachingAllocator, MemoryUsedOutsideIsNotAvailable) {
   AllocatorOptions options = with("", 100 * kMiB);
   options.outside_bytes = 30 * kMiB;
   CachingAllocator allocator(options);
@@ -188,7 +188,7 @@ TEST(CachingAllocator, RejectionDoesNotReleaseTheCache) {
   EXPECT_EQ(allocator.stats().num_ooms, 1);
 }
 
-TEST(CachingAllocator, BlocksAboveMaxSplitAreKeptForLikeRequests) {
+TEST(CachingAllocator, BlocksAboveMaxSplitServeOnlySimilarSizes) {
   CachingAllocator allocator(with("max_split_size_mb:40"));
   Block* oversize = allocator.malloc(60 * kMiB);
   EXPECT_EQ(allocator.stats().oversize_allocations.current, 1);
@@ -227,19 +227,19 @@ TEST(CachingAllocator, TooFewOversizeBlocksReleaseTheWholeCache) {
   EXPECT_EQ(allocator.stats().num_alloc_retries, 1);
 }
 
-TEST(CachingAllocator, GarbageIsWhatWasNotUsedForLongerThanTheAverage) {
+TEST(CachingAllocator, GarbageCollectionReleasesBlocksOlderThanAverage) {
   AllocatorOptions options = with("garbage_collection_threshold:0.5", 200 * kMiB);
   options.memory_fraction = 0.99999999;  // collection needs a limit
   CachingAllocator allocator(options);
   Block* old = allocator.malloc(40 * kMiB);
   Block* recent = allocator.malloc(62 * kMiB);
   allocator.free(old);
-  for (int i = 0; i < 4; ++i) {  // each is a search: `old` ages by 4, `recent` starts anew
+  for (int i = 0; i < 4; ++i) {  // each is a search: `old` ages by 4, `recent` starts at 0
     allocator.free(recent);
     recent = allocator.malloc(62 * kMiB);
   }
   allocator.free(recent);
-  // 102 are above 100; the average age of 5 and 1 is 3, so the 40 go and the 62 stay.
+  // 102 are above 100; the average age of 5 and 1 is 3, so the 40 are released and the 62 stay.
   allocator.malloc(64 * kMiB);
   EXPECT_EQ(show(allocator.layout()), "[62M] [64M*]");
 }
@@ -268,7 +268,7 @@ TEST(CachingAllocator, SlowStreamsHoldTheirBlocksUntilASync) {
   Block* other = allocator.malloc(30 * kMiB);
   EXPECT_EQ(show(allocator.layout()), "[30M?] [30M*]");
   allocator.synchronize_host();
-  EXPECT_EQ(show(allocator.layout()), "[30M?] [30M*]") << "torch looks only at a malloc";
+  EXPECT_EQ(show(allocator.layout()), "[30M?] [30M*]") << "torch polls only at a malloc";
   allocator.malloc(30 * kMiB);
   EXPECT_EQ(show(allocator.layout()), "[30M*] [30M*]");
   allocator.record_stream(other, 7);
@@ -278,7 +278,7 @@ TEST(CachingAllocator, SlowStreamsHoldTheirBlocksUntilASync) {
   EXPECT_EQ(allocator.stats().num_sync_all_streams, 1);
 }
 
-TEST(CachingAllocator, OwnStreamNeedsNoWaiting) {
+TEST(CachingAllocator, UseOnOwnStreamDoesNotDelayFree) {
   CachingAllocator allocator;
   Block* block = allocator.malloc(30 * kMiB, 3);
   allocator.record_stream(block, 3);
@@ -286,7 +286,7 @@ TEST(CachingAllocator, OwnStreamNeedsNoWaiting) {
   EXPECT_EQ(show(allocator.layout()), "[30M]");
 }
 
-TEST(CachingAllocator, WhatWaitsIsNotMerged) {
+TEST(CachingAllocator, WaitingBlocksAreNotMerged) {
   AllocatorOptions options;
   options.deferred = DeferredFrees::ByCaller;
   CachingAllocator allocator(options);
@@ -319,7 +319,7 @@ TEST(CachingAllocator, NothingIsPolledOrReleasedDuringACapture) {
   EXPECT_THROW(allocator.end_capture(), UsageError);
 }
 
-TEST(CachingAllocator, UsesWithinACaptureAreOverWhenItEnds) {
+TEST(CachingAllocator, UsesWithinACaptureEndWithIt) {
   AllocatorOptions options;
   options.deferred = DeferredFrees::AtSync;
   CachingAllocator allocator(options);
@@ -335,7 +335,7 @@ TEST(CachingAllocator, UsesWithinACaptureAreOverWhenItEnds) {
   EXPECT_EQ(show(allocator.layout()), "[20M?] [30M] [512* 2096640]");
 }
 
-TEST(CachingAllocator, StatsOfATrainingInMiniature) {
+TEST(CachingAllocator, StatsOfASmallTrainingRun) {
   CachingAllocator allocator;
   Block* weight = allocator.malloc(600'000);      // 600,064 of a small segment
   Block* gradient = allocator.malloc(3'000'000);  // 3,000,320 of a medium one
@@ -367,7 +367,7 @@ TEST(CachingAllocator, StatsOfATrainingInMiniature) {
   }
 }
 
-TEST(CachingAllocator, EveryCounterOfALifeThatEndsOutOfMemory) {
+TEST(CachingAllocator, CountersOfARunThatEndsOutOfMemory) {
   AllocatorOptions options;
   options.config = parse_alloc_config("max_split_size_mb:20");
   options.total_bytes = 64 * kMiB;

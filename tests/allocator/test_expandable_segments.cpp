@@ -35,7 +35,7 @@ TEST(ExpandableSegments, GrowByWholePages) {
   EXPECT_EQ(allocator.stats().num_device_alloc, 2);
 }
 
-TEST(ExpandableSegments, OnlyWhatIsMissingIsMapped) {
+TEST(ExpandableSegments, OnlyMissingPagesAreMapped) {
   std::vector<TraceEvent> events;
   AllocatorOptions options = expandable();
   options.on_segment_event = [&](const TraceEvent& event) { events.push_back(event); };
@@ -58,7 +58,7 @@ TEST(ExpandableSegments, SmallPagesAre2MiB) {
   EXPECT_EQ(show(allocator.layout()), "[1M* 1M* 1M* 1M]");
 }
 
-TEST(ExpandableSegments, EveryRestIsSplitOff) {
+TEST(ExpandableSegments, RestOfAnySizeIsSplitOff) {
   CachingAllocator allocator(expandable());
   allocator.malloc(20 * kMiB - 512);
   EXPECT_EQ(show(allocator.layout()), "[20971008* 512]");
@@ -72,7 +72,7 @@ TEST(ExpandableSegments, TheTailIsUsedLast) {
   const int64_t address = first->address;
   allocator.free(first);
   EXPECT_EQ(show(allocator.layout()), "[15M 2M* 3M]");
-  // 3 MiB would be the better fit, but they can still grow.
+  // 3 MiB would be the better fit, but that block can still grow.
   EXPECT_EQ(allocator.malloc(3 * kMiB)->address, address);
   EXPECT_EQ(show(allocator.layout()), "[3M* 12M 2M* 3M]");
 }
@@ -116,7 +116,7 @@ TEST(ExpandableSegments, GapsAreFilledFirst) {
   EXPECT_EQ(show(allocator.layout()), "[30M* 10M] [20M* 40M*]");
 }
 
-TEST(ExpandableSegments, ARangeWithoutPagesIsGone) {
+TEST(ExpandableSegments, RangeWithoutPagesIsRemoved) {
   CachingAllocator allocator(expandable());
   allocator.free(allocator.malloc(60 * kMiB));
   allocator.empty_cache();
@@ -129,7 +129,7 @@ TEST(ExpandableSegments, OutOfMemoryUnmapsFreePagesOfAllRangesAndTriesAgain) {
   allocator.free(allocator.malloc(60 * kMiB, 1));
   Block* kept = allocator.malloc(10 * kMiB, 2);
   EXPECT_EQ(mib(allocator), 80);
-  allocator.malloc(30 * kMiB, 2);  // 10 are there, 20 can be mapped
+  allocator.malloc(30 * kMiB, 2);  // 10 are mapped, 20 more can be
   EXPECT_EQ(mib(allocator), 100);
   ASSERT_NE(allocator.malloc(50 * kMiB, 2), nullptr);
   EXPECT_EQ(show(allocator.layout()), "[10M* 30M* 50M* 10M]");
@@ -154,7 +154,8 @@ TEST(ExpandableSegments, PagesMappedBeforeAFailureStay) {
   allocator.free(b);               // a gap of 20, 20 free, then the unmapped end
   allocator.malloc(50 * kMiB, 2);  // 80 are mapped now
   events.clear();
-  // 55 need two times 20 more. The second fails; what the first mapped goes with the cache.
+  // 55 need two times 20 more. The second fails; the pages of the first are released with the
+  // cache.
   EXPECT_EQ(allocator.malloc(55 * kMiB), nullptr);
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(events[0].action, TraceAction::SegmentMap);
@@ -164,24 +165,24 @@ TEST(ExpandableSegments, PagesMappedBeforeAFailureStay) {
   EXPECT_EQ(show(allocator.layout()), "[50M* 10M]");
 }
 
-TEST(ExpandableSegments, ARequestThatFitsNowhereGetsANewRange) {
+TEST(ExpandableSegments, RequestThatFitsNoRangeGetsANewOne) {
   CachingAllocator allocator(expandable(100 * kMiB));  // ranges of 120
   Block* a = allocator.malloc(40 * kMiB);
   allocator.malloc(20 * kMiB);
   allocator.free(a);
   allocator.empty_cache();
-  EXPECT_NE(allocator.malloc(80 * kMiB), nullptr);  // 60 are behind the 20
+  EXPECT_NE(allocator.malloc(80 * kMiB), nullptr);  // only 60 follow the 20
   EXPECT_EQ(show(allocator.layout()), "[20M*] [80M*]");
 }
 
-TEST(ExpandableSegments, AFreeEndIsExtended) {
+TEST(ExpandableSegments, FreeEndIsExtended) {
   CachingAllocator allocator(expandable(100 * kMiB));
   allocator.malloc(30 * kMiB);
-  allocator.malloc(50 * kMiB);  // 10 are there, 40 are mapped
+  allocator.malloc(50 * kMiB);  // 10 are mapped, 40 more are added
   EXPECT_EQ(show(allocator.layout()), "[30M* 50M*]");
 }
 
-TEST(ExpandableSegments, SwitchedOffTheyAreNotUsed) {
+TEST(ExpandableSegments, AreNotUsedAfterBeingSwitchedOff) {
   CachingAllocator allocator(expandable());
   allocator.free(allocator.malloc(40 * kMiB));
   allocator.set_config({});
@@ -192,7 +193,7 @@ TEST(ExpandableSegments, SwitchedOffTheyAreNotUsed) {
   EXPECT_EQ(show(allocator.layout()), "[20M* 20M] [20M*]");
 }
 
-TEST(ExpandableSegments, PlainBlocksAreCutToTheByteWhileTheyAreOn) {
+TEST(ExpandableSegments, PlainBlocksAreSplitExactlyWhileEnabled) {
   AllocatorOptions options;
   options.config = {};
   CachingAllocator allocator(options);
@@ -241,7 +242,7 @@ TEST(ExpandableSegments, GarbageCollectionWithBothKindsOfSegments) {
   check_invariants(allocator);
 }
 
-TEST(ExpandableSegments, ARangeThatIsTakenUpEndsAtTheNextSegment) {
+TEST(ExpandableSegments, AdoptedRangeEndsAtTheNextSegment) {
   CachingAllocator allocator(expandable());
   const int64_t start = int64_t{1} << 40;
   Layout layout;
@@ -262,7 +263,7 @@ TEST(ExpandableSegments, ARangeThatIsTakenUpEndsAtTheNextSegment) {
   check_invariants(allocator);
 }
 
-TEST(ExpandableSegments, ALayoutIsTakenUpWithItsGaps) {
+TEST(ExpandableSegments, AdoptedLayoutKeepsItsGaps) {
   CachingAllocator first(expandable());
   Block* a = first.malloc(10 * kMiB);
   Block* b = first.malloc(60 * kMiB);
@@ -273,7 +274,7 @@ TEST(ExpandableSegments, ALayoutIsTakenUpWithItsGaps) {
   const std::vector<Block*> active = second.adopt(first.layout());
   ASSERT_EQ(active.size(), 2u);
   EXPECT_EQ(second.layout(), first.layout());
-  // Both go on alike: the gap is filled, then the end grows.
+  // Both continue in the same way: the gap is filled, then the end grows.
   for (const int64_t size_bytes : {50 * kMiB, 30 * kMiB, 3 * kMiB}) {
     EXPECT_EQ(second.malloc(size_bytes)->address, first.malloc(size_bytes)->address);
   }

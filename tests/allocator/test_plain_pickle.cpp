@@ -19,7 +19,7 @@ TEST(PlainPickle, PlainValuesOfAllProtocolsPass) {
   EXPECT_EQ(fault("\x80\x04\x95\x08\0\0\0\0\0\0\0}\x94\x8c\x01\x61\x94K\x01s."s), "none");  // 4
 }
 
-TEST(PlainPickle, ObjectsAreRefusedBeforeAnythingIsBuilt) {
+TEST(PlainPickle, ObjectsAreRefused) {
   for (const std::string& data :
        {"cos\nsystem\n."s, "(ios\nsystem\n."s, "\x80\x04\x8c\x02os\x8c\x06system\x93."s, "Pid\n."s,
         "K\x01Q."s, "\x82\x01."s, "\x83\x01\x00."s, "\x84\x01\0\0\0."s, "NNR."s, "NNb."s, "(No."s,
@@ -28,7 +28,7 @@ TEST(PlainPickle, ObjectsAreRefusedBeforeAnythingIsBuilt) {
   }
 }
 
-TEST(PlainPickle, OtherFilesAreNoPickles) {
+TEST(PlainPickle, OtherFormatsAreReported) {
   EXPECT_EQ(fault("{\"segments\": []}"), "not a memory snapshot: byte 0 is not a pickle opcode");
 }
 
@@ -40,8 +40,8 @@ TEST(PlainPickle, LengthsMustLieWithinTheFile) {
   EXPECT_NE(fault("J\x01\x02"s), "none");
 }
 
-TEST(PlainPickle, PlacesInTheMemoMustBePossible) {
-  // Python's reader would make room for two billion objects.
+TEST(PlainPickle, MemoPositionsMustExist) {
+  // Python's reader would allocate space for two billion objects.
   EXPECT_NE(fault("Nr\xff\xff\xff\x7f."s), "none");
   EXPECT_NE(fault("Np2000000000\n."s), "none");
   EXPECT_NE(fault("Np-1\n."s), "none");
@@ -49,13 +49,13 @@ TEST(PlainPickle, PlacesInTheMemoMustBePossible) {
   EXPECT_EQ(fault("Nr\x01\0\0\0."s), "none");
 }
 
-TEST(PlainPickle, WithoutAnEndItIsCutShort) {
+TEST(PlainPickle, MissingEndIsReportedAsTruncated) {
   EXPECT_EQ(fault(""), "truncated: the end of the pickle is missing");
   EXPECT_EQ(fault("NNN"), "truncated: the end of the pickle is missing");
-  EXPECT_EQ(fault("N.cos\nsystem\n"), "none") << "what follows the end is not read";
+  EXPECT_EQ(fault("N.cos\nsystem\n"), "none") << "bytes after the end are not read";
 }
 
-TEST(PlainPickle, AnyBytesAreWalkedOverSafely) {
+TEST(PlainPickle, RandomBytesAreReadSafely) {
   std::mt19937 random(3);
   for (int i = 0; i < 20'000; ++i) {
     std::string data(random() % 40, '\0');

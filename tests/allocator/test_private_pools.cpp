@@ -35,7 +35,7 @@ Block* clone_chain(CachingAllocator& allocator, int64_t size_bytes) {
 struct GraphCase {
   int64_t size_bytes;
   int64_t captured_mib;  // reserved at the end of the capture
-  int64_t left_mib;      // after the graph is gone and the cache emptied; b lives on
+  int64_t left_mib;      // after the graph is destroyed and the cache emptied; b is still alive
 };
 
 void check_graph(const std::string& settings, const GraphCase& expected) {
@@ -54,7 +54,7 @@ void check_graph(const std::string& settings, const GraphCase& expected) {
   check_invariants(allocator);
 }
 
-// The figures of upstream's test_graph_cudamalloc_cudafree and its kin.
+// The figures of upstream's test_graph_cudamalloc_cudafree and related tests.
 TEST(PrivatePools, GraphsReserveAsMuchAsTorch) {
   for (const GraphCase& expected :
        {GraphCase{512, 2, 2}, GraphCase{kMiB, 4, 2}, GraphCase{kMiB + 512, 20, 20},
@@ -84,7 +84,7 @@ TEST(PrivatePools, ShareNothingWithTheDefaultPool) {
 }
 
 // Upstream: 80 MiB allowed, 60 cached by default, 60 in another pool: the first are released.
-TEST(PrivatePools, TheCacheMakesRoomForAnotherPool) {
+TEST(PrivatePools, CacheIsReleasedForAnotherPool) {
   CachingAllocator allocator(with("", 80 * kMiB));
   allocator.create_pool(kPool);
   allocator.free(allocator.malloc(60 * kMiB));
@@ -92,7 +92,7 @@ TEST(PrivatePools, TheCacheMakesRoomForAnotherPool) {
   EXPECT_EQ(allocator.reserved_bytes(), 60 * kMiB);
 }
 
-TEST(PrivatePools, WithoutSplittingEachRequestTakesASegment) {
+TEST(PrivatePools, WithoutSplittingEachRequestGetsASegment) {
   for (const bool no_split : {false, true}) {
     CachingAllocator allocator;
     allocator.create_pool(kPool, {.no_split = no_split});
@@ -118,7 +118,7 @@ TEST(PrivatePools, LendToTheDefaultPoolWhenMemoryIsShort) {
   }
 }
 
-TEST(PrivatePools, ARangeThatNeverGotMemoryGoesWithItsPool) {
+TEST(PrivatePools, RangeWithoutMemoryIsRemovedWithItsPool) {
   CachingAllocator allocator(with("expandable_segments:True", 60 * kMiB));
   allocator.create_pool(kPool);
   EXPECT_EQ(allocator.malloc(80 * kMiB, 0, kPool), nullptr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The simulator against allocators that really ran: every address, every segment, every layout.
+// Compares the simulator with recordings of real allocators: every address, segment and layout.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -64,7 +64,7 @@ TEST_F(RecordedTraces, FollowingTheAddressesEndsInTheRecordedLayout) {
   }
 }
 
-TEST_F(RecordedTraces, SimulationIsTheRecording) {
+TEST_F(RecordedTraces, SimulationEqualsTheRecording) {
   size_t allocations = 0;
   for (const std::string& name : names_) {
     SCOPED_TRACE(name);
@@ -86,8 +86,8 @@ TEST_F(RecordedTraces, SimulationIsTheRecording) {
   EXPECT_GT(allocations, 0u);
 }
 
-// Else the test above would say little about the rule.
-TEST_F(RecordedTraces, TheRuleOfLaterTorchDoesNotExplainThem) {
+// Otherwise the test above would not prove the rule.
+TEST_F(RecordedTraces, TieRuleOfLaterTorchDiverges) {
   size_t diverging = 0;
   for (const std::string& name : names_) {
     const TextTrace text = read_recorded_trace(name);

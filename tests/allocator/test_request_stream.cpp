@@ -39,12 +39,12 @@ TEST(RequestStream, rounds_and_reserves_as_the_device_would) {
   EXPECT_EQ(figures.unused_at_peak_bytes, 22 * kMiB - 1024 - 3 * kMiB);
 }
 
-TEST(RequestStream, takes_only_the_storages_of_its_device) {
+TEST(RequestStream, counts_only_storages_of_its_device) {
   EXPECT_EQ(simulate(kGpu, {born(1, 3 * kMiB, kCpu), freed(1)}).peak_reserved_bytes, 0);
   EXPECT_EQ(simulate(kCpu, {born(1, 3 * kMiB, kCpu)}).peak_reserved_bytes, 20 * kMiB);
 }
 
-TEST(RequestStream, serves_a_request_from_what_was_freed) {
+TEST(RequestStream, serves_a_request_from_freed_memory) {
   const RunFigures figures =
       simulate(kGpu, {born(1, 12 * kMiB), freed(1), born(2, 12 * kMiB), freed(2)});
   EXPECT_EQ(figures.peak_reserved_bytes, 12 * kMiB);
@@ -64,8 +64,8 @@ TEST(RequestStream, a_storage_that_shrinks_to_nothing_and_grows_again_frees_in_b
   EXPECT_EQ(figures.final_active_bytes, 0);
 }
 
-TEST(RequestStream, buffers_of_collectives_have_pools_of_their_own) {
-  // On one stream the second request would find the first one's memory.
+TEST(RequestStream, collective_buffers_use_separate_streams) {
+  // On one stream, the second request would reuse the memory of the first.
   const auto on_host = [](uint64_t id) { return born(id, 12 * kMiB, kCpu); };
   const RunFigures figures =
       simulate(kCpu, {on_host(1), labelled(1, Role::IsAllGatherBuffer), freed(1), on_host(2),
@@ -86,7 +86,7 @@ TEST(RequestStream, workspaces_of_cpu_kernels_are_not_requested) {
             12 * kMiB);
 }
 
-TEST(RequestStream, counts_requests_that_do_not_fit_and_goes_on) {
+TEST(RequestStream, counts_requests_that_do_not_fit_and_continues) {
   AllocatorOptions options;
   options.total_bytes = 40 * kMiB;
   options.outside_bytes = 20 * kMiB;
@@ -108,7 +108,7 @@ TEST(RequestStream, simulates_the_same_requests_with_other_settings) {
   EXPECT_EQ(stream.simulate(expandable).peak_reserved_bytes, 40 * kMiB);  // to pages of 20 MiB
 }
 
-TEST(RequestStream, layout_at_the_peak_is_that_of_the_figures) {
+TEST(RequestStream, layout_at_the_peak_matches_the_figures) {
   RequestStream stream(kGpu);
   for (const Event& event : {born(1, 12 * kMiB), born(2, 3 * kMiB), born(3, 1000), freed(2),
                              born(4, 2 * kMiB), freed(1), freed(3), freed(4)}) {

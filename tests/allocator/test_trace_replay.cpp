@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rewinding, following and replaying recordings that the simulator itself made, so that there are
-// some of every kind of event and settings.
+// Rewinds, follows and replays recordings made by the simulator itself, so that every kind of event
+// and setting occurs.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -36,7 +36,7 @@ std::string divergence(const ReplayResult& result) {
   return std::to_string(result.divergence->event) + ": " + result.divergence->what;
 }
 
-/// What FormatError says.
+/// The message of the FormatError.
 std::string complaint(const std::function<void()>& action) {
   try {
     action();
@@ -46,7 +46,7 @@ std::string complaint(const std::function<void()>& action) {
   return "accepted";
 }
 
-TEST(TraceReplay, ACutTraceStartsWithWhatWasThere) {
+TEST(TraceReplay, TruncatedTraceStartsWithTheLiveBlocks) {
   Recording recording(with(""));
   Block* early = recording.malloc(30 * kMiB);
   recording.malloc(2 * kMiB);
@@ -60,7 +60,7 @@ TEST(TraceReplay, ACutTraceStartsWithWhatWasThere) {
   EXPECT_EQ(divergence(replay(trace, with(""))), "none");
 }
 
-/// 20 MiB cut into 8, 3 and 2; the 3 are given to a request for 2.5, which keeps them all.
+/// 20 MiB split into 8, 3 and 2; a request for 2.5 gets the block of 3 and keeps all of it.
 struct BlockWithSlack {
   explicit BlockWithSlack(Recording& recording) {
     recording.malloc(8 * kMiB);
@@ -73,7 +73,7 @@ struct BlockWithSlack {
   Block* after;
 };
 
-TEST(TraceReplay, SlackOfABlockFromBeforeEndsAtTheNextOne) {
+TEST(TraceReplay, SlackOfAnEarlierBlockEndsAtTheNextOne) {
   Recording recording(with(""));
   const BlockWithSlack blocks(recording);
   const size_t cut = recording.events().size();
@@ -81,7 +81,7 @@ TEST(TraceReplay, SlackOfABlockFromBeforeEndsAtTheNextOne) {
   EXPECT_EQ(show(rewind_trace(recording.trace(cut), {}).initial_layout), "[8M* 3M* 2M* 7M]");
 }
 
-TEST(TraceReplay, SlackOfABlockFromBeforeEndsWhereTheNextOneIsPlaced) {
+TEST(TraceReplay, SlackOfAnEarlierBlockEndsWhereALaterOneIsPlaced) {
   Recording recording(with(""));
   const BlockWithSlack blocks(recording);
   recording.free(blocks.after);
@@ -93,7 +93,7 @@ TEST(TraceReplay, SlackOfABlockFromBeforeEndsWhereTheNextOneIsPlaced) {
   EXPECT_EQ(divergence(replay(recording.trace(cut), with(""))), "none");
 }
 
-TEST(TraceReplay, SlackOfABlockFromBeforeThatNothingShowsIsTakenForNone) {
+TEST(TraceReplay, SlackOfAnEarlierBlockIsZeroWithoutEvidence) {
   Recording recording(with(""));
   const BlockWithSlack blocks(recording);
   recording.free(blocks.after);
@@ -102,7 +102,7 @@ TEST(TraceReplay, SlackOfABlockFromBeforeThatNothingShowsIsTakenForNone) {
   EXPECT_EQ(show(rewind_trace(recording.trace(cut), {}).initial_layout), "[8M* 2621440* 9961472]");
 }
 
-TEST(TraceReplay, EmptyingTheCacheIsACue) {
+TEST(TraceReplay, EmptyingTheCacheIsReplayed) {
   Recording recording(with(""));
   recording.malloc(2 * kMiB);
   recording.free(recording.malloc(30 * kMiB));
@@ -147,7 +147,7 @@ TEST(TraceReplay, OtherSettingsOnTheSameRequests) {
   EXPECT_EQ(reserved_mib("expandable_segments:True"), 80);
 }
 
-TEST(TraceReplay, FromAFreshStartOnlyLiveBlocksCount) {
+TEST(TraceReplay, FreshStartContainsOnlyLiveBlocks) {
   Recording recording(with(""));
   recording.free(recording.malloc(100 * kMiB));
   Block* block = recording.malloc(2 * kMiB, 3);
@@ -158,7 +158,7 @@ TEST(TraceReplay, FromAFreshStartOnlyLiveBlocksCount) {
   EXPECT_EQ(follow_recording(rewound, {}).figures.peak_reserved_bytes, 120 * kMiB);
 }
 
-TEST(TraceReplay, FreesThatWaitedAreCompletedWhenTheRecordingSays) {
+TEST(TraceReplay, DeferredFreesAreCompletedAsRecorded) {
   Recording recording(with(""));
   Block* block = recording.malloc(30 * kMiB);
   recording.allocator().record_stream(block, 5);
@@ -178,7 +178,7 @@ TEST(TraceReplay, FreesThatWaitedAreCompletedWhenTheRecordingSays) {
   EXPECT_EQ(reserved_mib(DeferredFrees::AtSync), 90);
 }
 
-TEST(TraceReplay, ABlockThatWaitsAtTheCutIsFreedInTheTrace) {
+TEST(TraceReplay, BlockThatWaitsAtTheStartIsFreedInTheTrace) {
   Recording recording(with(""));
   Block* block = recording.malloc(30 * kMiB);
   recording.allocator().record_stream(block, 5);
@@ -197,7 +197,7 @@ TEST(TraceReplay, ABlockThatWaitsAtTheCutIsFreedInTheTrace) {
   }
 }
 
-TEST(TraceReplay, WithTheDevicesMemoryReleasesAreFoundNotTold) {
+TEST(TraceReplay, WithKnownDeviceMemoryReleasesAreSimulated) {
   AllocatorOptions options = with("max_split_size_mb:40");
   options.total_bytes = 200 * kMiB;
   Recording recording(options);
@@ -210,12 +210,12 @@ TEST(TraceReplay, WithTheDevicesMemoryReleasesAreFoundNotTold) {
   const RewoundTrace rewound = rewind_trace(trace, options.config);
   ReplayOptions told{.config = options.config, .tie = options.tie};
   EXPECT_NE(divergence(replay_trace(rewound, trace.final_layout, told)), "none")
-      << "taken for an emptied cache, which would have released the 30 too";
+      << "treated as an emptied cache, which would have released the 30 too";
   told.total_bytes = options.total_bytes;
   EXPECT_EQ(divergence(replay_trace(rewound, trace.final_layout, told)), "none");
 }
 
-TEST(TraceReplay, PrivatePoolsAreKnownByTheirSegments) {
+TEST(TraceReplay, PoolOfABlockIsFoundFromItsSegment) {
   Recording recording(with(""));
   recording.allocator().create_pool({0, 1});
   recording.malloc(30 * kMiB, 0, {0, 1});
@@ -232,7 +232,7 @@ TEST(TraceReplay, PrivatePoolsAreKnownByTheirSegments) {
   EXPECT_EQ(divergence(replay(recording.trace(), with(""))), "none");
 }
 
-TEST(TraceReplay, AnotherRuleDiverges) {
+TEST(TraceReplay, AnotherTieRuleDiverges) {
   AllocatorOptions options = with("");
   int64_t next = int64_t{1} << 40;
   options.place = [&](int64_t, bool) { return next -= 100 * kMiB; };
@@ -261,7 +261,7 @@ TEST(TraceReplay, OtherSettingsDiverge) {
             "simulated segment_alloc of 20971520 bytes at 1073741824");
 }
 
-TEST(TraceReplay, AnotherLayoutInTheEndDiverges) {
+TEST(TraceReplay, AnotherFinalLayoutDiverges) {
   Recording recording(with(""));
   recording.malloc(30 * kMiB);
   DeviceTrace trace = recording.trace();
@@ -271,7 +271,7 @@ TEST(TraceReplay, AnotherLayoutInTheEndDiverges) {
   EXPECT_FALSE(follow_recording(rewind_trace(trace, {}), {}).final_layout == trace.final_layout);
 }
 
-TEST(TraceReplay, ContradictionsAreToldWithTheEvent) {
+TEST(TraceReplay, ContradictionNamesTheEvent) {
   Recording recording(with(""));
   Block* block = recording.malloc(30 * kMiB);
   recording.free(block);
@@ -307,7 +307,7 @@ TEST(TraceReplay, ContradictionsAreToldWithTheEvent) {
             "address or size");
 }
 
-TEST(TraceReplay, LayoutsThatCannotBeAreRefused) {
+TEST(TraceReplay, ImpossibleLayoutsAreRefused) {
   Recording recording(with(""));
   recording.malloc(2 * kMiB);
   recording.malloc(30 * kMiB);
@@ -322,9 +322,9 @@ TEST(TraceReplay, LayoutsThatCannotBeAreRefused) {
   EXPECT_EQ(spoiled([](Layout& layout) { layout[0].blocks.pop_back(); }),
             first + "is not filled by its blocks");
   EXPECT_EQ(spoiled([](Layout& layout) { layout[0].blocks[1].size_bytes += 512; }),
-            first + "has blocks that do not follow each other");
+            first + "has blocks with gaps or overlaps");
   EXPECT_EQ(spoiled([](Layout& layout) { layout[0].blocks[1].address += 512; }),
-            first + "has blocks that do not follow each other");
+            first + "has blocks with gaps or overlaps");
   EXPECT_EQ(spoiled([](Layout& layout) { layout[0].blocks[0].use = BlockUse::Free; }),
             first + "has free blocks that were not merged");
   EXPECT_EQ(spoiled([](Layout& layout) { layout[0].blocks[0].requested_bytes = -1; }),
@@ -369,7 +369,7 @@ void run_at_random(Recording& recording, std::mt19937_64& random, int steps) {
   }
 }
 
-TEST(TraceReplay, ReplayOfAWholeRecordingIsTheRecording) {
+TEST(TraceReplay, ReplayOfACompleteRecordingEqualsIt) {
   const char* is_long = std::getenv("TIDEGAUGE_LONG");
   const uint64_t runs = is_long != nullptr && std::string(is_long) == "1" ? 2000 : 60;
   for (const char* settings : {"", "expandable_segments:True", "max_split_size_mb:40",
@@ -394,7 +394,7 @@ TEST(TraceReplay, ReplayOfAWholeRecordingIsTheRecording) {
   }
 }
 
-TEST(TraceReplay, RewindingACutRecordingFindsItsStart) {
+TEST(TraceReplay, RewindingATruncatedRecordingFindsItsStart) {
   size_t exact = 0;
   size_t runs = 0;
   for (const char* settings : {"", "expandable_segments:True"}) {
@@ -410,7 +410,7 @@ TEST(TraceReplay, RewindingACutRecordingFindsItsStart) {
       const RewoundTrace rewound = rewind_trace(recording.trace(cut), options.config);
       ++runs;
       exact += rewound.initial_layout == start ? 1 : 0;
-      // What is left open is only how a gap divides between a block and the free one after it.
+      // Only the border between a block and the free block after it may differ.
       ASSERT_EQ(rewound.initial_layout.size(), start.size());
       for (size_t i = 0; i < start.size(); ++i) {
         ASSERT_EQ(rewound.initial_layout[i].address, start[i].address);
@@ -437,7 +437,7 @@ TEST(TraceText, ReadsWhatItDescribes) {
   EXPECT_EQ(divergence(replay(trace.trace, with(""))), "none");
 }
 
-TEST(TraceText, TellsTheLineThatMakesNoSense) {
+TEST(TraceText, InvalidLineIsReported) {
   for (const char* line :
        {"q 1 2 3", "a 1 2", "aa 1 2 3", "S 1 2 3 medium", "b 1 2 3 inactive", "a one 2 3", "E 1"}) {
     std::istringstream text("# first\n" + std::string(line) + "\n");

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Files that are damaged or mean harm: a clear error, never a call, never a crash."""
+"""Damaged or hostile files give a clear error; they never run code and never crash."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tidegauge.errors import FormatError
 
 
 class _Runs:
-    """Calls `function(*args)` when it is unpickled by an ordinary reader."""
+    """Calls `function(*args)` when an ordinary unpickler loads it."""
 
     def __init__(self, function: Any, *args: Any) -> None:
         self._call = function, args
@@ -43,7 +43,7 @@ def _complaint(path: Path) -> str:
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 @pytest.mark.parametrize("where", ["all", "in a list", "as a number", "as a key"])
-def test_calls_are_refused_not_made(tmp_path: Path, protocol: int, where: str) -> None:
+def test_pickled_calls_are_refused(tmp_path: Path, protocol: int, where: str) -> None:
     target = tmp_path / "made by the pickle"
     attack: Any = _Runs(os.mkdir, str(target))
     snapshot: Any = three_segments()
@@ -58,7 +58,7 @@ def test_calls_are_refused_not_made(tmp_path: Path, protocol: int, where: str) -
     path = write(tmp_path / "s.pickle", snapshot, protocol)
     assert "the pickle names, makes or calls an object" in _complaint(path)
     assert not target.exists()
-    pickle.loads(path.read_bytes())  # the attack is a real one
+    pickle.loads(path.read_bytes())  # the attack works
     assert target.exists()
 
 
@@ -75,19 +75,19 @@ def test_calls_are_refused_not_made(tmp_path: Path, protocol: int, where: str) -
         ("buffer from outside", b"\x80\x05\x97."),
     ],
 )
-def test_nothing_is_imported_or_looked_up(tmp_path: Path, name: str, data: bytes) -> None:
+def test_imports_and_lookups_are_refused(tmp_path: Path, name: str, data: bytes) -> None:
     path = tmp_path / "s.pickle"
     path.write_bytes(data)
     assert "refused" in _complaint(path), name
 
 
-def test_the_reader_itself_could_not_import_either() -> None:
+def test_unpickler_itself_cannot_import() -> None:
     for data in (b"cos\nsystem\n.", b"Pid\n.", pickle.dumps(collections.OrderedDict())):
         with pytest.raises(FormatError, match="refused"):
             snapshot_file._PlainUnpickler(io.BytesIO(data)).load()
 
 
-def test_the_memo_cannot_be_made_to_take_all_memory(tmp_path: Path) -> None:
+def test_memo_cannot_exhaust_memory(tmp_path: Path) -> None:
     path = tmp_path / "s.pickle"
     path.write_bytes(b"\x80\x02Nr\xff\xff\xff\x7f.")
     assert "damaged at byte 3" in _complaint(path)
@@ -123,13 +123,13 @@ def test_the_memo_cannot_be_made_to_take_all_memory(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_snapshot_is_told_with_its_place(
+def test_invalid_value_is_reported_with_its_place(
     tmp_path: Path, snapshot: Any, complaint: str
 ) -> None:
     assert complaint in _complaint(write(tmp_path / "s.pickle", snapshot))
 
 
-def test_blocks_that_cannot_be_are_refused(tmp_path: Path) -> None:
+def test_impossible_blocks_are_refused(tmp_path: Path) -> None:
     for key, value in (("size", 1 << 62), ("size", -1), ("size", 0), ("address", -1)):
         snapshot = three_segments()
         snapshot["segments"][1]["blocks"][0][key] = value
@@ -140,7 +140,7 @@ def test_blocks_that_cannot_be_are_refused(tmp_path: Path) -> None:
     assert "segments[0].blocks[0] has the unknown state 'haunted'" in _complaint(path)
 
 
-def test_files_above_the_bound_are_not_opened(tmp_path: Path) -> None:
+def test_files_above_the_size_limit_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "s.pickle", three_segments())
     size = path.stat().st_size
     read_snapshot(path, max_file_bytes=size)
@@ -148,21 +148,21 @@ def test_files_above_the_bound_are_not_opened(tmp_path: Path) -> None:
         read_snapshot(path, max_file_bytes=size - 1)
 
 
-def test_a_small_file_cannot_announce_endless_entries(tmp_path: Path) -> None:
-    """A list of a thousand references to one list of a thousand references to one event."""
+def test_small_file_cannot_claim_endless_entries(tmp_path: Path) -> None:
+    """A list with a thousand references to a list with a thousand references to one event."""
     events = [event("oom", 0, 0)] * 1000
     snapshot = {"segments": [], "device_traces": [events] * 1000}
     assert "more entries than it has bytes" in _complaint(write(tmp_path / "s.pickle", snapshot))
 
 
-def test_a_list_within_itself_ends(tmp_path: Path) -> None:
+def test_list_that_contains_itself_is_refused(tmp_path: Path) -> None:
     endless: list[Any] = []
     endless.append(endless)
     for snapshot in (endless, {"segments": endless}, {"segments": [], "device_traces": endless}):
         _complaint(write(tmp_path / "s.pickle", snapshot))
 
 
-def test_deep_nesting_is_no_crash(tmp_path: Path) -> None:
+def test_deep_nesting_does_not_crash(tmp_path: Path) -> None:
     path = tmp_path / "s.pickle"
     path.write_bytes(b"\x80\x02" + b"(" * 200_000 + b"t" * 200_000 + b".")
     _complaint(path)
@@ -180,26 +180,26 @@ def test_deep_nesting_is_no_crash(tmp_path: Path) -> None:
         ('{"segments": [], "segments": \udcff}', "damaged"),
     ],
 )
-def test_json_that_is_no_snapshot_is_told(tmp_path: Path, text: str, complaint: str) -> None:
+def test_invalid_json_snapshot_is_reported(tmp_path: Path, text: str, complaint: str) -> None:
     path = tmp_path / "s.json"
     path.write_bytes(text.encode(errors="surrogateescape"))
     assert complaint in _complaint(path)
 
 
-def test_json_says_the_same_as_the_pickle(tmp_path: Path) -> None:
+def test_json_equals_the_pickle(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     path.write_text(json.dumps(three_segments()))
     assert replay_snapshot(path) == replay_snapshot(write(tmp_path / "s.pickle", three_segments()))
 
 
-def test_lengths_beyond_the_file_are_no_crash(tmp_path: Path) -> None:
+def test_lengths_beyond_the_file_do_not_crash(tmp_path: Path) -> None:
     for opcode in (b"\x8d", b"\x8e", b"\x96"):  # BINUNICODE8, BINBYTES8, BYTEARRAY8
         path = tmp_path / "s.pickle"
         path.write_bytes(b"\x80\x05" + opcode + struct.pack("<Q", 1 << 62) + b"abc.")
         _complaint(path)
 
 
-def test_a_missing_file_is_an_error_of_the_system(tmp_path: Path) -> None:
+def test_missing_file_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         replay_snapshot(tmp_path / "nothing.pickle")
     with pytest.raises(IsADirectoryError):
@@ -207,7 +207,7 @@ def test_a_missing_file_is_an_error_of_the_system(tmp_path: Path) -> None:
 
 
 def _replay_or_complain(path: Path) -> bool:
-    """Whether it was accepted. Anything but FormatError fails the test."""
+    """True if it was accepted. Any error but FormatError fails the test."""
     try:
         replay_snapshot(path)
     except FormatError:
@@ -223,7 +223,7 @@ def test_every_truncation_is_an_error(tmp_path: Path) -> None:
         assert not _replay_or_complain(path), length
 
 
-def test_flipped_bits_are_an_error_or_another_run(tmp_path: Path) -> None:
+def test_flipped_bits_are_an_error_or_a_valid_run(tmp_path: Path) -> None:
     chance = random.Random(5)
     path = tmp_path / "s.pickle"
     rounds = 20_000 if os.environ.get("TIDEGAUGE_LONG") == "1" else 1_000
@@ -253,7 +253,7 @@ _VALUES = st.one_of(
 @settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_any_value_anywhere_is_an_error_or_another_run(tmp_path: Path, data: st.DataObject) -> None:
+def test_any_value_anywhere_is_an_error_or_a_valid_run(tmp_path: Path, data: st.DataObject) -> None:
     snapshot = three_segments()
     for _ in range(data.draw(st.integers(1, 3))):
         place: Any = snapshot

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Snapshot files, replayed: recorded runs exactly, and hand-made ones of every version of torch."""
+"""Replays of snapshot files: recorded runs, and hand-made files of every torch version."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_figures_of_a_small_run(tmp_path: Path) -> None:
     assert (recorded.segments, recorded.segment_events) == (3, 3)
     assert device.simulated == recorded
     saved = {what_if.alloc_conf: what_if.saved_bytes // MIB for what_if in device.what_ifs}
-    assert saved["expandable_segments:True"] == 70  # 50 are grown to 70, in pages of 20
+    assert saved["expandable_segments:True"] == 70  # 50 grow to 70, in pages of 20
 
 
 def test_other_settings_can_be_simulated(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_other_settings_can_be_simulated(tmp_path: Path) -> None:
     assert device.same_settings.peak_reserved_bytes == 150 * MIB
 
 
-def test_a_smaller_device_runs_out_of_memory(tmp_path: Path) -> None:
+def test_smaller_device_runs_out_of_memory(tmp_path: Path) -> None:
     path = write(tmp_path / "s.pickle", three_segments())
     (device,) = replay_snapshot(path, device_memory_bytes=60 * MIB)
     assert device.simulated.out_of_memory == 1
@@ -69,14 +69,15 @@ def test_deferred_frees_follow_the_recording_or_a_bound(tmp_path: Path) -> None:
         assert replay.recorded.peak_reserved_bytes == 60 * MIB
         assert replay.simulated.peak_reserved_bytes == replay.same_settings.peak_reserved_bytes
         reserved[policy] = replay.simulated.peak_reserved_bytes // MIB
-    # One block for all; the second while the first waits; one more, as nobody synchronizes.
+    # low: one block serves all. recorded: a second one while the first waits. high: a third one,
+    # because no synchronization frees the others.
     assert reserved == {"low": 30, "recorded": 60, "high": 90}
     with pytest.raises(ValueError, match="'quick': expected 'recorded', 'low', 'high'"):
         replay_snapshot(path, deferred="quick")  # type: ignore[arg-type]
 
 
-def test_the_rule_of_torch_2_12_is_found_in_the_recording(tmp_path: Path) -> None:
-    """Two segments of the default pool, two of a private one; the younger has the lower address."""
+def test_tie_rule_of_torch_2_12_is_detected(tmp_path: Path) -> None:
+    """Two segments each in the default and a private pool; the newer has the lower address."""
     events, segments = [], []
     for pool, base in (((0, 0), BASE), ((0, 1), BASE + 100 * MIB)):
         older, younger = base + 30 * MIB, base
@@ -106,8 +107,8 @@ def test_the_rule_of_torch_2_12_is_found_in_the_recording(tmp_path: Path) -> Non
         assert replay.divergence is not None
 
 
-def test_the_rule_for_ties_is_found_in_the_recording(tmp_path: Path) -> None:
-    """Two segments, the older one above: whichever is taken next tells the rule."""
+def test_tie_rule_is_detected(tmp_path: Path) -> None:
+    """Two segments, the older at the higher address: the next choice reveals the rule."""
     older, younger = BASE + 30 * MIB, BASE
     for rule, taken in (("address", younger), ("counter", older)):
         events = [
@@ -170,8 +171,8 @@ def test_settings_of_the_run_are_read_from_the_file(tmp_path: Path) -> None:
     assert replay_snapshot(path, recorded_conf="expandable_segments:True")[0].divergence is None
 
 
-def _of_version(version: str) -> dict[str, Any]:
-    """The same run as torch of this version writes it."""
+def _make_snapshot(version: str) -> dict[str, Any]:
+    """The same run in the format of this torch version."""
     snapshot = three_segments()
     if version < "2.14":
         assert "host_segments" not in snapshot
@@ -199,16 +200,16 @@ def _of_version(version: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2", "2.3", "2.5", "2.12", "2.14"])
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
-def test_every_version_says_the_same(tmp_path: Path, version: str, protocol: int) -> None:
+def test_files_of_every_torch_version_give_the_same_result(tmp_path: Path, version: str, protocol: int) -> None:
     (expected,) = replay_snapshot(write(tmp_path / "now.pickle", three_segments()))
-    path = write(tmp_path / "then.pickle", _of_version(version), protocol)
+    path = write(tmp_path / "then.pickle", _make_snapshot(version), protocol)
     (device,) = replay_snapshot(path)
     assert device.divergence is None
     assert device.recorded == expected.recorded
     assert device.events == expected.events
 
 
-def test_devices_are_told_apart(tmp_path: Path) -> None:
+def test_devices_are_replayed_separately(tmp_path: Path) -> None:
     snapshot = three_segments()
     others = copy.deepcopy(snapshot["segments"])
     for one in others:
@@ -220,7 +221,7 @@ def test_devices_are_told_apart(tmp_path: Path) -> None:
     assert devices[0].recorded == devices[1].recorded
 
 
-def test_a_snapshot_without_events_has_no_run_but_a_state(tmp_path: Path) -> None:
+def test_snapshot_without_events_has_only_a_state(tmp_path: Path) -> None:
     for snapshot in ({"segments": three_segments()["segments"]}, three_segments()["segments"]):
         (device,) = replay_snapshot(write(tmp_path / "s.pickle", snapshot))
         assert device.events == 0
@@ -229,7 +230,7 @@ def test_a_snapshot_without_events_has_no_run_but_a_state(tmp_path: Path) -> Non
     assert replay_snapshot(write(tmp_path / "s.pickle", {"segments": []})) == []
 
 
-def test_a_contradiction_names_file_device_and_event(tmp_path: Path) -> None:
+def test_contradiction_names_file_device_and_event(tmp_path: Path) -> None:
     snapshot = three_segments()
     del snapshot["device_traces"][0][5]
     path = write(tmp_path / "s.pickle", snapshot)
@@ -243,7 +244,7 @@ def test_a_contradiction_names_file_device_and_event(tmp_path: Path) -> None:
     )
 
 
-def test_settings_that_torch_refuses_are_refused_in_its_words(tmp_path: Path) -> None:
+def test_invalid_settings_give_the_message_of_torch(tmp_path: Path) -> None:
     path = write(tmp_path / "s.pickle", three_segments())
     with pytest.raises(ValueError, match="Unrecognized key 'foo' in CUDA allocator config"):
         replay_snapshot(path, alloc_conf="foo:1")
@@ -254,14 +255,14 @@ def test_settings_that_torch_refuses_are_refused_in_its_words(tmp_path: Path) ->
     assert replay_snapshot(path, recorded_conf="")[0].divergence is None
 
 
-def test_an_unknown_rule_for_ties_is_refused(tmp_path: Path) -> None:
+def test_unknown_tie_rule_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "s.pickle", three_segments())
     with pytest.raises(ValueError, match="unknown tie rule 'chance'") as caught:
         replay_snapshot(path, tie="chance")  # type: ignore[arg-type]
     assert not isinstance(caught.value, FormatError)
 
 
-def test_a_fraction_of_unknown_memory_is_no_limit(tmp_path: Path) -> None:
+def test_fraction_of_unknown_memory_is_no_limit(tmp_path: Path) -> None:
     snapshot = three_segments()
     conf = "per_process_memory_fraction:0.5,garbage_collection_threshold:0.5"
     snapshot["allocator_settings"]["PYTORCH_CUDA_ALLOC_CONF"] = conf
