@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Pages in a real Chromium. Without one the tests are skipped, except under CI=true.
+"""Opens pages in a real Chromium. Without Chromium the tests are skipped, except with CI=true.
 
-`open_page(command...)` writes a page and opens it; whatever it says to the console, and whatever it
-asks the network for, fails the test.
+`open_page(command...)` writes a page and opens it. Console messages and network requests of the page
+fail the test.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def open_page(browser: playwright.Browser, recorded: Path, tmp_path: Path) -> It
         page.on("request", lambda request: faults.append(request.url))
         page.goto(path.as_uri())
         page.wait_for_selector("html[data-ready]")
-        assert faults.pop(0) == path.as_uri()  # the page itself, and then nothing
+        assert faults.pop(0) == path.as_uri()  # the page itself is the only request
         return page
 
     yield open_page

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Text that is hard to read on what is behind it: less than 4.5 to 1, by WCAG's formula.
+// Finds text whose contrast to its background is below 4.5 to 1 by WCAG's formula.
 () => {
   const parse = (text) => (text.match(/[\d.]+/g) ?? []).map(Number);
   const toLinear = (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);

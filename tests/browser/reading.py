@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a page shows, as values."""
+"""Reads the contents of a page as values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OpenPage = Callable[..., Page]  # conftest.py
 
 
 def composition(page: Page) -> dict[str, int]:
-    """Bytes by category of the chosen moment."""
+    """Bytes by category at the chosen moment."""
     return {
         row.get_attribute("data-category"): int(row.get_attribute("data-bytes"))
         for row in page.query_selector_all("#composition li")
@@ -34,7 +34,7 @@ def wait_for_drawing(page: Page) -> None:
 
 
 def start_clock(browser: Browser) -> Callable[[], float]:
-    """Says how many seconds of the processor the pages of a browser have taken since this call."""
+    """Returns a function that gives the CPU seconds of the browser's pages since this call."""
 
     def read() -> dict[int, float]:
         processes = session.send("SystemInfo.getProcessInfo")["processInfo"]
@@ -46,7 +46,7 @@ def start_clock(browser: Browser) -> Callable[[], float]:
 
 
 def view(page: Page) -> tuple[float, float]:
-    """What part of the axis the chart shows, after it was drawn."""
+    """The part of the axis that the chart shows, after it was drawn."""
     wait_for_drawing(page)
     data = page.evaluate("() => ({ ...document.getElementById('chart').dataset })")
     return float(data["from"]), float(data["to"])
@@ -68,8 +68,8 @@ def chart_box(page: Page) -> dict[str, float]:
 
 
 def drawn_colours(page: Page, canvas: str) -> set[str]:
-    """`rgb(1, 2, 3)` of all pixels that are opaque, after they were drawn by events: by time it
-    depends on the machine what is wide enough to be seen."""
+    """`rgb(1, 2, 3)` of all opaque pixels, drawn by event: on a time axis, the speed of the machine
+    decides which spans are wide enough to be visible."""
     page.select_option("#axis", "sequence")
     wait_for_drawing(page)
     return set(

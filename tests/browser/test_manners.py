@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Hostile names, themes, widths, readers of all kinds, and a million events."""
+"""Hostile names, themes, window sizes, accessibility, and a million events."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HOSTILE = [
 ]
 
 
-def test_hostile_names_are_shown_and_do_nothing(
+def test_hostile_names_are_shown_as_text(
     open_page: OpenPage, recorded: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "hostile.tide"
@@ -66,7 +66,7 @@ CONTRAST = Path(__file__).with_name("contrast.js")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_all_text_has_contrast_enough(open_page: OpenPage, theme: str) -> None:
+def test_all_text_has_enough_contrast(open_page: OpenPage, theme: str) -> None:
     for command in (["report", "sharded.tide"], ["diff", "before.tide", "after.tide"]):
         page = open_page(*command, theme=theme)
         assert page.get_attribute("html", "data-theme") == theme
@@ -77,7 +77,7 @@ def test_all_text_has_contrast_enough(open_page: OpenPage, theme: str) -> None:
         assert found["faint"] == []
 
 
-def test_the_reader_chooses_the_theme(open_page: OpenPage) -> None:
+def test_reader_can_choose_the_theme(open_page: OpenPage) -> None:
     page = open_page("report", "before.tide", theme="light")
     background = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(background)
@@ -114,7 +114,7 @@ def test_parts_are_labelled_for_screen_readers(open_page: OpenPage) -> None:
         "main section:not([hidden])",
         "all => all.map((one) => one.querySelector('h2').innerText)",
     )
-    assert names == ["Timeline", "FSDP units", "The chosen moment", "Steps", "On a CUDA device"]
+    assert names == ["Timeline", "FSDP units", "Chosen moment", "Steps", "Estimated CUDA memory"]
     unlabelled = page.eval_on_selector_all(
         "button, select, input, [role=slider], [role=tree], [role=treeitem], [role=img], canvas",
         """all => all.filter((element) => element.checkVisibility() && !(
@@ -133,7 +133,7 @@ def test_parts_are_labelled_for_screen_readers(open_page: OpenPage) -> None:
     assert page.get_by_role("columnheader", name="Bytes").count() == 1
 
 
-def test_tab_goes_through_the_page_in_its_order(open_page: OpenPage) -> None:
+def test_tab_key_follows_the_order_of_the_page(open_page: OpenPage) -> None:
     page = open_page("report", "before.tide")
     seen = []
     for _ in range(16):
@@ -152,7 +152,7 @@ def test_tab_goes_through_the_page_in_its_order(open_page: OpenPage) -> None:
     assert seen[8:11] == ["box", "group-by", "search"]
 
 
-def test_a_run_without_tensors_says_so(open_page: OpenPage, tmp_path: Path) -> None:
+def test_run_without_tensors_is_reported(open_page: OpenPage, tmp_path: Path) -> None:
     from tidegauge import MemTracker
 
     with MemTracker(record=str(tmp_path / "empty.tide")):
@@ -162,13 +162,13 @@ def test_a_run_without_tensors_says_so(open_page: OpenPage, tmp_path: Path) -> N
     assert page.is_hidden("#tracked")
 
 
-def test_a_million_events_open_in_three_seconds_and_pan_without_freezing(
+def test_million_events_open_in_three_seconds_and_pan_smoothly(
     open_page: OpenPage, browser: Browser, million: Path, tmp_path: Path
 ) -> None:
-    """Seconds of the processor: what else runs on the machine is not the page's fault."""
+    """Measures CPU seconds, which other programs on the machine do not affect."""
     open_seconds = start_clock(browser)
     page = open_page("report", str(million))
-    whole = view(page)  # with its first drawing
+    whole = view(page)  # includes its first drawing
     assert open_seconds() < 3
     assert (tmp_path / "page.html").stat().st_size < 25_000_000
     assert composition(page) == ledger_peak(million)["cuda:0"]

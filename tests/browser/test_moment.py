@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What was alive at the chosen moment, the flame graph, units, and memory of a device."""
+"""Live storages at the chosen moment, the flame graph, units, and device memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegauge.report import read_summary
 from tidegauge.report.text import render_bytes
 
 
-def test_the_table_of_the_peak_is_that_of_the_report(open_page: OpenPage, recorded: Path) -> None:
+def test_table_at_the_peak_equals_the_report(open_page: OpenPage, recorded: Path) -> None:
     page = open_page("report", "before.tide")
     (peak,) = read_summary(recorded / "before.tide").peaks
     page.select_option("#group-by", "category")
@@ -27,7 +27,7 @@ def test_the_table_of_the_peak_is_that_of_the_report(open_page: OpenPage, record
     assert f", {render_bytes(peak.total_bytes)}" in page.inner_text("#alive-count")
 
 
-def test_a_search_keeps_what_has_its_words(open_page: OpenPage) -> None:
+def test_search_keeps_rows_that_contain_its_words(open_page: OpenPage) -> None:
     page = open_page("report", "before.tide")
     page.fill("#search", "blocks.1 GRADIENT")
     assert set(column(page, "#alive-table", 3)) == {"Gradient"}
@@ -69,7 +69,7 @@ def test_long_tables_show_the_rest_on_demand(open_page: OpenPage, million: Path)
     assert len(column(page, "#alive-table", 1)) > 100
 
 
-def test_the_flame_graph_has_the_modules_of_the_moment(open_page: OpenPage, recorded: Path) -> None:
+def test_flame_graph_shows_the_modules_of_the_moment(open_page: OpenPage, recorded: Path) -> None:
     page = open_page("report", "before.tide")
     (peak,) = read_summary(recorded / "before.tide").peaks
     labels = page.eval_on_selector_all(
@@ -91,7 +91,7 @@ def test_the_flame_graph_has_the_modules_of_the_moment(open_page: OpenPage, reco
     assert page.inner_text("#flame-path") == "all modules"
 
 
-def test_the_flame_graph_follows_the_moment_and_the_keyboard(open_page: OpenPage) -> None:
+def test_flame_graph_follows_the_moment_and_the_keyboard(open_page: OpenPage) -> None:
     page = open_page("report", "before.tide")
     page.focus("#flame .box")
     page.keyboard.press("ArrowDown")
@@ -111,7 +111,7 @@ def test_the_flame_graph_follows_the_moment_and_the_keyboard(open_page: OpenPage
     assert page.inner_text("#flame-path") == "all modules"
 
 
-def test_units_have_lanes_and_are_told(open_page: OpenPage, recorded: Path) -> None:
+def test_units_have_lanes_and_text(open_page: OpenPage, recorded: Path) -> None:
     page = open_page("report", "sharded.tide")
     (peak,) = read_summary(recorded / "sharded.tide").peaks
     said = page.eval_on_selector_all("#units-text li", "rows => rows.map((row) => row.textContent)")
@@ -132,7 +132,7 @@ def test_units_have_lanes_and_are_told(open_page: OpenPage, recorded: Path) -> N
     assert open_page("report", "before.tide").is_hidden("#units")
 
 
-def test_device_memory_is_that_of_the_report(open_page: OpenPage, recorded: Path) -> None:
+def test_device_memory_equals_the_report(open_page: OpenPage, recorded: Path) -> None:
     page = open_page("report", "sharded.tide")
     memory = replay_trace(recorded / "sharded.tide", alloc_confs=("",), catalogue=())
     shown = page.eval_on_selector_all(

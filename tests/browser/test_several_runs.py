@@ -13,7 +13,7 @@ from tidegauge.report.comparison import compare
 from tidegauge.report.text import render_bytes, render_change
 
 
-def test_ranks_are_side_by_side_and_can_be_shown(open_page: OpenPage, recorded: Path) -> None:
+def test_ranks_are_shown_side_by_side(open_page: OpenPage, recorded: Path) -> None:
     page = open_page("report", "run.rank1.tide", "run.rank0.tide")
     peaks = [sum(ledger_peak(recorded / f"run.rank{rank}.tide")["cpu"].values()) for rank in (0, 1)]
     assert column(page, "#ranks-tables .table:nth-of-type(1)", 3) == [*map(render_bytes, peaks)]
@@ -30,7 +30,7 @@ def test_ranks_are_side_by_side_and_can_be_shown(open_page: OpenPage, recorded: 
     assert composition(page) == ledger_peak(recorded / "run.rank1.tide")["cpu"]
 
 
-def test_a_rank_that_is_missing_is_told(
+def test_missing_rank_is_reported(
     open_page: OpenPage, recorded: Path, tmp_path: Path
 ) -> None:
     for rank in (0, 1):
@@ -42,7 +42,7 @@ def test_a_rank_that_is_missing_is_told(
     assert "Missing of 3 ranks: 2" in page.inner_text("#ranks")
 
 
-def test_the_comparison_is_that_of_diff(open_page: OpenPage, recorded: Path) -> None:
+def test_comparison_equals_that_of_diff(open_page: OpenPage, recorded: Path) -> None:
     page = open_page("diff", "before.tide", "after.tide")
     summaries = [read_summary(recorded / name) for name in ("before.tide", "after.tide")]
     (device,) = compare(*summaries).devices

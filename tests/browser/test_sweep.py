@@ -19,7 +19,7 @@ VALUE = "<img src=x onerror=boo()>"
 
 @pytest.fixture
 def command(tmp_path: Path) -> list[str]:
-    """A sweep of one that fits, one too close to call and one that does not, twice."""
+    """A sweep with a point that fits, one too close to call and one that does not fit, twice."""
     target = tmp_path / "hostile.py"
     target.write_text(f"{MODEL.read_text()}\nSETTINGS[{NAME!r}] = 'a'\n")
     sweep = ["--sweep", "batch=4,4096,16384", "--sweep", f"{NAME}={VALUE},__proto__"]

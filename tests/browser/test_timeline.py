@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The timeline and the chosen moment: what they show, and what mouse and keyboard do."""
+"""The timeline and the chosen moment: contents, mouse and keyboard."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tidegauge.report.text import render_bytes
 
 
 @pytest.mark.parametrize("trace", ["before.tide", "sharded.tide"])
-def test_the_peak_is_that_of_the_ledger(open_page: OpenPage, recorded: Path, trace: str) -> None:
+def test_peak_equals_that_of_the_ledger(open_page: OpenPage, recorded: Path, trace: str) -> None:
     page = open_page("report", trace)
     peak = ledger_peak(recorded / trace)["cpu"]
     assert int(page.get_attribute("#peak", "data-bytes")) == sum(peak.values())
     assert page.inner_text("#peak .figure") == render_bytes(sum(peak.values()))
-    assert composition(page) == peak  # it is chosen at first
+    assert composition(page) == peak  # the page starts with the peak chosen
     assert page.get_attribute("#chart", "aria-valuetext").startswith(
         f"{render_bytes(sum(peak.values()))}, the peak, in step "
     )
@@ -37,7 +37,7 @@ def test_the_peak_is_that_of_the_ledger(open_page: OpenPage, recorded: Path, tra
         assert render_bytes(size) in shown
 
 
-def test_every_step_has_the_peak_of_the_ledger(open_page: OpenPage, recorded: Path) -> None:
+def test_peak_of_every_step_equals_that_of_the_ledger(open_page: OpenPage, recorded: Path) -> None:
     page = open_page("report", "before.tide")
     steps = _C.Reader(str(recorded / "before.tide")).replay().step_peaks()
     for step, devices in steps:
@@ -49,7 +49,7 @@ def test_every_step_has_the_peak_of_the_ledger(open_page: OpenPage, recorded: Pa
     assert column(page, "#steps-table", 2)[1:] == peaks
 
 
-def test_totals_of_random_moments_are_those_of_a_replay(
+def test_totals_of_random_moments_equal_a_replay(
     open_page: OpenPage, recorded: Path
 ) -> None:
     page = open_page("report", "before.tide")
@@ -64,7 +64,7 @@ def test_totals_of_random_moments_are_those_of_a_replay(
         assert sum(composition(page).values()) == sum(now.values())
 
 
-def test_the_chart_draws_the_categories_at_the_peak(open_page: OpenPage, recorded: Path) -> None:
+def test_chart_draws_the_categories_at_the_peak(open_page: OpenPage, recorded: Path) -> None:
     page = open_page("report", "before.tide")
     colours = drawn_colours(page, "#chart")
     large = {"Parameter", "Optstate", "Gradient"}
@@ -76,7 +76,7 @@ def test_the_chart_draws_the_categories_at_the_peak(open_page: OpenPage, recorde
     assert large <= {name for name, colour in swatches if colour in colours}
 
 
-def test_the_wheel_zooms_at_the_pointer(open_page: OpenPage) -> None:
+def test_wheel_zooms_at_the_pointer(open_page: OpenPage) -> None:
     page = open_page("report", "before.tide")
     whole = view(page)
     box = chart_box(page)
@@ -91,7 +91,7 @@ def test_the_wheel_zooms_at_the_pointer(open_page: OpenPage) -> None:
     assert view(page) == whole
 
 
-def test_a_drag_pans_and_chooses_nothing(open_page: OpenPage) -> None:
+def test_drag_pans_without_choosing_a_moment(open_page: OpenPage) -> None:
     page = open_page("report", "before.tide")
     chosen = chosen_event(page)
     page.click("#zoom-in")
@@ -111,7 +111,7 @@ def test_a_drag_pans_and_chooses_nothing(open_page: OpenPage) -> None:
     assert view(page)[1] - view(page)[0] > before[1] - before[0]
 
 
-def test_the_overview_moves_the_view(open_page: OpenPage) -> None:
+def test_overview_moves_the_view(open_page: OpenPage) -> None:
     page = open_page("report", "before.tide")
     page.click("#zoom-in")
     page.click("#zoom-in")
@@ -124,7 +124,7 @@ def test_the_overview_moves_the_view(open_page: OpenPage) -> None:
 
 def test_hovering_shows_the_moment_and_leaving_hides_it(open_page: OpenPage) -> None:
     page = open_page("report", "before.tide")
-    page.select_option("#axis", "sequence")  # times differ each time
+    page.select_option("#axis", "sequence")  # times differ from run to run
     box = chart_box(page)
     page.mouse.move(box["x"] + box["width"] - 60, box["y"] + 120)
     text = page.inner_text("#tooltip")
@@ -139,9 +139,9 @@ def test_hovering_shows_the_moment_and_leaving_hides_it(open_page: OpenPage) -> 
     assert page.is_hidden("#tooltip")
 
 
-def test_a_click_chooses_the_moment_that_is_drawn_there(open_page: OpenPage) -> None:
+def test_click_chooses_the_moment_drawn_there(open_page: OpenPage) -> None:
     page = open_page("report", "before.tide")
-    page.select_option("#axis", "sequence")  # by time it depends on the machine what is where
+    page.select_option("#axis", "sequence")  # positions on a time axis depend on the machine
     peak = chosen_event(page)
     box = chart_box(page)
     page.mouse.click(box["x"] + 120, box["y"] + 150)
@@ -184,7 +184,7 @@ def test_keys_choose_zoom_and_pan(open_page: OpenPage) -> None:
     assert view(page) == whole
 
 
-def test_by_event_shows_the_same_moments(open_page: OpenPage) -> None:
+def test_axis_by_event_shows_the_same_moments(open_page: OpenPage) -> None:
     page = open_page("report", "before.tide")
     peak = composition(page)
     page.select_option("#axis", "sequence")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The palette for readers with each kind of colour vision, computed.
+// Checks the palette for each kind of colour vision.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
@@ -12,7 +12,8 @@ const COLOURS = new Map(
   [...TABLE.matchAll(/^TIDEGAUGE_CATEGORY\(\w+, "([^"]+)"[^#]*"(#[0-9a-f]{6})"/gm)].map(([, name, colour]) => [name, colour]),
 );
 
-// In linear RGB: none, and the severest protan, deutan and tritan deficiency (Machado et al. 2009).
+// Matrices in linear RGB: normal vision, and full protan, deutan and tritan deficiency (Machado et
+// al. 2009).
 const VISIONS = {
   normal: [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
   protan: [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
@@ -46,16 +47,16 @@ function difference(a, b, vision) {
 const PAIRS = [...COLOURS].flatMap((a, i) => [...COLOURS].slice(i + 1).map((b) => [a, b]));
 
 for (const [name, vision] of Object.entries(VISIONS)) {
-  test(`categories can be told apart with ${name} vision`, () => {
+  test(`categories can be distinguished with ${name} vision`, () => {
     for (const [[one, a], [other, b]] of PAIRS) {
       const least = COMMON.includes(one) && COMMON.includes(other) ? 16 : 7;
       const found = difference(a, b, vision);
-      assert.ok(found >= least, `${one} and ${other} differ by ${found.toFixed(1)} of ${least}`);
+      assert.ok(found >= least, `${one} and ${other} differ by ${found.toFixed(1)}, expected at least ${least}`);
     }
   });
 }
 
-test("text on every colour has contrast enough", () => {
+test("text on every colour has enough contrast", () => {
   for (const [name, colour] of COLOURS) {
     const text = isLight(colour) ? 0 : 1;
     const levels = [luminance(colour) + 0.05, text + 0.05].sort((a, b) => b - a);

@@ -8,16 +8,16 @@ import { encodeColumn, packTables } from "./support.js";
 
 const VALUES = [0, 1, 127, 128, 16383, 16384, 2 ** 31, 2 ** 32 + 5, 2 ** 52];
 
-test("columns come back as they were", () => {
+test("decoded columns equal the encoded ones", () => {
   assert.deepEqual([...decodeColumn(encodeColumn(VALUES), VALUES.length)], VALUES);
   assert.deepEqual([...decodeColumn(encodeColumn(VALUES, true), VALUES.length, true)], VALUES);
 });
 
-test("a column with another number of values is an error, not other values", () => {
+test("a column with a wrong number of values is an error", () => {
   assert.throws(() => decodeColumn(encodeColumn([1, 2, 3]), 2), /3 bytes, 2 were read/);
 });
 
-test("a page is a header and the bytes of its tables", async () => {
+test("a page consists of a header and the bytes of its tables", async () => {
   const { packed, bytes } = packTables({ moments: { fields: ["time"], rows: [[5], [9]] } });
   const header = new TextEncoder().encode(JSON.stringify({ ...packed, name: "Größe <script>" }));
   const length = new Uint8Array(new Uint32Array([header.length]).buffer);

@@ -17,7 +17,7 @@ const SEGMENTS = segmentsOf(
   [[1024, 1000, 1], [2048, 0, 0], [5000, 4000, 1]],
 );
 
-test("a segment is what its blocks are", () => {
+test("figures of a segment are the sums of its blocks", () => {
   const [small, large] = SEGMENTS.map(({ blocks, ...figures }) => figures);
   assert.deepEqual(small, {
     number: 1, pool: "small", stream: 0, size: 3072, used: 1000, slack: 24, free: 2048, largestFree: 2048,
@@ -27,7 +27,7 @@ test("a segment is what its blocks are", () => {
   });
 });
 
-test("the map has every byte once, on so many lines", () => {
+test("the map shows every byte once on the given number of lines", () => {
   for (const lines of [1, 7, 24]) {
     const pieces = layOutMap(SEGMENTS, lines);
     const perLine = Math.ceil(8072 / lines);

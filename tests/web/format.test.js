@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bytes are also compared with what Python writes: tests/python/report/test_html.py.
+// tests/python/report/test_html.py compares formatted bytes with those of Python.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import * as format from "../../python/tidegauge/report/web/format.js";
 
-test("bytes have four digits or fewer", () => {
+test("bytes have at most four digits", () => {
   const cases = { 0: "0 B", 1023: "1023 B", 1024: "1.00 KiB", 1152: "1.12 KiB", 102912: "100 KiB" };
   for (const [bytes, text] of Object.entries(cases)) assert.equal(format.formatBytes(Number(bytes)), text);
   assert.equal(format.formatChange(-3), "-3 B");
@@ -13,13 +13,13 @@ test("bytes have four digits or fewer", () => {
   assert.equal(format.formatChange(0), "0 B");
 });
 
-test("times have a unit that fits", () => {
+test("times have a suitable unit", () => {
   const cases = { 12: "12 ns", 3400: "3.40 µs", 12.3e6: "12.3 ms", 1.5e9: "1.500 s", 303e9: "5 min 03 s" };
   for (const [ns, text] of Object.entries(cases)) assert.equal(format.formatTime(Number(ns)), text);
   assert.equal(format.formatTime(3_720e9), "1 h 02 min");
 });
 
-test("counts, shares and ops read well", () => {
+test("counts, shares and ops are formatted", () => {
   assert.equal(format.formatCount(1234567), "1,234,567");
   assert.equal(format.formatNumberOf(1, "row"), "1 row");
   assert.equal(format.formatNumberOf(2000, "row"), "2,000 rows");

@@ -18,7 +18,7 @@ const ROWS = [
   row(1, TEMP, "(no module)"),
 ];
 
-test("alike rows are one group, the largest first", () => {
+test("equal rows form one group, largest first", () => {
   const byTensor = groups.groupRows(ROWS, "tensor");
   assert.deepEqual(byTensor.map((group) => [group.size, group.count]), [[10, 1], [8, 2], [1, 1]]);
   assert.deepEqual(groups.groupRows(ROWS, "module"), [
@@ -31,7 +31,7 @@ test("alike rows are one group, the largest first", () => {
   ]);
 });
 
-test("a search finds rows with all its words, in any case", () => {
+test("a search finds rows that contain all its words in any case", () => {
   assert.equal(groups.searchRows(ROWS, "").length, 4);
   assert.equal(groups.searchRows(ROWS, "FC temp").length, 2);
   assert.equal(groups.searchRows(ROWS, "weight").length, 1);
@@ -39,7 +39,7 @@ test("a search finds rows with all its words, in any case", () => {
   assert.equal(groups.searchRows(ROWS, "absent").length, 0);
 });
 
-test("the tree adds up at every module", () => {
+test("the size of every module is the sum of its parts", () => {
   const root = groups.moduleTree([row(5, TEMP, "Net"), ...ROWS, row(2, PARAMETER, "Net.blocks.0.x")]);
   assert.equal(root.size, 26);
   const check = (node) => {
@@ -51,7 +51,7 @@ test("the tree adds up at every module", () => {
   assert.deepEqual(root.children.map((child) => [child.path, child.size]), [["Net", 25], ["(no module)", 1]]);
 });
 
-test("boxes of a flame lie in their parents, side by side", () => {
+test("flame graph boxes lie side by side within their parents", () => {
   const boxes = groups.layOutFlame(groups.moduleTree(ROWS), 0);
   assert.equal(boxes[0].width, 1);
   for (const box of boxes.slice(1)) {
@@ -72,12 +72,12 @@ test("boxes of a flame lie in their parents, side by side", () => {
   assert.ok(groups.layOutFlame(groups.moduleTree(ROWS), 0.1).length < boxes.length);
 });
 
-test("names that are nested very deeply do not overflow the stack", () => {
+test("deeply nested names do not overflow the stack", () => {
   const root = groups.moduleTree([row(1, TEMP, Array(20_000).fill("a").join("."))]);
   assert.equal(groups.layOutFlame(root, 0.01).length, 20_002);
 });
 
-test("numbers sort by size, text as people sort it, equal rows stay", () => {
+test("numbers sort by value, text in natural order, and sorting is stable", () => {
   const rows = [{ n: 2, t: "b.10" }, { n: 10, t: "b.9" }, { n: 2, t: "A" }];
   assert.deepEqual(sortRows(rows, (r) => r.n, true).map((r) => r.t), ["b.9", "b.10", "A"]);
   assert.deepEqual(sortRows(rows, (r) => r.t, false).map((r) => r.t), ["A", "b.9", "b.10"]);

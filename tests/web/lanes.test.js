@@ -4,14 +4,14 @@ import { test } from "node:test";
 
 import { laneSpans, splitLanes } from "../../python/tidegauge/report/web/lanes.js";
 
-test("each unit has its own changes, in the order of names", () => {
+test("each unit has its own changes and units are sorted by name", () => {
   const table = { count: 3, unit: [2, 1, 9], time: [5, 6, 7], sequence: [1, 2, 3], state: [2, 2, 0] };
   const lanes = splitLanes({ 1: "blocks.10", 2: "blocks.9" }, table);
   assert.deepEqual(lanes.map((lane) => lane.name), ["(unknown)", "blocks.9", "blocks.10"]);
   assert.deepEqual(lanes[1].changes, [{ time: 5, sequence: 1, state: 2 }]);
 });
 
-test("spans fill the axis from the start to the end, reductions take no time", () => {
+test("spans fill the whole axis and reductions have no width", () => {
   const changes = [
     { time: 10, state: 2 },
     { time: 20, state: 3 },

@@ -4,7 +4,7 @@ import { test } from "node:test";
 
 import { State } from "../../python/tidegauge/report/web/state.js";
 
-test("listeners hear of what they asked for, once, and only if it changed", () => {
+test("listeners are notified once, and only if a watched value changed", () => {
   const state = new State({ a: 1, b: 2, c: 3 });
   const heard = [];
   state.watch(["a", "b"], () => heard.push([state.get("a"), state.get("b")]));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tables as C++ writes them, from plain arrays.
+// Makes tables in the format that C++ writes, from plain arrays.
 import { Timeline } from "../../python/tidegauge/report/web/timeline.js";
 
 const GROWING = ["sequence", "time", "first"];
@@ -16,7 +16,7 @@ export function encodeColumn(values, isGrowing = false) {
   return Uint8Array.from(bytes);
 }
 
-/** {count, columns} and the bytes, of rows such as {first: 1, size: 2}. */
+/** {count, columns} and the bytes for rows like {first: 1, size: 2}. */
 export function packTables(tables) {
   const bytes = [];
   const packed = {};
@@ -32,7 +32,7 @@ export function packTables(tables) {
   return { packed, bytes: Uint8Array.from(bytes) };
 }
 
-/** Of moments [sequence, time], pieces [first, length, size, category, module, op, tensor, name]. */
+/** From moments [sequence, time] and pieces [first, length, size, category, module, op, tensor, name]. */
 export function makeTimeline({ moments, pieces, contexts = [[0, 1, 0, 0]], peak = null, categories = 3 }) {
   const { packed, bytes } = packTables({
     moments: { fields: ["sequence", "time"], rows: moments },
@@ -45,7 +45,7 @@ export function makeTimeline({ moments, pieces, contexts = [[0, 1, 0, 0]], peak 
   return new Timeline({ device: "cpu", peak, ...packed }, bytes, categories);
 }
 
-/** The same numbers each time, in [0, bound). */
+/** Pseudo-random numbers in [0, bound), the same in every run. */
 export function makeRandom(seed) {
   let state = seed;
   return (bound) => {

@@ -15,7 +15,7 @@ function sweepOf(names, rows) {
   return { names, points };
 }
 
-test("the axis is the first name whose numbers vary, or else the first that varies", () => {
+test("the axis is the first name with varying numbers, or else the first that varies", () => {
   const axis = (...values) => chooseAxis(sweepOf(values[0].map((_, i) => `${i}`), values.map((v) => [v, 1])));
   assert.equal(axis(["none", "1"], ["full", "2"]), 1);
   assert.equal(axis(["1", "1"], ["1", "2"]), 1);
@@ -23,10 +23,10 @@ test("the axis is the first name whose numbers vary, or else the first that vari
   assert.equal(axis(["a", "b"]), 0);
 });
 
-test("bytes are heights, numbers are where they are, and a fault has no mark", () => {
+test("points are placed to scale and an impossible point has no mark", () => {
   const sweep = sweepOf(["batch"], [[["1"], 500], [["5"], 1980], [["2"], 900], [["9"], null]]);
   const { box, marks, limits, lines, across } = layOutSweep(sweep, 600, 320);
-  const bytesAt = (y) => Math.round(((box.y + box.height - y) / box.height) * 2000); // the highest of all
+  const bytesAt = (y) => Math.round(((box.y + box.height - y) / box.height) * 2000); // the full height is 2000 bytes
   assert.deepEqual(
     marks.map((mark) => [mark.y, mark.low, mark.high].map(bytesAt)),
     [[500, 490, 520], [900, 890, 920], [1980, 1970, 2000]],
@@ -37,7 +37,7 @@ test("bytes are heights, numbers are where they are, and a fault has no mark", (
   assert.deepEqual(lines.map(({ label, path }) => [label, path.length]), [["", 3]]);
 });
 
-test("numbers that span far are placed by their logarithms, if all have one", () => {
+test("positive numbers that span a wide range have a logarithmic axis", () => {
   const placed = (...values) => {
     const { across, title } = layOutSweep(sweepOf(["batch"], values.map((value) => [[value], 500])), 600, 320);
     const [first, last] = [across[0].x, across.at(-1).x];
@@ -46,12 +46,12 @@ test("numbers that span far are placed by their logarithms, if all have one", ()
   const far = "batch (logarithmic)";
   assert.deepEqual(placed("16", "1", "4"), [far, ["1", 0], ["4", 50], ["16", 100]]);
   assert.deepEqual(placed("1e-4", "1e-3", "1"), [far, ["1e-4", 0], ["1e-3", 25], ["1", 100]]);
-  assert.deepEqual(placed("1", "2", "8"), ["batch", ["1", 0], ["2", 14], ["8", 100]]); // eight times is not far
+  assert.deepEqual(placed("1", "2", "8"), ["batch", ["1", 0], ["2", 14], ["8", 100]]); // a factor of eight is still linear
   assert.deepEqual(placed("0", "8", "16"), ["batch", ["0", 0], ["8", 50], ["16", 100]]);
   assert.deepEqual(placed("-1", "1", "99"), ["batch", ["-1", 0], ["1", 2], ["99", 100]]);
 });
 
-test("each combination of the other names is a line, and no two labels touch", () => {
+test("each combination of the other names is a line and labels do not overlap", () => {
   const kinds = ["none", "selective", "full"];
   const rows = kinds.flatMap((ac) => ["1", "2"].map((batch) => [[ac, batch], 30]));
   const { lines, marks, box } = layOutSweep(sweepOf(["ac", "batch"], rows), 600, 320);

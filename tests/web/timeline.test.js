@@ -8,7 +8,7 @@ import { upperBound } from "../../python/tidegauge/report/web/timeline.js";
 import { wholeView } from "../../python/tidegauge/report/web/view.js";
 import { makeRandom, makeTimeline } from "./support.js";
 
-/** Random pieces over so many moments, and their sums by brute force. */
+/** Random pieces over `count` moments, and their sums by brute force. */
 function randomTimeline(seed, count) {
   const random = makeRandom(seed);
   const pieces = Array.from({ length: count }, () => {
@@ -23,7 +23,7 @@ function randomTimeline(seed, count) {
   return { timeline: makeTimeline({ moments, pieces }), sums, pieces, random };
 }
 
-test("splits and totals at every moment are the sums of what is alive", () => {
+test("splits and totals at every moment are the sums of the live pieces", () => {
   for (const count of [1, 15, 16, 64, 65, 700]) {
     const { timeline, sums, pieces } = randomTimeline(count, count);
     for (let m = 0; m < count; m += 1) {
@@ -35,7 +35,7 @@ test("splits and totals at every moment are the sums of what is alive", () => {
   }
 });
 
-test("the highest of any range is the first maximum of it", () => {
+test("the highest moment of any range is its first maximum", () => {
   const { timeline, random } = randomTimeline(5, 1000);
   for (let i = 0; i < 2000; i += 1) {
     const first = random(1000);
@@ -46,7 +46,7 @@ test("the highest of any range is the first maximum of it", () => {
   }
 });
 
-test("the peak is in one column of every width", () => {
+test("at every width, one pixel column shows the peak", () => {
   const { timeline } = randomTimeline(9, 3000);
   const values = timeline.moments.time;
   for (const columns of [1, 7, 100, 1999]) {
@@ -55,7 +55,7 @@ test("the peak is in one column of every width", () => {
   }
 });
 
-test("born and freed say what changed", () => {
+test("born and freed pieces account for every change", () => {
   const timeline = makeTimeline({
     moments: [[1, 0], [2, 5], [3, 9]],
     pieces: [[0, 2, 8, 0], [1, 2, 4, 1]],
@@ -65,7 +65,7 @@ test("born and freed say what changed", () => {
   assert.deepEqual(timeline.freedAt(2), [0]);
 });
 
-test("contexts make steps, each with its highest moment", () => {
+test("steps come from contexts and have their highest moment", () => {
   const timeline = makeTimeline({
     moments: [[1, 0], [2, 10], [3, 20], [4, 30]],
     pieces: [[0, 4, 8, 0], [2, 1, 4, 1]],
@@ -86,13 +86,13 @@ test("contexts make steps, each with its highest moment", () => {
   ]);
 });
 
-test("the peak that the header names is the peak", () => {
+test("the peak in the header is the highest moment", () => {
   const moments = [[3, 0], [7, 5], [9, 9]];
   const timeline = makeTimeline({ moments, pieces: [[0, 3, 8, 0]], peak: { sequence: 7 } });
   assert.equal(timeline.peak, 1);
 });
 
-test("upperBound counts what is not above", () => {
+test("upperBound counts values up to and including the bound", () => {
   assert.equal(upperBound([1, 3, 3, 5], 3), 3);
   assert.equal(upperBound([1, 3, 3, 5], 0), 0);
   assert.equal(upperBound([], 1), 0);

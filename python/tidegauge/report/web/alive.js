@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The chosen moment: its composition, and what was alive, grouped, sorted and searched.
+// The chosen moment: bytes by category, and the live storages, grouped, sorted and searched.
 import { find, make, swatch } from "./dom.js";
 import { formatBytes, formatCount, formatNumberOf, formatShare } from "./format.js";
 import { describePieces, groupRows, searchRows, sumSizes } from "./groups.js";
@@ -35,7 +35,7 @@ export class Alive {
     this.tables = Object.fromEntries(
       Object.entries(SHOWN).map(([by, names]) => [
         by,
-        new Table("Alive at the chosen moment", names.map((name) => COLUMNS[name])),
+        new Table("Live storages at the chosen moment", names.map((name) => COLUMNS[name])),
       ]),
     );
     find("group-by").addEventListener("change", () => this.#renderTable());
@@ -88,9 +88,9 @@ export class Alive {
       find("alive-table").replaceChildren(table.element);
     }
     const [found, all] = [sumSizes(rows), sumSizes(this.rows)];
-    const of = found === all ? "" : ` of ${formatBytes(all)}`;
+    const ofAll = found === all ? "" : ` of ${formatBytes(all)}`;
     const storages = formatNumberOf(rows.length, "storage");
     find("alive-count").textContent =
-      `${formatNumberOf(groups.length, "group")}, ${storages}, ${formatBytes(found)}${of}`;
+      `${formatNumberOf(groups.length, "group")}, ${storages}, ${formatBytes(found)}${ofAll}`;
   }
 }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The timeline: what it draws. What the user does with it is in chart_input.js.
+// Draws the timeline. chart_input.js handles user input.
 import { oncePerFrame, prepareCanvas, themeColour } from "./dom.js";
 import { formatBytes, formatCount } from "./format.js";
 import { drawStack } from "./stack.js";
 import { ACTIVITIES } from "./timeline.js";
 import { formatTick, momentAt, momentsIn, roundBytes, roundPoints } from "./view.js";
 
-export const GUTTER = 76; // for the bytes, left of the chart
+export const GUTTER = 76; // space for the byte labels left of the chart
 const AXIS = 22;
-const STRIP = 10; // what the run was doing
+const STRIP = 10; // height of the strip that shows forward, backward, ...
 const MARGIN = { top: 22, right: 12 };
 const LABEL = "12px system-ui, sans-serif";
 
-/** Where the stack is in a canvas of this size. */
+/** The position of the stack in a canvas of this size. */
 export function stackBox(width, height) {
   const bottom = AXIS + STRIP + 6;
   return {
@@ -23,7 +23,7 @@ export function stackBox(width, height) {
   };
 }
 
-/** A point of the axis in pixels, and back. */
+/** Converts a point of the axis to pixels, and back. */
 export function toPixel(point, view, box) {
   return box.x + ((point - view.from) / (view.to - view.from)) * box.width;
 }
@@ -104,7 +104,7 @@ export class Chart {
     }
   }
 
-  /** A line where a step begins, with its number where there is room. */
+  /** Draws a line at the start of each step, with its number if there is room. */
   #drawSteps(context, box) {
     const { timeline, values, view } = this.#scene();
     const [first, end] = momentsIn(values, view.from, view.to);
@@ -166,7 +166,7 @@ export class Chart {
     context.setLineDash([]);
   }
 
-  /** All of the run, with what the chart shows of it. */
+  /** Draws the whole run and marks the part that the chart shows. */
   #drawOverview() {
     const { timeline, values, view, categories } = this.#scene();
     const { context, width, height } = prepareCanvas(this.overview);

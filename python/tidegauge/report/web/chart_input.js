@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the user does with the timeline: wheel, drag, click, hover, keys, and the buttons beside it.
+// User input of the timeline: wheel, drag, click, hover, keys and buttons.
 import { GUTTER, stackBox, toPoint } from "./chart.js";
 import { find, make, swatch } from "./dom.js";
 import { formatBytes, formatShare } from "./format.js";
@@ -7,7 +7,7 @@ import { describeChange, describeContext, describeMoment } from "./moment.js";
 import { highestOfColumns } from "./stack.js";
 import { momentsIn, pan, reveal, zoom } from "./view.js";
 
-const DRAG = 4; // pixels that make a press a drag
+const DRAG = 4; // pixels of movement that turn a press into a drag
 
 export class ChartInput {
   constructor(canvas, overview, tooltip, state) {
@@ -38,7 +38,7 @@ export class ChartInput {
     return this.state.get("timeline").moments[this.state.get("axis")];
   }
 
-  /** The highest moment of the column of pixels that is pointed at: what is drawn there. */
+  /** The highest moment in the pixel column under the pointer, which is the one drawn there. */
   #momentOf(event) {
     const box = this.#box();
     const x = event.clientX - this.canvas.getBoundingClientRect().left;
@@ -179,7 +179,7 @@ export class ChartInput {
     const split = timeline.splitAt(moment);
     const rows = run.ordered
       .filter((category) => split[category.id] > 0)
-      .reverse() // as they are stacked
+      .reverse() // the order of the stack, from above
       .map((category) =>
         make(
           "tr",

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The data of the page: a JSON header, then columns of numbers, deflated (report/html.py packs it).
+// Reads the data of the page: a JSON header, then columns of numbers, deflated (packed by
+// report/html.py).
 //
 //   length of the header (4 bytes) | header | column | column | ...
 //
-// A table of the header is {"count": rows, "columns": {name: [offset, length]}}.
+// A table in the header is {"count": rows, "columns": {name: [offset, length]}}.
 
-/** Columns that never go down are told as differences. */
+/** Columns that never decrease are stored as differences. */
 const GROWING = new Set(["sequence", "time", "first"]);
 
-/** The header, and the bytes that its tables point into. */
+/** Returns the header and the bytes that its tables refer to. */
 export async function readPage(base64) {
   const bytes = await inflate(fromBase64(base64));
   const length = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
@@ -26,7 +27,7 @@ export function readTable(table, bytes) {
   return { count: table.count, ...columns };
 }
 
-/** LEB128: seven bits a byte, the lowest first; the eighth says that more follow. */
+/** LEB128: seven bits per byte, lowest first; the eighth bit means that more bytes follow. */
 export function decodeColumn(bytes, count, isGrowing = false) {
   const values = new Float64Array(count);
   let at = 0;
@@ -35,7 +36,7 @@ export function decodeColumn(bytes, count, isGrowing = false) {
     let value = bytes[at] & 0x7f;
     for (let scale = 128; bytes[at] >= 0x80; scale *= 128) {
       at += 1;
-      value += (bytes[at] & 0x7f) * scale; // shifts would end at 32 bits
+      value += (bytes[at] & 0x7f) * scale; // bit shifts are limited to 32 bits
     }
     at += 1;
     if (isGrowing) last += value;

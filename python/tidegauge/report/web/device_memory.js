@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the run would take of a device: layers, and the map of its segments at the peak.
+// Estimated device memory of the run: layers, and the map of segments at the peak.
 import { readTable } from "./columns.js";
 import { find, make, oncePerFrame, prepareCanvas, themeColour } from "./dom.js";
 import { formatBytes, formatCount, formatNumberOf, formatShare } from "./format.js";
 import { Table } from "./table.js";
 
 const FREE = 0;
-const LINE = 14; // pixels of a line of the map
+const LINE = 14; // height of a line of the map in pixels
 const LINES = 24;
 
 /** [{number, size, used, free, slack, largestFree, blocks: [{size, requested, isFree}]}]. */
@@ -39,8 +39,8 @@ export function readSegments(layout, bytes) {
 }
 
 /**
- * Pieces of the map: {line, left, width (shares of a line), kind, segment}. Memory goes on from line
- * to line, as text does; kinds are used, slack and free.
+ * Pieces of the map: {line, left, width (fractions of a line), kind, segment}. Memory continues on
+ * the next line, as text does. `kind` is used, slack or free.
  */
 export function layOutMap(segments, lines) {
   const total = sum(segments.map((segment) => segment.size));
@@ -119,7 +119,7 @@ export class DeviceMemory {
     const [size, free] = [sum(this.segments.map((s) => s.size)), sum(this.segments.map((s) => s.free))];
     const text =
       `${formatNumberOf(this.segments.length, "segment")}, ${formatBytes(size)} reserved, of which ` +
-      `${formatBytes(free)} (${formatShare(free, size) || "0%"}) lie unused between what is in use`;
+      `${formatBytes(free)} (${formatShare(free, size) || "0%"}) are unused`;
     find("map-text").textContent = text;
     this.canvas.setAttribute("aria-label", `Map of the segments: ${text}`);
     this.table.setRows(this.segments);

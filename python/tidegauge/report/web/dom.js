@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Elements without markup: all text of a trace becomes text, never HTML.
+// Makes elements without markup: text from a trace always becomes text, never HTML.
 
 /** `make("td", {class: "size"}, "text", child)`; a property that starts with "on" is a listener. */
 export function make(tag, properties = {}, ...children) {
   return fill(document.createElement(tag), properties, children);
 }
 
-/** The same of SVG, whose namespace the page's own SVG tells: no address is in the page, not even that. */
+/** The same for SVG. Takes the namespace from an SVG element in the page, so that the page contains no URL. */
 export function makeSvg(tag, properties = {}, ...children) {
   const { namespaceURI } = document.querySelector("svg");
   return fill(document.createElementNS(namespaceURI, tag), properties, children);
@@ -26,14 +26,14 @@ export function find(id) {
   return document.getElementById(id);
 }
 
-/** The colour of a category beside its name. */
+/** A coloured mark for a category, shown beside its name. */
 export function swatch(category) {
   const mark = make("span", { class: "swatch", "aria-hidden": "true" });
   mark.style.backgroundColor = category.colour;
   return mark;
 }
 
-/** A canvas as sharp as the screen; returns its context, in CSS pixels, and its size. */
+/** Gives the canvas the resolution of the screen. Returns its context in CSS pixels, and its size. */
 export function prepareCanvas(canvas) {
   const { clientWidth: width, clientHeight: height } = canvas;
   const ratio = window.devicePixelRatio || 1;
@@ -48,7 +48,7 @@ export function prepareCanvas(canvas) {
   return { context, width, height };
 }
 
-/** Calls it once before the next frame, however often it was asked for. */
+/** Returns a function that schedules `draw` for the next frame, at most once per frame. */
 export function oncePerFrame(draw) {
   let isWaiting = false;
   return () => {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The tree of modules at the chosen moment, as boxes as wide as their bytes.
+// The module tree at the chosen moment as a flame graph: the width of a box shows its bytes.
 import { isLight } from "./categories.js";
 import { find, make } from "./dom.js";
 import { formatBytes, formatShare } from "./format.js";
 import { describePieces, layOutFlame, moduleTree } from "./groups.js";
 
 const ROW = 24;
-const LEAST = 0.002; // of the width; narrower boxes cannot be seen
+const LEAST = 0.002; // fraction of the width; narrower boxes are not visible
 const DEEPEST = 60;
 
 export class Flame {
   constructor(element, state) {
     this.element = element;
     this.state = state;
-    this.root = null; // the path that fills the width
+    this.root = null; // the module that fills the width
     element.addEventListener("keydown", (event) => this.#key(event));
     find("flame-up").addEventListener("click", () => this.#zoomTo(""));
     state.watch(["timeline", "chosen"], () => this.#build());

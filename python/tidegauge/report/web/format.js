@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Figures as the terminal report writes them (report/text.py): the two are compared by a test.
+// Formats figures like the terminal report (report/text.py); a test compares the two.
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
 
-/** With four digits or fewer: `512 B`, `1.50 KiB`, `23.4 GiB`. */
+/** At most four digits: `512 B`, `1.50 KiB`, `23.4 GiB`. */
 export function formatBytes(bytes) {
   if (Math.abs(bytes) < 1024) return `${bytes} B`;
   let value = bytes;
@@ -26,7 +26,7 @@ export function formatShare(part, whole) {
   return whole ? `${toFixedEven((100 * part) / whole, 1)}%` : "";
 }
 
-/** Since the start: `12 µs`, `3.4 ms`, `12.345 s`, `5 min 03 s`; `digits` are those of a second. */
+/** `12 µs`, `3.4 ms`, `12.345 s`, `5 min 03 s`; `digits`: decimal places of seconds. */
 export function formatTime(ns, digits = 3) {
   if (ns < 1e3) return `${Math.round(ns)} ns`;
   if (ns < 1e6) return `${trim(ns / 1e3)} µs`;
@@ -49,7 +49,7 @@ export function formatNumberOf(count, noun) {
   return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** `aten::mm.out` is `mm`; other namespaces stay. */
+/** `aten::mm.out` becomes `mm`; other namespaces are kept. */
 export function formatOp(op) {
   return op.replace(/^aten::/, "").split(".")[0];
 }
@@ -58,7 +58,7 @@ function trim(value) {
   return value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0);
 }
 
-/** As toFixed, but halves go to the even digit, as Python has it. */
+/** Like toFixed, but rounds halves to even, as Python does. */
 function toFixedEven(value, digits) {
   const text = value.toFixed(digits);
   const scaled = Math.abs(value) * 10 ** digits;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is alive at a moment, put together: rows of a table, and a tree of modules.
+// Groups the live storages of a moment: as rows of a table, and as a tree of modules.
 import { formatOp } from "./format.js";
 
 export const NO_MODULE = "(no module)";
@@ -15,7 +15,7 @@ const SAID = {
   category: ["category"],
 };
 
-/** One row for each piece: {size, category, module, op, tensor, name}, all as text but the size. */
+/** One row per piece: {size, category, module, op, tensor, name}. */
 export function describePieces(run, timeline, numbers) {
   const { size, category, module, op, tensor, name } = timeline.pieces;
   return numbers.map((i) => ({
@@ -33,7 +33,7 @@ export function moduleName(run, id) {
   return id === 0 ? NO_MODULE : run.modules[id] || "(never called)";
 }
 
-/** Alike rows become one, the largest first; `by` is tensor, module or category. */
+/** Merges equal rows, largest group first; `by` is tensor, module or category. */
 export function groupRows(rows, by) {
   const groups = new Map();
   for (const row of rows) {
@@ -50,7 +50,7 @@ export function groupRows(rows, by) {
   return [...groups.values()].sort((a, b) => b.size - a.size);
 }
 
-/** Rows that have all words of the search somewhere, in whatever case. */
+/** Rows that contain all words of the search, in any case. */
 export function searchRows(rows, text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   if (!words.length) return rows;
@@ -68,8 +68,8 @@ export function sumSizes(rows) {
 }
 
 /**
- * The tree of modules with what each holds: {name, path, size, children, own}, `own` by category.
- * A module's size is that of all below it and its own, to the byte; children are the largest first.
+ * The tree of modules with their bytes: {name, path, size, children, own}; `own` is by category.
+ * A module's size is exactly the sum of its children and its own bytes. Children: largest first.
  */
 export function moduleTree(rows) {
   const root = newNode("all", "");
@@ -95,7 +95,7 @@ function newNode(name, path) {
 }
 
 function sortTree(root) {
-  const waiting = [root]; // names may be nested deeper than a stack of calls
+  const waiting = [root]; // no recursion: names may be nested deeper than the call stack
   while (waiting.length) {
     const node = waiting.pop();
     node.children = [...node.children.values()].sort((a, b) => b.size - a.size);
@@ -106,9 +106,8 @@ function sortTree(root) {
 }
 
 /**
- * Boxes of a flame graph: {depth, left, width (shares of the root), node, category}. What is
- * narrower than `least` is left out, with all below it. A module's own bytes are below it, by
- * category.
+ * Boxes of a flame graph: {depth, left, width (fractions of the root), node, category}. Omits boxes
+ * narrower than `least` and everything below them. A module's own bytes are below it, by category.
  */
 export function layOutFlame(root, least) {
   const boxes = [];

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A lane for each unit of sharded parameters, on the axis of the timeline, and a row for its bytes.
+// FSDP units: a lane for each on the axis of the timeline, and a table of their bytes.
 import { GUTTER, stackBox, toPixel } from "./chart.js";
 import { find, make, oncePerFrame, prepareCanvas, themeColour } from "./dom.js";
 import { formatBytes, formatNumberOf, formatShare, formatTime } from "./format.js";
 import { Table } from "./table.js";
 
-/** By the numbers of the column `state`; 0 is a reduction. */
+/** Indexed by the column `state`; 0 is a reduction. */
 export const UNIT_STATES = ["reduced", "sharded", "gathering", "whole", "post-forward-shard"];
 const LANE = 22;
 const UNIT_COLUMNS = ["Sharded", "Whole", "Gathered", "Reduced"];
 
-/** [{name, changes: [{time, sequence, state}]}] in the order of the names of the units. */
+/** [{name, changes: [{time, sequence, state}]}], sorted by the names of the units. */
 export function splitLanes(units, table) {
   const lanes = new Map(Object.entries(units).map(([id, name]) => [Number(id), { name, changes: [] }]));
   for (let i = 0; i < table.count; i += 1) {
@@ -21,7 +21,7 @@ export function splitLanes(units, table) {
   return [...lanes.values()].sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
 }
 
-/** [{from, to, state}] of the axis; sharded at first. Reductions take no time: `from` is `to`. */
+/** [{from, to, state}] on the axis; a lane starts as sharded. For a reduction, `from` equals `to`. */
 export function laneSpans(lane, axis, whole) {
   const spans = [];
   let state = 1;
@@ -85,7 +85,7 @@ export class Lanes {
   }
 
   #drawLane(context, lane, box, y, view) {
-    let drawnTo = -1; // spans within a pixel that is drawn are not drawn again
+    let drawnTo = -1; // skip spans that end in a pixel already drawn
     for (const span of laneSpans(lane, this.state.get("axis"), this.state.get("whole"))) {
       if (span.to < view.from || span.from > view.to) continue;
       const from = Math.max(box.x, toPixel(span.from, view, box));
@@ -104,7 +104,7 @@ export class Lanes {
   }
 }
 
-/** What the terminal report says of units at the peak. */
+/** The same table of units at the peak as in the terminal report. */
 function makeUnitTable(categories) {
   const bytes = (title) => {
     const counted = categories.filter((category) => category.unit_column === title.toLowerCase());
@@ -129,7 +129,7 @@ function makeUnitTable(categories) {
   ]);
 }
 
-/** Cuts the beginning: the end of a module's name tells more. */
+/** Cuts the beginning, because the end of a module's name is more specific. */
 function shorten(context, text, width) {
   if (context.measureText(text).width <= width) return text;
   let rest = text.slice(-64);

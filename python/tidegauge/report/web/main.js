@@ -19,7 +19,7 @@ import { momentsIn, smallestWidth, wholeView } from "./view.js";
 
 async function start() {
   const page = openPage(await readPage(find("data").textContent));
-  find("data").remove(); // the text is not needed any more
+  find("data").remove(); // free the text, it is no longer needed
   const state = new State({ run: page.runs[0], axis: "time", hovered: null });
   followTheme(state);
 
@@ -71,7 +71,7 @@ async function start() {
   document.documentElement.dataset.ready = "yes";
 }
 
-/** The same moments stay in view. */
+/** Changes the axis and keeps the same moments in view. */
 function changeAxis(state, axis) {
   const timeline = state.get("timeline");
   if (!timeline?.count) return;
@@ -83,7 +83,7 @@ function changeAxis(state, axis) {
   state.set({ axis, ...limits, view: view.to > view.from ? view : limits.whole });
 }
 
-/** Between what views a timeline can be zoomed. */
+/** The widest and the narrowest view of a timeline. */
 function limitsOf(values) {
   return { whole: wholeView(values), smallest: smallestWidth(values) };
 }
@@ -98,7 +98,7 @@ function showHead(run, number, timeline) {
   const device = run.devices[number];
   const peak = find("peak");
   if (!timeline?.count) {
-    peak.textContent = "Nothing was tracked: no tensor was made while the run was recorded.";
+    peak.textContent = "Nothing was tracked: the run made no tensors while it was recorded.";
     return;
   }
   peak.dataset.bytes = String(device.peakBytes);
@@ -109,6 +109,6 @@ function showHead(run, number, timeline) {
 }
 
 start().catch((error) => {
-  find("peak").textContent = `The page could not be opened: ${error.message}`;
+  find("peak").textContent = `Cannot show this report: ${error.message}`;
   throw error;
 });

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The header of the page, made ready for its parts.
+// Prepares the page's header for the other modules.
 import { orderCategories } from "./categories.js";
 import { readTable } from "./columns.js";
 import { readSegments } from "./device_memory.js";
 import { splitLanes } from "./lanes.js";
 import { Timeline } from "./timeline.js";
 
-/** A page of runs; timelines are decoded when they are first shown. */
+/** The runs of the page. A timeline is decoded when it is first shown. */
 export function openPage({ header, bytes }) {
   const ordered = orderCategories(header.categories);
   const categories = [...ordered].sort((a, b) => a.id - b.id);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Several runs in one page: a small timeline each, on one scale, and what their figures say.
+// Several runs in one page: a small timeline for each, on the same scale, and tables of figures.
 import { find, make, oncePerFrame, prepareCanvas, swatch } from "./dom.js";
 import { formatBytes, formatChange, formatShare } from "./format.js";
 import { drawStack } from "./stack.js";
 import { Table } from "./table.js";
 import { wholeView } from "./view.js";
 
-/** A card for each run, which shows it below when it is clicked. */
+/** Makes a card for each run; a click on a card shows its run below. */
 export function showRuns(page, state, showRun) {
   if (page.runs.length < 2) return;
   find("runs").hidden = false;
@@ -33,7 +33,7 @@ export function showRuns(page, state, showRun) {
   });
 }
 
-/** All on the scale of the highest, so that they can be compared by eye. */
+/** Uses the scale of the highest run, so that the runs can be compared by eye. */
 function drawSmall(canvas, run, page) {
   const { context, width, height } = prepareCanvas(canvas);
   const timeline = run.timeline(0);
@@ -44,7 +44,7 @@ function drawSmall(canvas, run, page) {
   drawStack(context, { x: 0, y: 0, width, height }, scene);
 }
 
-/** What `tidegauge diff` says, by device. */
+/** The tables of `tidegauge diff`, per device. */
 export function showComparison(page) {
   if (!page.comparison) return;
   find("comparison").hidden = false;
@@ -97,7 +97,7 @@ function growth(change) {
   return (bytesOf(change) > 0 ? "+" : "") + formatShare(bytesOf(change), change.before_bytes);
 }
 
-/** What `tidegauge merge` says. */
+/** The tables of `tidegauge merge`. */
 export function showRanks(page, showRank) {
   if (!page.ranks) return;
   find("ranks").hidden = false;
@@ -121,7 +121,7 @@ function rankTables(device, page, showRank) {
     { title: "Device", value: (row) => row.device, show: (row) => row.device },
     { title: "Peak", value: (row) => row.total_bytes, show: (row) => formatBytes(row.total_bytes), isNumber: true },
     {
-      title: "To the mean",
+      title: "Compared to the mean",
       value: (row) => row.total_bytes,
       show: (row) => `${row.total_bytes > mean ? "+" : ""}${formatShare(row.total_bytes - mean, mean)}`,
       isNumber: true,

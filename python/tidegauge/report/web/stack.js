@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The stacked bytes by category, drawn the same in the chart, its overview and the small ones.
+// Draws the stacked bytes by category, for the chart, its overview and the small timelines.
 import { momentsIn } from "./view.js";
 
 /**
- * For each column of pixels the highest moment in it: Uint32Array. A column narrower than the time
- * between two moments shows the one that holds there.
+ * The highest moment in each pixel column, as Uint32Array. A column between two moments shows the
+ * earlier one.
  */
 export function highestOfColumns(timeline, values, view, columns) {
   const moments = new Uint32Array(columns);
@@ -16,7 +16,7 @@ export function highestOfColumns(timeline, values, view, columns) {
   return moments;
 }
 
-/** Draws into the box {x, y, width, height}, as high as `highest` bytes. */
+/** Draws into the box {x, y, width, height}; its full height stands for `highest` bytes. */
 export function drawStack(context, box, { timeline, values, view, categories, highest }) {
   const columns = Math.max(1, Math.floor(box.width));
   const moments = highestOfColumns(timeline, values, view, columns);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-/** What the parts of the page share, and who is told when it changes. */
+/** Shared values of the page; notifies listeners when they change. */
 export class State {
   #values;
   #listeners = [];
@@ -13,7 +13,7 @@ export class State {
     return this.#values[name];
   }
 
-  /** Tells each listener of these names once; what is equal to before is no change. */
+  /** Notifies each listener of the changed names once. Setting an equal value is not a change. */
   set(changes) {
     const changed = Object.keys(changes).filter((name) => this.#values[name] !== changes[name]);
     Object.assign(this.#values, changes);

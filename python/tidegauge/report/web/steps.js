@@ -5,7 +5,7 @@ import { formatBytes, formatChange, formatTime } from "./format.js";
 import { describeContext } from "./moment.js";
 import { Table } from "./table.js";
 
-/** [{step, moment, peak, change, largest, duration}]; the change is to the step before. */
+/** [{step, moment, peak, change, largest, duration}]; `change` is relative to the previous step. */
 export function stepRows(timeline, ordered) {
   const { time } = timeline.moments;
   const split = new Float64Array(timeline.categoryCount);
@@ -43,13 +43,13 @@ export function showSteps(state, choose) {
     { title: "Step", value: (row) => row.step, show: choice, isNumber: true },
     { title: "Peak", value: (row) => row.peak, show: (row) => formatBytes(row.peak), isNumber: true },
     {
-      title: "To the one before",
+      title: "Change",
       value: (row) => row.change,
       show: (row) => (row.change ? formatChange(row.change) : ""),
       isNumber: true,
     },
     {
-      title: "Most of it",
+      title: "Largest category",
       value: (row) => row.largestBytes,
       show: (row) => [swatch(row.largest), `${row.largest.name} ${formatBytes(row.largestBytes)}`],
     },

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the points of a sweep need of a device, against one of the values that were swept.
+// Plots the device memory that the points of a sweep need, against one of the swept values.
 import { find, make, makeSvg, oncePerFrame } from "./dom.js";
 import { formatBytes } from "./format.js";
 import { Table } from "./table.js";
 import { roundBytes } from "./view.js";
 
 const MARGIN = { left: 72, top: 22, bottom: 40, inner: 16 };
-const LETTER = 7; // pixels, about
+const LETTER = 7; // approximate width in pixels
 const LINE = 15;
 const DASHES = [null, "6 3", "2 3", "8 3 2 3"];
 const LONGEST_LABEL = 28;
-const WIDEST_LINEAR = 8; // the largest number over the least
+const WIDEST_LINEAR = 8; // largest ratio of maximum to minimum on a linear axis
 
-// Told apart by their shape, for whom colours do not.
+// Shapes distinguish the verdicts for readers who cannot rely on colours.
 const SHAPES = {
   fits: "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0",
   "too close to call": "M0 -6L6 0L0 6L-6 0Z",
@@ -30,7 +30,7 @@ export function showSweep({ sweep }) {
   find("sweep-table").replaceChildren(makeTable(sweep));
 }
 
-/** The name that is the axis: the first of numbers that vary, or else the first that varies. */
+/** The name to use as the axis: the first with varying numbers, or else the first that varies. */
 export function chooseAxis({ names, points }) {
   const columns = names.map((_, i) => [...new Set(points.map((point) => point.values[i]))]);
   const numbers = columns.findIndex((values) => values.length > 1 && areNumbers(values));
@@ -39,8 +39,8 @@ export function chooseAxis({ names, points }) {
 
 /**
  * In pixels: {marks: [{x, y, low, high, point}], lines: [{label, labelY, path: [{x, y}]}],
- * limits: [{y, label}], across: [{x, label}], up: [{y, label}], box, title}. A line is of the points
- * that differ by the value of the axis alone. Points that could not be have no mark.
+ * limits: [{y, label}], across: [{x, label}], up: [{y, label}], box, title}. A line connects points
+ * that differ only in the axis value. Impossible points have no mark.
  */
 export function layOutSweep(sweep, width, height) {
   const axis = chooseAxis(sweep);
@@ -87,7 +87,7 @@ export function layOutSweep(sweep, width, height) {
   };
 }
 
-/** Numbers where they are, by their logarithms if they span far; other values side by side. */
+/** Places numbers to scale (logarithmic if they span a wide range), other values at equal distances. */
 function placeValues(values, box) {
   const place = spanFar(values) ? Math.log : Number;
   const numbers = values.map((value, i) => (areNumbers(values) ? place(value) : i));
@@ -97,13 +97,13 @@ function placeValues(values, box) {
   return new Map(values.map((value, i) => [value, box.x + MARGIN.inner + share(numbers[i]) * room]));
 }
 
-/** Whether most values would crowd at the lower end of a linear axis, and all have a logarithm. */
+/** True if values would crowd at the lower end of a linear axis and all are positive. */
 function spanFar(values) {
   const least = Math.min(...values.map(Number));
   return areNumbers(values) && least > 0 && Math.max(...values.map(Number)) > WIDEST_LINEAR * least;
 }
 
-/** A line of text apart: moved down where they are closer, and up again from the end of the plot. */
+/** Keeps labels one text line apart: moves them down if they are closer, then up from the bottom. */
 function spreadLabels(lines, bottom) {
   const ordered = [...lines].sort((a, b) => a.labelY - b.labelY);
   let free = -Infinity;
@@ -187,8 +187,8 @@ function makeTable({ names, points }) {
     show: (row) => (Number.isFinite(row[key]) ? formatBytes(row[key]) : ""),
     isNumber: true,
   });
-  const verdict = (row) => (row.fault === undefined ? row.described : `cannot be: ${row.fault}`);
-  const table = new Table("What each point needs", [
+  const verdict = (row) => (row.fault === undefined ? row.described : `not possible: ${row.fault}`);
+  const table = new Table("Memory of each configuration", [
     ...names.map((name, i) => ({ title: name, value: (row) => row.values[i], show: (row) => row.values[i] })),
     bytes("needed_bytes", "Needs"),
     bytes("low_bytes", "At least"),
@@ -204,7 +204,7 @@ function describe(sweep) {
   const count = (verdict) => sweep.points.filter((point) => point.verdict === verdict).length;
   const verdicts = Object.keys(SHAPES).flatMap((verdict) => (count(verdict) ? [`${count(verdict)}: ${verdict}`] : []));
   const name = sweep.names[chooseAxis(sweep)];
-  return [`Bytes that each point needs, by ${name}`, ...verdicts, "the figures are in the table below"].join("; ");
+  return [`Bytes that each configuration needs, by ${name}`, ...verdicts, "see the table below for figures"].join("; ");
 }
 
 function areNumbers(values) {

@@ -4,7 +4,7 @@ import { formatNumberOf } from "./format.js";
 
 const ROWS_AT_ONCE = 100;
 
-/** Sorted anew, the order of equal rows kept; numbers by size, text as people sort it. */
+/** Stable sort; numbers by value, text in natural order ("b.9" before "b.10"). */
 export function sortRows(rows, value, isDescending) {
   const sign = isDescending ? -1 : 1;
   return rows
@@ -20,16 +20,16 @@ export function sortRows(rows, value, isDescending) {
 }
 
 /**
- * A table with headers that sort. A column is {title, value(row) to sort by, show(row) to see}, and
- * may be a number (isNumber), on one line (isShort), or the head of its row (isHead). Long tables
- * show their rest on demand.
+ * A table that sorts by a click on a header. A column is {title, value(row), show(row)}: the sort key
+ * and the displayed content. It may be a number (isNumber), kept on one line (isShort), or the row
+ * header (isHead). A long table shows the rest of its rows on demand.
  */
 export class Table {
   constructor(caption, columns) {
     this.columns = columns;
     this.rows = [];
     this.shown = ROWS_AT_ONCE;
-    this.sorted = null; // {column, isDescending}; null: as the rows came
+    this.sorted = null; // {column, isDescending}; null: original order
     this.body = make("tbody");
     this.heads = columns.map((column) => this.#head(column));
     this.more = make("button", { type: "button", class: "more", onclick: () => this.#showMore() });

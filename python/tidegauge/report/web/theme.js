@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Light or dark: as the system has it, unless the reader chooses.
+// Light or dark theme: the system's, unless the reader chooses.
 import { find } from "./dom.js";
 
 export function followTheme(state) {

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 import { readTable } from "./columns.js";
 
-const CHUNK = 64; // moments between two compositions that are kept
-const FAN = 16; // moments, or nodes, below a node of the pyramid
+const CHUNK = 64; // moments between two stored splits
+const FAN = 16; // children of a node in the pyramid
 
 export const ACTIVITIES = ["", "forward", "backward", "recompute", "optimizer"];
 
 /**
- * All that one device held, at moments (src/analyze/timeline.h).
+ * The live storages ("pieces") of one device over time (src/analyze/timeline.h).
  *
- *   pieces        [====)  [=======)      alive from a moment to another
- *   totals        _--___-------__        bytes at each moment
- *   pyramid       the highest moment of 16, of 256, ...: any range is answered in a few looks
- *   kept splits   |       |       |      bytes by category at every 64th moment; others are
+ *   pieces          [====)  [=======)    alive from one moment to another
+ *   totals          _--___-------__      bytes at each moment
+ *   pyramid         the highest of 16 moments, of 256, ...: the highest of any range is found in a
+ *                   few steps
+ *   stored splits   |       |       |    bytes by category at every 64th moment; the others are
  *                                        replayed from there
  */
 export class Timeline {
@@ -29,12 +30,12 @@ export class Timeline {
     this.peak = device.peak ? this.momentOf(device.peak.sequence) : this.highestIn(0, this.count);
   }
 
-  /** The moment after the event of this number, or the last one before. */
+  /** The moment of the event with this number, or the last moment before it. */
   momentOf(sequence) {
     return Math.max(0, upperBound(this.moments.sequence, sequence) - 1);
   }
 
-  /** The first of the highest moments of [first, end). */
+  /** The highest moment in [first, end); the first one if several are equal. */
   highestIn(first, end) {
     let best = first;
     for (let i = first; i < end; ) {
@@ -86,7 +87,7 @@ export class Timeline {
     return { step: step[i], activity: activity[i], module: module[i] };
   }
 
-  /** [{step, first, end, highest}], with moments; step 0 is what came before the first. */
+  /** [{step, first, end, highest}] in moments; step 0 is the time before the first step. */
   steps() {
     const { first, step, count } = this.contexts;
     const steps = [];
@@ -142,7 +143,7 @@ export class Timeline {
   }
 
   #buildPyramid() {
-    this.levels = [null]; // the lowest is the moments themselves
+    this.levels = [null]; // the lowest level is the moments themselves
     let below = this.count;
     for (let span = FAN; below >= FAN; span *= FAN) {
       const nodes = new Uint32Array(Math.floor(below / FAN));
@@ -161,7 +162,7 @@ export class Timeline {
   }
 }
 
-/** How many of the sorted values are not above `value`. */
+/** How many of the sorted values are at most `value`. */
 export function upperBound(values, value) {
   let low = 0;
   let high = values.length;

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which part of a timeline is seen: {from, to} in units of its axis. All functions are pure.
+// The visible part of a timeline: {from, to} in units of its axis. All functions are pure.
 import { formatCount, formatTime } from "./format.js";
 import { upperBound } from "./timeline.js";
 
-const NARROWEST = 1 / 4096; // moments that are closer are told apart by the keyboard
+const NARROWEST = 1 / 4096; // use the keyboard to distinguish closer moments
 
-/** All of it: `values` are the moments on the axis, in order. */
+/** The view of the whole run; `values` are the positions of the moments on the axis, sorted. */
 export function wholeView(values) {
   const from = values.length ? values[0] : 0;
   const to = values.length ? values[values.length - 1] : 1;
   const margin = to > from ? (to - from) * 0.01 : 1;
-  return { from, to: to + margin }; // what is alive at the end is seen, too
+  return { from, to: to + margin }; // so that the last moment has a width
 }
 
-/** Narrower (`factor` < 1) or wider around a point of the axis that stays where it is. */
+/** Zooms in (`factor` < 1) or out around a point of the axis, which keeps its place. */
 export function zoom(view, factor, around, whole, smallest) {
   const width = clamp((view.to - view.from) * factor, smallest, whole.to - whole.from);
   const share = (around - view.from) / (view.to - view.from);
   return moveInto({ from: around - share * width, to: around + (1 - share) * width }, whole);
 }
 
-/** Moved by a share of its width. */
+/** Moves the view by a fraction of its width. */
 export function pan(view, share, whole) {
   const shift = share * (view.to - view.from);
   return moveInto({ from: view.from + shift, to: view.to + shift }, whole);
 }
 
-/** Moved as little as needed to show a point of the axis. */
+/** Moves the view as little as needed to show a point of the axis. */
 export function reveal(view, point, whole) {
   const width = view.to - view.from;
   if (point < view.from) return moveInto({ from: point - width / 4, to: point + (width * 3) / 4 }, whole);
@@ -34,7 +34,7 @@ export function reveal(view, point, whole) {
   return view;
 }
 
-/** The narrowest view that makes sense: a few of the closest moments. */
+/** The narrowest useful view: a few of the closest moments. */
 export function smallestWidth(values) {
   let smallest = Infinity;
   for (let i = 1; i < values.length; i += 1) {
@@ -44,12 +44,12 @@ export function smallestWidth(values) {
   return Number.isFinite(smallest) ? smallest * 4 : NARROWEST;
 }
 
-/** The moment that holds at a point of the axis. */
+/** The last moment at or before a point of the axis. */
 export function momentAt(values, point) {
   return Math.max(0, upperBound(values, point) - 1);
 }
 
-/** Moments that hold somewhere in [from, to) of the axis, as [first, end). */
+/** The moments visible in [from, to) of the axis, as [first, end); includes the one before `from`. */
 export function momentsIn(values, from, to) {
   const first = momentAt(values, from);
   let end = upperBound(values, to);
@@ -57,7 +57,7 @@ export function momentsIn(values, from, to) {
   return [first, Math.max(end, first + 1)];
 }
 
-/** Points of [from, to] at a round distance, at most `count`. */
+/** Round points in [from, to], at most `count`. */
 export function roundPoints(from, to, count) {
   const rough = (to - from) / Math.max(count, 1);
   if (!(rough > 0)) return { step: 1, points: [] };
@@ -68,7 +68,7 @@ export function roundPoints(from, to, count) {
   return { step, points };
 }
 
-/** Bytes to draw lines at: quarters of a power of two, at most about five. */
+/** Byte values for horizontal lines: multiples of a quarter of a power of two, at most about five. */
 export function roundBytes(highest) {
   if (!(highest > 0)) return [];
   let step = 2 ** Math.floor(Math.log2(highest / 2));
@@ -79,7 +79,7 @@ export function roundBytes(highest) {
   return points;
 }
 
-/** A tick of the axis; times with as many digits as tell neighbours apart. */
+/** The label of a tick; times have enough digits to distinguish neighbouring ticks. */
 export function formatTick(value, step, axis) {
   if (axis === "sequence") return formatCount(value);
   if (value === 0) return "0";
