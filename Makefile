@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Every target sets up what it needs by itself, and does nothing twice.
+# Every target sets up what it needs, and does nothing twice.
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# Makes ninja, clang-tidy and the like of the pinned requirements win over the system's.
+# Prefers the pinned ninja, clang-tidy etc. to the system's.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 PY := .venv/bin/python
 CONFIGURE = tools/check_tools.sh && \
@@ -20,20 +20,20 @@ build: .venv/.build build/.sqlite ## build the library, and the Python package i
 	@cmake --build build/release
 	@cmake --install build/release --prefix python/tidegauge >/dev/null
 
-demo: build ## will Llama 3 8B fit eight H100? Without one
+demo: build ## estimate whether Llama 3 8B fits on eight H100 (needs no GPU)
 	@$(PY) -m tidegauge estimate examples/python/llama.py --fsdp 8 --mp bf16/fp32 \
 	  --ac selective --device h100-80g
 
-test: build .venv/.test build/.gtest build/.browser ## run the tests of C++, Python and the HTML report
+test: build .venv/.test build/.gtest build/.browser ## run the C++, Python and HTML report tests
 	@$(CONFIGURE) build/release -DTIDEGAUGE_BUILD_TESTS=ON >/dev/null
 	@cmake --build build/release --target tests
 	@tools/run_tests.sh build/release
 
-test-long: ## the same with the long variants, the wheel, a C++ user and the sanitizers
+test-long: ## run also the long tests, the wheel, a C++ project that uses it, and the sanitizers
 	@TIDEGAUGE_LONG=1 PYTEST_TIMEOUT=3600 $(MAKE) test
 	@TIDEGAUGE_LONG=1 $(MAKE) asan tsan
 
-bench: build .venv/.test build/.benchmark ## measure, into benchmarks/results.json
+bench: build .venv/.test build/.benchmark ## run the benchmarks, write benchmarks/results.json
 	@$(CONFIGURE) build/release -DTIDEGAUGE_BUILD_BENCHMARKS=ON >/dev/null
 	@cmake --build build/release --target core_bench mem_tracker_bench
 	@$(PY) benchmarks/run.py --core-bench build/release/core_bench \
@@ -49,7 +49,7 @@ lint: build .venv/.lint build/.gtest ## check format, types and likely bugs
 	  --allowlist tools/stubtest.allow --ignore-unused-allowlist
 	tools/tidy.sh build/release
 
-format: .venv/.lint ## rewrite the sources in the house format
+format: .venv/.lint ## format all sources
 	@clang-format -i $(CPP_FILES)
 	@ruff check --quiet --fix --exit-zero .
 	@ruff format --quiet .
@@ -64,11 +64,11 @@ asan tsan: .venv/.build build/.gtest build/.sqlite
 	@cmake --build build/$@ --target all tests
 	@tools/run_sanitized.sh $@
 
-clean: ## remove all that was built; .venv stays
+clean: ## remove all build products, keep .venv
 	@rm -rf build python/tidegauge/include python/tidegauge/lib python/tidegauge/share \
 	  python/tidegauge/*.so
 
-# Stamps: remade when the requirements change, and the later ones also when an earlier one does.
+# Stamp files: remade when the requirements change, or when an earlier stamp does.
 .venv/.build: requirements/build.txt requirements/lock.txt
 	@tools/check_tools.sh
 	@tools/setup_venv.sh build

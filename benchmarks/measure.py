@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Ratios of time, measured so that a noisy machine does not decide them.
+"""Measures ratios of time on a noisy machine.
 
-All variants of a case take turns within each round, so a slow moment hits them alike, and each is
-compared with the plain run of its own round. A second plain run in each round shows how far apart
-two equal things come out: the spread.
+All variants of a case take turns within each round, so that a slow moment affects all of them. Each
+is compared with the plain run of its own round. A second plain run in each round shows by how much
+two equal runs differ: the spread.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Enter = Callable[[], AbstractContextManager[object]]
 
 @dataclass
 class Ratio:
-    """A variant's time divided by that of the plain run, and what was asked of it."""
+    """A variant's time divided by that of the plain run, and its bar."""
 
     case: str
     variant: str
@@ -34,7 +34,7 @@ class Ratio:
 
     @property
     def is_met(self) -> bool | None:
-        """A bar that is missed by less than the spread counts as met; None: no bar."""
+        """A bar missed by less than the spread counts as met. None: there is no bar."""
         return None if self.bar is None else self.ratio <= self.bar + self.spread
 
     def to_json(self) -> dict[str, object]:
@@ -54,7 +54,7 @@ def measure(
 ) -> list[Ratio]:
     """Times `steps` calls of `step` inside each variant's context, in thread CPU time by default.
 
-    `rounds_of` has the variants that are so slow that fewer rounds must do.
+    `rounds_of`: the number of rounds for variants that are too slow for all rounds.
     """
 
     def seconds(enter: Enter) -> float:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs all benchmarks and writes benchmarks/results.json; `make bench` calls it.
 
-Nothing here fails because of a time: a bar that is missed is printed and recorded.
+A missed bar is printed and recorded, but does not fail the run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RESULTS = Path(__file__).parent / "results.json"
 
 
 def run_cases() -> tuple[list[Ratio], list[dict[str, object]]]:
-    """Ratios, and the bars of those that have some."""
+    """Runs all cases; returns their ratios and bars."""
     torch.set_num_threads(1)
     ratios: list[Ratio] = []
     bars: list[dict[str, object]] = []
@@ -40,7 +40,7 @@ def run_cases() -> tuple[list[Ratio], list[dict[str, object]]]:
 
 
 def run_core(executable: Path) -> list[dict[str, object]]:
-    """The bars of the core, from google-benchmark's own medians."""
+    """The bars of the core, from google-benchmark's medians."""
     print("running core_bench ...", file=sys.stderr)
     output = subprocess.run(
         [
@@ -83,8 +83,8 @@ def _allocator_bars(runs: list[dict[str, Any]]) -> list[dict[str, object]]:
     return [
         _bar(f"{source} allocator requests per second", plain, 3e6, at_least=True),
         _bar(f"the same with expandable segments, {source}", grown, 1e6, at_least=True),
-        # The search is logarithmic, 1.7 times the comparisons; the rest is memory out of cache.
-        # A linear search would cost 100 times as much.
+        # The search is logarithmic: 1.7 times the comparisons. The rest is cache misses. A linear
+        # search would take 100 times as long.
         _bar(
             f"cost of an allocator request, {many:,} free blocks to {few:,}",
             costs[many] / costs[few],
@@ -95,7 +95,7 @@ def _allocator_bars(runs: list[dict[str, Any]]) -> list[dict[str, object]]:
 
 
 LLAMA_70B = "--set layers=80 --set width=8192 --set hidden=28672 --set heads=64"
-ESTIMATES = {  # of examples/python/llama.py: the options, and the bar in seconds
+ESTIMATES = {  # for examples/python/llama.py: options and bar in seconds
     "Llama 3 8B on 8 ranks": ("--fsdp 8 --ac selective", 15),
     "the largest batch of it": ("--fsdp 8 --ac full --max batch", 60),
     "Llama 3 70B on 64 ranks": (f"--fsdp 64 --ac full {LLAMA_70B}", 30),
@@ -103,7 +103,7 @@ ESTIMATES = {  # of examples/python/llama.py: the options, and the bar in second
 
 
 def run_estimates() -> list[dict[str, object]]:
-    """`tidegauge estimate` from its start to its end, as a user waits for it."""
+    """Wall time of `tidegauge estimate` from start to end."""
     print("running estimates ...", file=sys.stderr)
     target = Path(__file__).parent.parent / "examples" / "python" / "llama.py"
     command = [sys.executable, "-m", "tidegauge", "estimate", str(target)]
@@ -116,13 +116,13 @@ def run_estimates() -> list[dict[str, object]]:
             stdout=subprocess.DEVNULL,
         )
         rows.append(_bar(f"seconds to estimate {name}", time.perf_counter() - begin, bar))
-    # The highest of all programs that ran so far.
+    # The maximum over all child processes so far.
     peak_bytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     return [*rows, _bar("bytes of memory to estimate, at most", peak_bytes, 3 * 2**30)]
 
 
 def run_cpp(executable: Path) -> list[Ratio]:
-    """What the tracker costs a libtorch program, which measures itself in the same way."""
+    """The cost of the tracker in a libtorch program, which measures itself in the same way."""
     print(f"running {executable.name} ...", file=sys.stderr)
     output = subprocess.run(
         [executable, str(ROUNDS)], check=True, capture_output=True, text=True

@@ -3,7 +3,7 @@ find_package(benchmark REQUIRED)
 
 tidegauge_sources(core_bench benchmarks/core)
 if(core_bench AND TARGET tidegauge_core)
-  # Recorded traces are what the allocator's tests read, too.
+  # Reads the same recorded traces as the allocator's tests.
   add_executable(core_bench EXCLUDE_FROM_ALL ${core_bench} tests/allocator/recorded_traces.cpp)
   target_include_directories(core_bench PRIVATE tests/allocator)
   target_compile_definitions(core_bench PRIVATE TIDEGAUGE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# One layout for a prefix and for the wheel: include/, lib/, share/cmake/tidegauge/. In the wheel the
-# prefix is the package folder, so that torch is found by a path that does not leave site-packages.
+# The same layout for an install prefix and for the wheel: include/, lib/, share/cmake/tidegauge/. In
+# the wheel the prefix is the package folder, so that the path to torch stays within site-packages.
 include(CMakePackageConfigHelpers)
 
 set(config_dir share/cmake/tidegauge)
 set(lib_rpath "$ORIGIN/../../torch/lib")
 set(extension_rpath "$ORIGIN/lib;$ORIGIN/../torch/lib")
 if(NOT DEFINED SKBUILD)
-  # Outside of a wheel torch stays where it was at build time.
+  # Outside a wheel, use the torch of the build.
   list(APPEND lib_rpath "${torch_lib_dir}")
   list(APPEND extension_rpath "${torch_lib_dir}")
   set(torch_at_build_time "${Torch_DIR}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# How all of our own code is compiled.
+# Compiler options for all of our own code.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -10,15 +10,15 @@ endif()
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  # Without this sloppiness (and the flag below) ccache refuses precompiled headers.
+  # ccache needs this setting (and the flag below) to cache files with precompiled headers.
   set(CMAKE_CXX_COMPILER_LAUNCHER
     ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
 endif()
 
-# -Wrestrict of GCC 12 warns of `"x" + std::string` (GCC bug 105651).
+# GCC 12's -Wrestrict wrongly warns about `"x" + std::string` (GCC bug 105651).
 set(old_gcc $<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>)
 add_library(tidegauge_options INTERFACE)
-# Nobody replaces our functions by others of the same name, so calls within a library may be direct.
+# Our functions are never interposed, so calls within a library may be direct.
 target_compile_options(tidegauge_options INTERFACE -fno-semantic-interposition -fno-plt)
 target_link_options(tidegauge_options INTERFACE LINKER:-Bsymbolic-functions)
 target_compile_options(tidegauge_options INTERFACE -Wall -Wextra $<${old_gcc}:-Wno-restrict>
@@ -27,7 +27,7 @@ target_compile_options(tidegauge_options INTERFACE -Wall -Wextra $<${old_gcc}:-W
 if(TIDEGAUGE_SANITIZE)
   # vptr needs the type information of torch's own hidden classes.
   set(sanitize -fsanitize=${TIDEGAUGE_SANITIZE} -fno-sanitize-recover=all -fno-sanitize=vptr)
-  # What the sanitizers add makes GCC 12 see values of torch's headers that nobody has set.
+  # With sanitizers, GCC 12 wrongly reports uninitialized values in torch's headers.
   target_compile_options(tidegauge_options INTERFACE ${sanitize} -fno-omit-frame-pointer -g1
     $<${old_gcc}:-Wno-maybe-uninitialized>)
   target_link_options(tidegauge_options INTERFACE ${sanitize})

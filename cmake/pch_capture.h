@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Parsed once for all of libtidegauge: the slow headers that nearly every file of it needs.
-// No <torch/torch.h> here, it alone doubles the time.
+// Precompiled for all files of libtidegauge: slow headers that nearly every file includes.
+// Not <torch/torch.h>: it alone doubles the time.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/StorageImpl.h>

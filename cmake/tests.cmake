@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# One executable per layer: each start of a torch program costs a second.
+# One executable per layer, because each start of a torch program takes a second.
 find_package(GTest REQUIRED)
 enable_testing()
 add_custom_target(tests)
@@ -10,7 +10,7 @@ function(tidegauge_test name)
   target_link_libraries(${name} PRIVATE tidegauge_options GTest::gtest_main)
   target_include_directories(${name} PRIVATE src tests)
   add_test(NAME ${name} COMMAND ${name})
-  # GoogleTest is content with an executable without tests; we are not.
+  # GoogleTest accepts an executable without tests; we do not.
   set_tests_properties(${name} PROPERTIES FAIL_REGULAR_EXPRESSION "Running 0 tests" TIMEOUT 3600)
 endfunction()
 

@@ -4,13 +4,13 @@ if(TIDEGAUGE_WITH_PYTHON)
   find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
 endif()
 if(Python_EXECUTABLE)
-  # Asks where torch is without importing it, which would take seconds.
+  # Finds torch without importing it, which would take seconds.
   execute_process(
     COMMAND "${Python_EXECUTABLE}" -c
       "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')"
     OUTPUT_VARIABLE torch_dir OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
   if(NOT torch_dir)
-    message(FATAL_ERROR "tidegauge: ${Python_EXECUTABLE} has no torch. "
+    message(FATAL_ERROR "tidegauge: found no torch in ${Python_EXECUTABLE}. "
       "Run `pip install torch==2.13.0` with it, or configure with -DTIDEGAUGE_WITH_TORCH=OFF.")
   endif()
   list(PREPEND CMAKE_PREFIX_PATH "${torch_dir}/share/cmake")

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Sourced by the other scripts.
 
-# die <what is wrong and what to do>: one line, no traceback.
+# die <message>: prints one line that says what is wrong and what to do, and exits.
 die() {
   echo "tidegauge: $*" >&2
   exit 1
 }
 
-# install_debian <package>: quietly; fails without root, apt or a network.
+# install_debian <package>: installs it without output; fails without root, apt or a network.
 install_debian() {
   local sudo=
   [ "$(id -u)" = 0 ] || sudo="sudo -n"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# run_tests.sh <build folder>: runs ctest, pytest and node's tests, always all; fails if one does.
+# run_tests.sh <build folder>: runs all tests of ctest, pytest and node; fails if any fails.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 ctest --test-dir "$1" --output-on-failure --no-tests=error
 ctest_status=$?
 
-# Two halves side by side, one a core: what takes longest by itself, and all the rest.
+# Two halves at the same time, one per core: the slowest folders, and the rest.
 first_half=(tests/python/trackers)
 .venv/bin/python -m pytest -q "${first_half[@]/#/--ignore=}" >"$1/pytest_rest.log" 2>&1 &
 .venv/bin/python -m pytest -q "${first_half[@]}" | tee "$1/pytest.log"
@@ -29,7 +29,7 @@ fi
 echo
 echo "C++:    $(grep -h '^\[  \(PASSED\|FAILED\)  \] [0-9]* test' "$1"/Testing/Temporary/LastTest.log |
   tr -s ' ' | paste -sd' ')"
-# What libraries say when the process ends may follow it.
+# Not just the last line: libraries may print more when the process ends.
 echo "Python: $(grep -hE '^[0-9]+ (passed|failed|skipped).* in ' "$1/pytest.log" "$1/pytest_rest.log" |
   paste -sd';')"
 echo "Web:   $node_result"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Installs what the tests of the HTML report need, node and Chromium, unless they are there. Where
-# that cannot be done those tests are skipped, except under CI=true.
+# Installs node and Chromium, which the tests of the HTML report need, unless they are installed. If
+# that fails, those tests are skipped, except with CI=true.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 

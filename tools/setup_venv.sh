@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# setup_venv.sh <name>: makes .venv if there is none and installs requirements/<name>.txt into it.
+# setup_venv.sh <name>: makes .venv if it does not exist and installs requirements/<name>.txt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/common.sh
 
-# Runs the candidate instead of looking for it: a version manager's stub may exist and not work.
+# Runs each candidate, because a version manager's stub may exist but not work.
 find_python() {
   for python in ${PYTHON:-python3.11 python3}; do
     if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
@@ -25,8 +25,8 @@ fi
 .venv/bin/python -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' \
   2>/dev/null || die "found no C headers of Python; run: apt-get install python3.11-dev"
 
-# The sources themselves are importable from the environment; `make build` puts _C beside them. The
-# command is what pip would make of pyproject.toml.
+# Makes the sources importable from the environment; `make build` puts _C beside them. The command
+# is the same as the one pip makes from pyproject.toml.
 .venv/bin/python - <<'EOF'
 import pathlib, sys, sysconfig
 path = pathlib.Path(sysconfig.get_path("purelib"), "tidegauge.pth")

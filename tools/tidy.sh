@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# tidy.sh <build folder>: clang-tidy over the C++ files that changed since TIDY_BASE, by default
-# where this branch left origin's, or ten commits ago if it did not. `TIDY_BASE=all` takes all.
+# tidy.sh <build folder>: runs clang-tidy on the C++ files that changed since TIDY_BASE. The default
+# is the merge base with origin, or ten commits ago if that is HEAD. `TIDY_BASE=all`: all files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,14 +20,14 @@ changed_files() {
   git ls-files -o --exclude-standard '*.cpp' '*.h'
 }
 
-# A header is judged through the .cpp of the same name.
+# A header is checked through the .cpp of the same name.
 mapfile -t files < <(changed_files | sed 's/\.h$/.cpp/' | sort -u |
   while read -r file; do
     ! grep -qF "\"file\": \"$PWD/$file\"" "$1/compile_commands.json" || echo "$file"
   done)
 echo "clang-tidy: ${#files[@]} files"
 [ ${#files[@]} -gt 0 ] || exit 0
-# The flags are GCC's and so are the precompiled headers: clang reads the text of the latter, and
-# its own opinion on warnings is not asked.
+# The flags and precompiled headers are GCC's: clang reads the headers as text, and -w turns off its
+# own warnings.
 printf '%s\0' "${files[@]}" |
   xargs -0 -r -n 1 -P "$(nproc)" clang-tidy -p "$1" --quiet --extra-arg=-w 2>/dev/null

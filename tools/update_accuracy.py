@@ -16,7 +16,7 @@ sys.path.insert(0, str(REPO / "tests" / "python" / "support"))
 import real_run
 
 EXAMPLES = REPO / "examples" / "python"
-# Small enough for real tensors; the code is that of the large ones.
+# Small enough for real tensors; the code is the same as for the large models.
 SMALL: dict[str, dict[str, Any]] = {
     "llama.py": {
         "batch": 4,

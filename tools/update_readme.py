@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes the outputs and figures of README.md, so that nobody types them.
+"""Generates the outputs and figures in README.md.
 
-A block between `<!-- begin: NAME -->` and `<!-- end -->` is replaced by what NAME stands for below.
+Replaces each block between `<!-- begin: NAME -->` and `<!-- end -->` by the output of NAME below.
 Run it after `make build` and `make bench`: `.venv/bin/python tools/update_readme.py`.
 """
 
@@ -26,7 +26,7 @@ def example(name: str) -> str:
 
 
 def estimate() -> str:
-    """What `make demo` prints; the time that it took here is left out."""
+    """The output of `make demo`, without the time it took."""
     options = "--fsdp 8 --mp bf16/fp32 --ac selective --device h100-80g"
     output = subprocess.run(
         [sys.executable, "-m", "tidegauge", "estimate", "llama.py", *options.split()],
@@ -40,7 +40,7 @@ def estimate() -> str:
 
 
 def report() -> str:
-    """What `tidegauge report` says of the example; the time that it took is left out."""
+    """The output of `tidegauge report` for the example, without the time it took."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(REPO / "examples" / "python" / "train.py", folder)
         command = [sys.executable, "-m", "tidegauge"]
@@ -58,7 +58,7 @@ def report() -> str:
 
 
 SIMULATED = "simulated"
-"""the variant that is no tracker"""
+"""the variant without a tracker"""
 
 
 def costs() -> str:

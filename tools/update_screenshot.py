@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Takes docs/html-report.png anew, of the example of README.md: `.venv/bin/python` and this file.
+"""Takes the screenshot docs/html-report.png: `.venv/bin/python tools/update_screenshot.py`.
 
-Needs Chromium, as the tests in tests/browser do.
+Shows the example of README.md. Needs Chromium, like tests/browser.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def main() -> None:
             ["run", "-q", "train.py"],
             ["report", "-q", "train.tide", "--html", "train.html"],
         ):
-            # By its name, since the page shows the command.
+            # "python" instead of its full path, because the page shows the command.
             command = ["python", "-m", "tidegauge", *words]
             paths = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
             environment = {**os.environ, "PATH": paths}
@@ -36,7 +36,7 @@ def main() -> None:
         page = browser.new_page(viewport={"width": 1080, "height": 940})
         page.goto((Path(folder) / "train.html").as_uri())
         page.wait_for_selector("html[data-ready]")
-        page.wait_for_timeout(500)  # drawn
+        page.wait_for_timeout(500)  # wait until it is drawn
         page.screenshot(path=REPO / "docs" / "html-report.png")
         browser.close()
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One file a subject; each has a `run()` that returns ratios."""
+"""One file per subject; each has a `run()` that returns ratios."""

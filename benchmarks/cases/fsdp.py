@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """FSDPMemTracker on FSDP2.
 
-Over a fake group of 8: all the work of one rank, no communication, in CPU time. Over gloo between
-two processes in wall time, as a step waits for the other process.
+With a fake group of 8: all the work of one rank without communication, in CPU time. With gloo and
+two processes: in wall time, because a step waits for the other process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WORLD = 8
 
 
 class Training:
-    """One step; upstream wants its statistics reset before each."""
+    """One step; upstream requires a reset of its statistics before each."""
 
     def __init__(self, layers: int, width: int, batch: int, mesh: DeviceMesh) -> None:
         self.model = nn.Sequential(
@@ -79,7 +79,7 @@ def _measure(
     warm_up: int = 2,
     clock: Callable[[], float] = time.thread_time,
 ) -> list[Ratio]:
-    """Two rounds of upstream do: it takes so much longer that they cost as much as all of ours."""
+    """Only two rounds of upstream: it is so slow that they take as long as all of ours."""
     return measure(
         case,
         training.step,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""MemTracker on small models, where what a tracker costs per operator and module weighs most."""
+"""MemTracker on small models, where the cost per operator and module matters most."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from torch import nn
 from torch.distributed._tools.mem_tracker import MemTracker as UpstreamMemTracker
 
 sys.path.append(str(Path(__file__).parents[2] / "tests" / "python" / "support"))
-import hf_models  # of the tests, here with sizes of our own
+import hf_models  # the models of the tests, with other sizes
 
 OURS, UPSTREAM = "tidegauge", "upstream"
 
 
 class Training:
-    """One step of a model; upstream wants its statistics reset before each."""
+    """One step of a model; upstream requires a reset of its statistics before each."""
 
     def __init__(self, loss: Callable[[], Any], optimizer: torch.optim.Optimizer) -> None:
         self._loss = loss
@@ -124,7 +124,7 @@ def _llama() -> list[Ratio]:
 
 
 def _allocator_channel() -> list[Ratio]:
-    """What the allocator channel costs on top of a tracker, so that one is the plain run."""
+    """The extra cost of the allocator channel: the plain run has a tracker without it."""
     model = hf_models.llama(8, 128, vocab_size=1000, num_key_value_heads=4)
     tokens = torch.randint(1000, (2, 32))
     training = Training(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""MemTracker under FakeTensorMode, on layers as large as those of a Llama 8B."""
+"""MemTracker under FakeTensorMode, with layers as large as in Llama 8B."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""ModTracker on a tiny MLP, where what a tracker costs per module weighs most."""
+"""ModTracker on a tiny MLP, where the cost per module matters most."""
 
 from __future__ import annotations
 

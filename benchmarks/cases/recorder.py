@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What recording adds to a tracked step, where there are many small operators."""
+"""The extra cost of recording a tracked step with many small operators."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Steps of large models, simulated; FakeTensorMode on the same in the same run.
+"""Simulated steps of large models, compared with FakeTensorMode in the same run.
 
-Both are timed after warming up, in CPU time of the thread: what is asked is a steady step.
+Both are timed after a warm-up, in CPU time of the thread, to measure a steady step.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _compare(case: str, fake: list[float], simulated: list[float], *, times_fast
 
 
 def _llama_step() -> Callable[[], object]:
-    """The dimensions of an 8B."""
+    """A model with the dimensions of Llama 8B."""
     model = hf_models.llama_8b()
     tokens = torch.zeros(1, 2048, dtype=torch.long)
     optimizer = torch.optim.AdamW(model.parameters())
@@ -84,7 +84,7 @@ def _sharded_seconds(repeats: int, make_tracker: Callable[..., Any] | None) -> l
 def _compare_sharded() -> list[Ratio]:
     dist.init_process_group("fake", rank=0, world_size=WORLD, store=FakeStore())
     try:
-        mesh = init_device_mesh("cpu", (WORLD,))  # FakeTensorMode cannot make it
+        mesh = init_device_mesh("cpu", (WORLD,))  # FakeTensorMode cannot make a mesh
         fake = []
         for tracker in (None, UpstreamTracker):
             with FakeTensorMode():
@@ -143,7 +143,7 @@ def _op_us() -> float:
 
 
 def _run_largest() -> dict[str, float]:
-    """126 layers of width 16,384, as transformers has them."""
+    """126 layers of width 16,384, from transformers."""
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
     with simulate(world_size=512):

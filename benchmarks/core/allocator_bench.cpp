@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The simulated caching allocator: events per second, how they grow with free blocks, and memory.
+// The simulated caching allocator: requests per second, their cost with many free blocks, and memory.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -17,14 +17,14 @@
 namespace tidegauge {
 namespace {
 
-/// Blocks are named by slots, so that the time measured is the allocator's alone.
+/// Identifies blocks by slots, so that only the allocator's own time is measured.
 struct Op {
   int64_t size_bytes;  // 0: free
   int64_t stream;
   uint32_t slot;
 };
 
-/// Allocates and frees; in the end nothing is live, so it can be repeated.
+/// A list of allocations and frees that can be repeated, because no block is live at its end.
 class OpList {
  public:
   void alloc(int64_t address, int64_t size_bytes, int64_t stream) {
@@ -68,7 +68,7 @@ void append(OpList& list, const DeviceTrace& trace) {
   list.free_all();
 }
 
-/// Where there are no recorded traces: steps that keep activations until a backward frees them.
+/// Used without recorded traces: steps that keep activations until a backward frees them.
 void append_synthetic(OpList& list) {
   std::mt19937_64 random(1);  // NOLINT(bugprone-random-generator-seed): the same in every run
   for (int64_t step = 0; step < 4; ++step) {
@@ -128,8 +128,8 @@ void search_free_blocks(benchmark::State& state) {
 }
 BENCHMARK(search_free_blocks)->ArgName("free_blocks")->Arg(1'000)->Arg(100'000);
 
-/// Heap per live block, at its most; `spaced` frees every other one, so that each live block has a
-/// free one beside it.
+/// Peak heap memory per live block; `spaced` frees every other block, so that each live block has a
+/// free neighbour.
 void hold_blocks(benchmark::State& state) {
   const auto count = static_cast<size_t>(state.range(0));
   const bool is_spaced = state.range(1) != 0;

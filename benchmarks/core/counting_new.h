@@ -3,12 +3,12 @@
 
 #include <cstddef>
 
-/// The heap of this program, as its own operator new and delete see it.
+/// Measures the heap of this program by replacing operator new and delete.
 namespace tidegauge::heap {
 
 size_t live_bytes();
 size_t peak_bytes();
-/// The peak restarts from what is live now.
+/// Resets the peak to the currently live bytes.
 void restart_peak();
 
 }  // namespace tidegauge::heap

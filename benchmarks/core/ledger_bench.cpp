@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bars: events_per_second >= 10e6; the time per event with known_modules 10,000 at most 1.2 times
+// Bars: events_per_second >= 10e6; the time per event with 10,000 known modules is at most 1.2 times
 // that with 10; bytes_per_storage <= 160.
 #include <benchmark/benchmark.h>
 
@@ -21,7 +21,7 @@ void apply_training_steps(benchmark::State& state) {
     events.insert(events.end(), step.begin(), step.end());
   }
   Ledger ledger;
-  // All modules are known before the clock starts.
+  // Make all modules known before the clock starts.
   for (uint32_t m = 1; m <= known_modules; ++m) {
     ledger.apply(events::module_size({}, ModuleId(kDepth + m), SizeOf::Parameters, 1024));
   }
@@ -38,8 +38,8 @@ void apply_training_steps(benchmark::State& state) {
 }
 BENCHMARK(apply_training_steps)->ArgName("known_modules")->Arg(10)->Arg(10'000);
 
-/// The most memory that the Ledger ever held, growth of its tables included, per live storage.
-/// 786,433 is just above a growth of the table, where it is at its worst.
+/// Peak memory of the Ledger per live storage, including the growth of its tables. With 786,433
+/// storages the table has just grown, which is the worst case.
 void hold_storages(benchmark::State& state) {
   const auto storages = static_cast<uint64_t>(state.range(0));
   const bool relabel = state.range(1) != 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bars: bytes_per_event <= 40; 10 million events replay, and are summed up for a report, in
-// load_seconds <= 20 and load_peak_bytes <= 1 GiB.
+// Bars: bytes_per_event <= 40; for 10 million events, a replay and a summary for a report each take
+// at most 20 seconds and 1 GiB.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint64_t kEvents = 10'000'000;
 
-/// Recorded once; goes when the program ends.
+/// Recorded once; removed when the program ends.
 class Trace {
  public:
   Trace() : path_(std::filesystem::temp_directory_path() / ("bench" + std::to_string(::getpid()))) {
@@ -27,7 +27,7 @@ class Trace {
     for (uint64_t i = 1; event_count_ < kEvents; ++i) {
       for (const Event& event : step) recorder.record(event, nullptr, {});
       event_count_ += step.size();
-      if (i % 10 == 0) recorder.flush();  // no run makes events as fast as this
+      if (i % 10 == 0) recorder.flush();  // real runs do not make events this fast
     }
   }
   ~Trace() { std::filesystem::remove(path_); }
@@ -69,7 +69,7 @@ void load_trace(benchmark::State& state) {
 }
 BENCHMARK(load_trace)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-/// All that a report counts.
+/// Computes the summary that a report needs.
 void summarize_trace(benchmark::State& state) {
   const Trace& trace = recorded_trace();
   for (auto _ : state) {
@@ -86,7 +86,7 @@ void summarize_trace(benchmark::State& state) {
 }
 BENCHMARK(summarize_trace)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-/// What training itself pays for one event.
+/// The cost of one event in the training thread.
 void record_event(benchmark::State& state) {
   const std::string path =
       std::filesystem::temp_directory_path() / ("one" + std::to_string(::getpid()));

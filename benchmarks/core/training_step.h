@@ -8,12 +8,12 @@
 
 namespace tidegauge {
 
-inline constexpr uint32_t kDepth = 7;  // containers that stay active; with the leaf 8 modules are
+inline constexpr uint32_t kDepth = 7;  // containers that stay active: 8 active modules with the leaf
 inline constexpr int kLeafCalls = 500;
 
-/// One training step of a deep model: per leaf module four ops forward and six backward, gradients
-/// that are named late, an optimizer step with temporaries. Everything is freed at the end, so the
-/// steps can be applied over and over.
+/// One training step of a deep model: per leaf module four ops in forward and six in backward,
+/// gradients that are labelled late, an optimizer step with temporaries. Everything is freed at the
+/// end, so the step can be repeated.
 class TrainingStep {
  public:
   TrainingStep(uint32_t known_modules, uint32_t first_leaf)
@@ -33,7 +33,7 @@ class TrainingStep {
       events_.push_back(events::module_enter(now(), ModuleId(m), Phase::Backward));
     }
     for (int leaf = kLeafCalls - 1; leaf >= 0; --leaf) backward(leaf);
-    for (uint32_t m = 1; m <= kDepth; ++m) {  // out of order: the outermost first
+    for (uint32_t m = 1; m <= kDepth; ++m) {  // out of order: outermost first
       events_.push_back(events::module_exit(now(), ModuleId(m), Phase::Backward));
     }
     events_.push_back(events::optimizer_step_begin(now()));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What MemTracker costs a step of a libtorch program, by the method of benchmarks/measure.py:
-// thread CPU time, variants take turns within each round, medians of ratios. A step is short and so
-// is a turn: each round has several of each variant, or a slow moment of the machine would hit one
-// of them alone. Prints JSON for benchmarks/run.py.
+// The cost of MemTracker in a libtorch program, measured like benchmarks/measure.py: thread CPU
+// time, variants take turns within each round, medians of ratios. Turns are short, so each round has
+// several of each variant; otherwise a slow moment of the machine could affect only one of them.
+// Prints JSON for benchmarks/run.py.
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ double median(std::vector<double> values) {
 /// One training step of 20 x (Linear(16, 16), ReLU), batch 16, SGD.
 class TinyMlp {
  public:
-  /// As a program is written that knows nothing of tidegauge.
+  /// A program that does not use tidegauge.
   void step_plainly() {
     optimizer_.zero_grad();
     model_->forward(x_).sum().backward();
@@ -68,7 +68,7 @@ class TinyMlp {
   const torch::Tensor x_ = torch::randn({16, 16});
 };
 
-/// Of kSteps steps, after a few that warm up.
+/// Seconds of kSteps steps, after a few warm-up steps.
 template <typename Step>
 double seconds(Step step) {
   for (int i = 0; i < kWarmUp; ++i) step();
@@ -108,7 +108,7 @@ struct Variant {
 
 }  // namespace
 
-// NOLINTNEXTLINE(bugprone-exception-escape): then the benchmark ends with its message
+// NOLINTNEXTLINE(bugprone-exception-escape): an exception ends the benchmark with its message
 int main(int argc, char** argv) {
   const auto rounds = static_cast<int>(argc > 1 ? std::strtol(argv[1], nullptr, 10) : 21);
   at::set_num_threads(1);

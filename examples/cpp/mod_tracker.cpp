@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Which modules run, and when, in one training step of a libtorch program.
+// Prints which modules run, and when, in one training step of a libtorch program.
 #include <torch/torch.h>
 
 #include <iostream>

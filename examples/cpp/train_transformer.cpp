@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Where the memory of a small Transformer is while it is trained with Adam, without any Python.
-// `train_transformer --json` prints all figures for a program to read; with `--allocator` also
-// what the CPU allocator makes and no tensor shows is counted.
+// Shows the memory of a small Transformer during training with Adam, without Python.
+// `train_transformer --json` prints all figures in a form that programs can read. `--allocator` also
+// counts CPU allocations that belong to no tensor.
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -95,7 +95,7 @@ struct TransformerImpl : nn::Module {
 };
 TORCH_MODULE(Transformer);
 
-/// Figures as JSON: {"cpu": [bytes of each category]}, and so on.
+/// Writes figures as JSON: {"cpu": [bytes of each category]}, etc.
 void write_json(const tidegauge::MemSnapshot& snapshot) {
   std::cout << '{';
   for (const auto& entry : snapshot.devices) {
@@ -123,7 +123,7 @@ void write_json(const tidegauge::ModMemStats& module) {
   std::cout << "]}";
 }
 
-/// Of the CPU, the only device here.
+/// Untracked bytes on the CPU, the only device here.
 int64_t untracked_bytes(const tidegauge::MemTracker& tracker, std::string_view type) {
   const auto all = tracker.get_untracked_memory(type);
   return all.empty() ? 0 : all.front().second;

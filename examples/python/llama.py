@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Llama 3, for `tidegauge estimate llama.py --fsdp 8`: the sizes of 8B, unless --set says others.
+"""Llama 3 for `tidegauge estimate llama.py --fsdp 8`: the sizes of 8B; change them with --set.
 
-What `estimate` asks of a file is SETTINGS and the three functions after it; the last is for --tp.
+`estimate` uses SETTINGS and the functions after it; the last one is needed only for --tp.
 """
 
 from __future__ import annotations

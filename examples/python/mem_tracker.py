@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where the memory of a small Transformer's training is, at the peak and around the model.
+"""Shows the memory of a small Transformer in training, at the peak and in each module.
 
 Run it with `.venv/bin/python examples/python/mem_tracker.py`.
 """
@@ -32,7 +32,7 @@ def main() -> None:
     tracker = MemTracker()
     tracker.track_external(model, optimizer, ids)
     with tracker:
-        for _ in range(2):  # the first step makes the states of the optimizer
+        for _ in range(2):  # the first step creates the optimizer states
             logits = model(ids)
             nn.functional.cross_entropy(logits.flatten(0, 1), ids.flatten()).backward()
             optimizer.step()

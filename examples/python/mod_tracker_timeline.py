@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The module timeline of one training step of a small Transformer, by ModTracker's user hooks.
+"""The module timeline of one training step of a small Transformer, from ModTracker's user hooks.
 
-Run it with `make demo`, or `.venv/bin/python examples/python/mod_tracker_timeline.py`.
+Run it with `.venv/bin/python examples/python/mod_tracker_timeline.py`.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class Transformer(nn.Module):
 
 @dataclass
 class Span:
-    """When a module was running: [begin, end] in seconds since the step began."""
+    """The times when a module ran: [begin, end] in seconds since the start of the step."""
 
     forward: list[float] = field(default_factory=list)
     backward: list[float] = field(default_factory=list)
 
 
 def track_step(model: nn.Module, ids: torch.Tensor) -> tuple[dict[str, Span], float]:
-    """Runs one step and returns a span for each module, in the order of their first call."""
+    """Runs one step and returns a span for each module, in the order of first calls."""
     optimizer = torch.optim.AdamW(model.parameters())
     tracker = ModTracker()
     spans: dict[str, Span] = {}
@@ -81,7 +81,7 @@ def track_step(model: nn.Module, ids: torch.Tensor) -> tuple[dict[str, Span], fl
 
 
 def render(spans: dict[str, Span], total: float) -> str:
-    """A line for each module: forward is drawn solid, backward shaded."""
+    """One line per module: forward is solid, backward is shaded."""
     width = max(map(len, spans))
     lines = [f"{'module':{width}}  forward  backward  0 ms{total * 1e3:{BAR_WIDTH - 7}.1f} ms"]
     for name, span in spans.items():
@@ -103,7 +103,7 @@ def main() -> None:
     torch.manual_seed(0)
     model = Transformer()
     ids = torch.randint(1000, (8, 64))
-    track_step(model, ids)  # the first step pays for torch's own start-up
+    track_step(model, ids)  # the first step includes torch's own start-up
     count = sum(p.numel() for p in model.parameters())
     print(f"One training step of a Transformer with {count:,} parameters (milliseconds)\n")
     print(render(*track_step(model, ids)))

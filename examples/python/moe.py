@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A mixture of experts, for `tidegauge estimate moe.py --fsdp 8 --sweep experts=8,16,32`.
+"""A mixture of experts for `tidegauge estimate moe.py --fsdp 8 --sweep experts=8,16,32`.
 
-Experts choose their tokens, so shapes do not depend on values: a simulation has none. `shard` makes
-each expert a unit of FSDP2 of its own.
+Experts choose their tokens, so shapes do not depend on values, which a simulation does not have.
+`shard` makes each expert a separate FSDP2 unit.
 """
 
 from __future__ import annotations

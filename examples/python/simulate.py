@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a rank of 8 needs to train a model of 65 billion parameters, found out without any of it."""
+"""Finds the memory that one of 8 ranks needs to train 65 billion parameters, without using it."""
 
 import tidegauge
 import torch

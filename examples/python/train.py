@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A training script like many: it knows nothing of tidegauge. `tidegauge run train.py`."""
+"""A plain training script that does not use tidegauge. Try `tidegauge run train.py`."""
 
 import argparse
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A U-Net that removes noise, for `tidegauge estimate unet.py --max batch --device a100-40g`.
+"""A denoising U-Net for `tidegauge estimate unet.py --max batch --device a100-40g`.
 
-It has no list of blocks, so `blocks` names what to checkpoint and to shard one by one, and an
-optimizer of its own.
+It has no list of blocks, so `blocks` returns the modules to checkpoint and shard. It also has its
+own `optimizer`.
 """
 
 from __future__ import annotations

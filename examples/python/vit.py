@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A vision transformer (ViT-L/16), for `tidegauge estimate vit.py --set batch=64 --mp bf16`."""
+"""A vision transformer (ViT-L/16) for `tidegauge estimate vit.py --set batch=64 --mp bf16`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Looks at what the build made, as a user's tools would."""
+"""Fixtures for tests of the build products."""
 
 import subprocess
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def package(repo: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def run() -> Run:
-    """Runs a command to its end and returns what it printed; shows all of that if it failed."""
+    """Runs a command and returns its output; fails with the output if the command failed."""
 
     def run(*command: str | Path, **options: object) -> str:
         done = subprocess.run(

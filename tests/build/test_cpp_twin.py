@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A libtorch program and its Python twin: equal figures, byte for byte."""
+"""A libtorch program and an equivalent Python program have equal figures, byte for byte."""
 
 import json
 import sys
@@ -32,7 +32,7 @@ def read(text: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("options", [(), ("--allocator",)], ids=["tensors", "allocator"])
-def test_figures_are_those_of_the_python_twin(
+def test_figures_equal_those_of_the_python_twin(
     run: Run, program: Path, twin: Path, options: tuple[str, ...]
 ) -> None:
     cpp = read(run(program, "--json", *options))
@@ -44,27 +44,27 @@ def test_figures_are_those_of_the_python_twin(
         assert ours == theirs
 
 
-def test_allocator_shows_the_numbers_that_adam_computes_with(run: Run, program: Path) -> None:
-    """At the peak of the first step, one number as float64 and as float32; tensors are the same."""
+def test_allocator_channel_counts_scalars_in_adam(run: Run, program: Path) -> None:
+    """At the peak of the first step: one number as float64 and as float32. Tensors are equal."""
     plain, channel = (read(run(program, "--json", *more)) for more in ((), ("--allocator",)))
     untracked = {record["moment"]: record["untracked"] for record in channel if "moment" in record}
     assert untracked["step 1"] == [0, 8 + 4]
     for without, with_channel in zip(plain, channel, strict=True):
         if "moment" in without:
             assert without["untracked"] == [0, 0]
-            assert with_channel["current"] == without["current"]  # workspace is gone by then
+            assert with_channel["current"] == without["current"]  # the workspace is freed by then
 
 
-def test_text_is_that_of_the_python_twin(run: Run, program: Path, twin: Path) -> None:
+def test_text_equals_that_of_the_python_twin(run: Run, program: Path, twin: Path) -> None:
     text = run(program)
     assert text == run(sys.executable, twin)
     assert text.startswith("At the peak\nDevice: cpu\n\tParameter: 124.64 KiB\n")
 
 
-def test_adam_of_python_has_a_step_tensor_more_for_each_parameter(
+def test_python_adam_has_one_more_step_tensor_per_parameter(
     run: Run, program: Path, twin: Path
 ) -> None:
-    """Also without foreach: Python's Adam counts in a tensor, C++'s in an integer."""
+    """Python's Adam counts steps in a tensor, also without foreach; C++'s in an integer."""
     cpp = {r["moment"]: r for r in read(run(program, "--json")) if "moment" in r}
     python = {
         r["moment"]: r

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The adapter to CUDA is built only where torch has CUDA. Here it is seen to compile, no more."""
+"""The CUDA adapter is built only if torch has CUDA. This test only compiles it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def find_cuda_headers() -> Path | None:
 def test_adapter_compiles() -> None:
     headers, compiler = find_cuda_headers(), shutil.which("c++")
     if headers is None:
-        pytest.skip("no cuda_runtime_api.h; set CUDA_HOME to compile the adapter to CUDA")
-    assert compiler is not None, "the package was built by a compiler, which is not there any more"
+        pytest.skip("found no cuda_runtime_api.h; set CUDA_HOME to compile the CUDA adapter")
+    assert compiler is not None, "found no compiler, although one built the package"
     folders = [str(headers), *cpp_extension.include_paths()]
     ended = subprocess.run(
         [

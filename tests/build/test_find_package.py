@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Another C++ project finds tidegauge, and torch through it."""
+"""Another C++ project finds tidegauge, and through it torch."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ target_link_libraries(user PRIVATE tidegauge::tidegauge)
 
 
 def write_project(folder: Path, headers: list[str]) -> None:
-    """A user who includes every public header, so that none leans on a private one."""
+    """Writes a project that includes every public header, so that none needs a private one."""
     (folder / "CMakeLists.txt").write_text(PROJECT)
     includes = "".join(f"#include <tidegauge/{header}>\n" for header in headers)
     (folder / "user.cpp").write_text(includes + "int main() {}\n")
@@ -32,7 +32,7 @@ def configure(run: Run, source: Path, build: Path, prefix: Path) -> None:
     run("cmake", "-S", source, "-B", build, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}")
 
 
-def test_package_is_found_where_it_says(run: Run, tmp_path: Path) -> None:
+def test_package_is_found_at_cmake_prefix_path(run: Run, tmp_path: Path) -> None:
     from tidegauge._build_info import cmake_prefix_path
 
     write_project(tmp_path, [])
@@ -48,7 +48,7 @@ def test_other_minor_version_is_refused(run: Run, tmp_path: Path, package: Path)
 
 
 @pytest.mark.long
-def test_user_of_all_public_headers_builds_and_runs(
+def test_program_with_all_public_headers_builds_and_runs(
     run: Run, tmp_path: Path, repo: Path, package: Path
 ) -> None:
     write_project(tmp_path, public_headers(repo))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The compiled parts depend on what the design allows, and hold each symbol once."""
+"""The compiled libraries have only the allowed dependencies and contain each symbol once."""
 
 import re
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def symbols(run: Run, path: Path, which: str) -> set[str]:
     return {re.sub(r"^[0-9a-f ]*[A-Za-z] ", "", line) for line in lines}
 
 
-def test_library_does_not_know_python(run: Run, library: Path) -> None:
+def test_library_does_not_depend_on_python(run: Run, library: Path) -> None:
     assert not [name for name in needed(run, library) if "python" in name]
     undefined = symbols(run, library, "--undefined-only")
     assert not [name for name in undefined if name.startswith(("Py", "_Py", "pybind11"))]
@@ -41,11 +41,11 @@ def test_library_needs_torch_sqlite_and_the_c_runtime_only(run: Run, library: Pa
     assert not [name for name in needed(run, library) if not re.fullmatch(allowed, name)]
 
 
-def test_core_is_in_the_library_and_not_again_in_the_extension(
+def test_core_is_in_the_library_but_not_in_the_extension(
     run: Run, repo: Path, library: Path, extension: Path
 ) -> None:
     assert "libtidegauge.so" in needed(run, extension)
-    # Only functions that are never inlined into a user: what the core defines in its .cpp files.
+    # Only functions from the core's .cpp files, which are never inlined into other libraries.
     core = run(
         "nm", "-C", "--defined-only", library.parents[3] / "build/release/libtidegauge_core.a"
     )
@@ -55,8 +55,8 @@ def test_core_is_in_the_library_and_not_again_in_the_extension(
     assert not functions & set(re.findall(r" [TtBbDd] (tidegauge::.*)", run("nm", "-C", extension)))
 
 
-def test_extension_offers_its_entry_point_alone(run: Run, extension: Path) -> None:
-    # Weak symbols are inline functions of visible classes; the loader shares those.
+def test_extension_exports_only_its_entry_point(run: Run, extension: Path) -> None:
+    # Weak symbols are inline functions of visible classes, which the loader shares.
     offered = re.findall(r" [TBD] (.*)", run("nm", "-D", "-C", "--defined-only", extension))
     assert "PyInit__C" in offered
     assert not [name for name in offered if name.startswith("tidegauge::")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A missing tool is named in one line that says what to do."""
+"""The message for a missing tool is one line that says what to do."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-# What the scripts themselves use.
+# Tools that the scripts themselves use.
 BASICS = ["bash", "cat", "dirname", "head", "id", "sed", "sort", "touch"]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The wheel, as a user installs it: another environment, another folder, torch beside it."""
+"""The wheel in a new environment and another folder, with torch beside it."""
 
 import os
 import sys
@@ -17,9 +17,9 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 @pytest.fixture(scope="module")
 def site(run: Run, repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """site-packages of a new environment with the wheel, and with our torch as a neighbour."""
+    """site-packages of a new environment that contains the wheel and our torch."""
     folder = tmp_path_factory.mktemp("wheel")
-    # A build folder that stays, so that the second run compiles only what changed.
+    # A persistent build folder, so that the second run compiles only changed files.
     run(
         *(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps"),
         *("-C", f"build-dir={repo / 'build' / 'wheel'}", "-w", folder, repo),
@@ -31,7 +31,7 @@ def site(run: Run, repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     purelib = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
     site = Path(purelib.strip())
     (site / "torch").symlink_to(Path(torch.__file__).parent)
-    # The rest of what torch imports; as a plain path entry, so our own .pth files do not count.
+    # For torch's other imports; as a plain path entry, so that our own .pth files have no effect.
     (site / "shared.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return site
 
@@ -48,12 +48,12 @@ def test_imports_from_another_folder(run: Run, site: Path, python: Path, tmp_pat
     assert Path(prefix) == site / "tidegauge"
 
 
-def test_brings_the_command(run: Run, python: Path, tmp_path: Path) -> None:
+def test_wheel_contains_the_command(run: Run, python: Path, tmp_path: Path) -> None:
     output = run(python.parent / "tidegauge", "--version", cwd=tmp_path)
     assert output.startswith("tidegauge ")
 
 
-def test_brings_the_files_of_the_html_report(site: Path, repo: Path) -> None:
+def test_wheel_contains_the_files_of_the_html_report(site: Path, repo: Path) -> None:
     web = Path("report") / "web"
     files = {path.name for path in (repo / "python" / "tidegauge" / web).iterdir()}
     assert {"index.html", "main.js", "style.css"} <= files
@@ -71,7 +71,7 @@ def test_finds_torch_by_relative_path(run: Run, site: Path) -> None:
 
 
 def test_does_not_name_the_machine_that_built_it(site: Path, repo: Path) -> None:
-    # The CMake package must work wherever the wheel lands.
+    # The CMake package must work wherever the wheel is installed.
     for file in (site / "tidegauge" / "share").rglob("*.cmake"):
         assert str(repo) not in file.read_text(), file
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The Python twin of examples/cpp/train_transformer.cpp: the same modules and operators.
 
-`Linear` and `CppAdam` write out what torch's C++ classes of that name do, where Python's do it
-otherwise. Prints what the C++ program prints: `--json`, or the text, with `--allocator` likewise.
-`--torch-adam` takes Python's own optimizer.
+`Linear` and `CppAdam` do what torch's C++ classes do where Python's differ. Prints the same as the
+C++ program and has the same options `--json` and `--allocator`. `--torch-adam` uses Python's own
+optimizer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Attention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         heads = self.qkv(x).view(BATCH, LENGTH, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
         products = torch.matmul(heads[0], heads[1].transpose(-2, -1))
-        # As C++ divides. The `/` of Python makes a tensor of the number and saves that, 8 bytes.
+        # Divides like C++. Python's `/` would make and save a tensor of 8 bytes for the number.
         scores = torch.ops.aten.div.Scalar(products, 8.0)
         del products
         weights = scores.masked_fill(self.mask, -1e9).softmax(-1)
@@ -90,7 +90,7 @@ class Transformer(nn.Module):
 
 
 class CppAdam(optim.Optimizer):
-    """torch::optim::Adam: a parameter has its states when its turn comes, and no step tensor."""
+    """torch::optim::Adam: creates states parameter by parameter, without a step tensor."""
 
     def __init__(self, parameters: Any) -> None:
         super().__init__(parameters, {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8})
@@ -112,7 +112,7 @@ class CppAdam(optim.Optimizer):
                 state["exp_avg_sq"].mul_(beta_2).addcmul_(p.grad, p.grad, value=1 - beta_2)
                 denom = (state["exp_avg_sq"].sqrt() / math.sqrt(correction_2)).add_(group["eps"])
                 p.addcdiv_(state["exp_avg"], denom, value=-group["lr"] / correction_1)
-                del denom  # in C++ its scope ends here
+                del denom  # its scope in C++ ends here
 
 
 def figures(snapshot: Any) -> dict[str, list[int]]:
@@ -122,7 +122,7 @@ def figures(snapshot: Any) -> dict[str, list[int]]:
 def train(
     model: nn.Module, optimizer_class: Any, **options: Any
 ) -> tuple[MemTracker, list[dict[str, Any]]]:
-    """Runs the training; returns the tracker, and a record for each moment and each module."""
+    """Runs the training; returns the tracker and a record for each moment and module."""
     torch.manual_seed(0)
     optimizer = optimizer_class(model.parameters(), **options)
     tokens = torch.randint(VOCABULARY, (BATCH, LENGTH))
