@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Opens pages in a real Chromium. Without Chromium the tests are skipped, except with CI=true.
 
-`open_page(command...)` writes a page and opens it. Console messages and network requests of the page
-fail the test.
+`open_page(command...)` writes a page and opens it. Console messages and network requests of the
+page fail the test.
 """
 
 from __future__ import annotations

@@ -30,9 +30,7 @@ def test_ranks_are_shown_side_by_side(open_page: OpenPage, recorded: Path) -> No
     assert composition(page) == ledger_peak(recorded / "run.rank1.tide")["cpu"]
 
 
-def test_missing_rank_is_reported(
-    open_page: OpenPage, recorded: Path, tmp_path: Path
-) -> None:
+def test_missing_rank_is_reported(open_page: OpenPage, recorded: Path, tmp_path: Path) -> None:
     for rank in (0, 1):
         path = shutil.copy(recorded / f"run.rank{rank}.tide", tmp_path)
         with sqlite3.connect(path) as database:

@@ -49,9 +49,7 @@ def test_peak_of_every_step_equals_that_of_the_ledger(open_page: OpenPage, recor
     assert column(page, "#steps-table", 2)[1:] == peaks
 
 
-def test_totals_of_random_moments_equal_a_replay(
-    open_page: OpenPage, recorded: Path
-) -> None:
+def test_totals_of_random_moments_equal_a_replay(open_page: OpenPage, recorded: Path) -> None:
     page = open_page("report", "before.tide")
     page.focus("#chart")
     page.keyboard.press("Home")

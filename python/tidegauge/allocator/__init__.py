@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a device reserves: snapshots and traces, replayed without the device."""
+"""Memory that a device reserves: replays snapshots and traces without the device."""
 
 from tidegauge.allocator.device_memory import (
     Assumptions,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A recorded snapshot beside its simulation, and what other settings would have reserved."""
+"""Compares a recorded snapshot with its simulation, and simulates it with other settings."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Deferred = Literal["recorded", "low", "high"]
 
 @dataclass(frozen=True)
 class RunFigures:
-    """What a run did with the memory of one device.
+    """Memory figures of one device in one run.
 
-    `unused_at_peak_bytes` and `slack_at_peak_bytes` are of the moment with most active bytes while
-    the peak was reserved: reserved but not active, and active but not requested.
+    `unused_at_peak_bytes` and `slack_at_peak_bytes` are taken at the moment with the most active
+    bytes while the peak was reserved: reserved but not active, and active but not requested.
     """
 
     peak_reserved_bytes: int
@@ -36,7 +36,7 @@ class RunFigures:
 
     @property
     def fragmentation(self) -> float:
-        """The share of the peak reserve that no block used."""
+        """The share of the reserved bytes at the peak that no block used."""
         return (
             self.unused_at_peak_bytes / self.peak_reserved_bytes
             if self.peak_reserved_bytes
@@ -46,7 +46,7 @@ class RunFigures:
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first event at which the simulation did something else than the recording."""
+    """The first event at which the simulation differs from the recording."""
 
     event: int
     what: str
@@ -54,7 +54,7 @@ class Divergence:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """The same requests with other settings. `saved_bytes` of the peak reserve may be negative."""
+    """The same requests with other settings. `saved_bytes`, at the peak, may be negative."""
 
     alloc_conf: str
     figures: RunFigures
@@ -65,10 +65,11 @@ class WhatIf:
 class DeviceReplay:
     """One device of a snapshot.
 
-    `simulated` starts from the recorded state and should equal `recorded`; `divergence` says where
-    it does not. With an `alloc_conf` or `deferred` of the caller's it is that of these, and starts
-    like `what_ifs`: from the blocks that were live before the first event, without the cache that
-    the run had by then. `same_settings` is the recorded run from that start, to compare with.
+    `simulated` starts from the recorded state and should equal `recorded`; `divergence` is the
+    first difference. If the caller sets `alloc_conf` or `deferred`, `simulated` uses these and
+    starts like `what_ifs`: from the blocks that were live before the first event, without the
+    cached blocks of that moment. `same_settings` is the recorded run from that start, for
+    comparison.
     """
 
     device: int
@@ -98,17 +99,18 @@ def replay_snapshot(
     """Replays a file of `torch.cuda.memory._dump_snapshot`, device by device.
 
     `tie`: the rule for blocks of equal size, which depends on the torch version: "address", segment
-    "counter", or "private-counter" (counter in private pools alone); see docs/allocator.md. By
-    default the rule that follows the recording furthest; of equally good ones, that of the torch
-    that writes such files.
+    "counter", or "private-counter" (counter only in private pools); see docs/allocator.md. The
+    default is the rule that follows the recording furthest; if several do, that of the torch
+    version that writes such files.
     `alloc_conf`: settings to simulate instead of the recorded ones.
     `recorded_conf`: the settings of the run, if the file does not contain them.
-    `deferred`: when a block that another stream used becomes free: as "recorded", at the next
-    request ("low"), or when the cache is emptied ("high"); another machine is in between.
+    `deferred`: when a freed block that another stream used becomes free: as "recorded", at the next
+    request ("low"), or when the cache is emptied ("high"). On another machine, the truth is in
+    between.
     `device_memory_bytes`: the memory of the device, if it was a limit.
 
-    FormatError for a file that is no snapshot or contradicts itself, OSError for one that cannot be
-    read, ValueError for settings that torch refuses.
+    Raises FormatError for a file that is not a snapshot or contradicts itself, OSError for a file
+    that cannot be read, and ValueError for settings that torch rejects.
     """
     if tie not in (None, *get_args(Tie)):
         known = ", ".join(map(repr, get_args(Tie)))
@@ -179,7 +181,7 @@ def _replay_device(
 def _follow(
     trace: _C.AllocatorTrace, rules: list[Tie], total_bytes: int
 ) -> tuple[Tie, RunFigures, Divergence | None]:
-    """The simulation under the rule that agrees with the recording for longest."""
+    """The simulation with the rule that agrees with the recording for longest."""
     best: tuple[Tie, RunFigures, Divergence | None] | None = None
     for rule in rules:
         figures, at = trace.replay(rule, total_bytes)
@@ -193,7 +195,7 @@ def _follow(
 
 
 def _changes(settings: str) -> list[str]:
-    """The settings worth a try: the other kind of segments, and limits on splitting."""
+    """Settings worth trying: the other kind of segments, and limits on splitting."""
     config = settings.replace(" ", "")
     is_expandable = "expandable_segments:True" in config
     return [
@@ -209,7 +211,7 @@ def _ask(
     simulate: Callable[[str], RunFigures],
     same_settings: RunFigures,
 ) -> WhatIf:
-    # Of a key that stands twice torch takes the last.
+    # If a key occurs twice, torch uses the last one.
     figures = simulate(",".join(filter(None, (settings, change))))
     saved_bytes = same_settings.peak_reserved_bytes - figures.peak_reserved_bytes
     return WhatIf(change, figures, saved_bytes)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads the files of `torch.cuda.memory._dump_snapshot`.
+"""Reads files of `torch.cuda.memory._dump_snapshot`.
 
-They are pickles, so they may come from anybody and try anything. First all opcodes are walked over
-(`_C.find_pickle_fault`): a file that names or calls anything, or claims more memory than it could
-need, is refused before anything of it is built. The reader that follows could not import anything
-either. The same as JSON, which torch's viewer takes too, is read as well.
+The files are pickles and may be hostile. `_C.find_pickle_fault` first checks all opcodes and
+refuses a file that names or calls anything, or that would need far more memory than its size,
+before any object is built. The unpickler that follows cannot import anything either. Also reads the
+same data as JSON, which torch's viewer accepts too.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from tidegauge.errors import FormatError
 #: Larger files are refused: what they unpack to would not fit into the memory of most machines.
 MAX_FILE_BYTES = 2 << 30
 
-# In the order of TraceAction in C++. What torch adds to this list in later versions does not touch
-# blocks or segments, so it is passed over.
+# In the order of TraceAction in C++. Actions that later versions of torch add do not change blocks
+# or segments, so they are skipped.
 _ACTIONS = {
     name: code
     for code, name in enumerate(
@@ -43,7 +43,7 @@ _ACTIONS = {
         )
     )
 }
-# In the order of BlockUse. The documentation says awaiting, torch writes pending.
+# In the order of BlockUse. torch's documentation says "awaiting", but torch writes "pending".
 _USES = {
     "inactive": 0,
     "active_allocated": 1,
@@ -54,25 +54,25 @@ _USES = {
 
 @dataclass
 class DeviceRecord:
-    """What a snapshot holds of one device, in the tables that `_C.AllocatorTrace` reads."""
+    """One device of a snapshot, as the tables that `_C.AllocatorTrace` reads."""
 
     events: array[int] = field(default_factory=lambda: array("q"))
     segments: array[int] = field(default_factory=lambda: array("q"))
     blocks: array[int] = field(default_factory=lambda: array("q"))
     event_count: int = 0
-    has_pool_ids: bool = False  # in events: of newer versions of torch
+    has_pool_ids: bool = False  # newer versions of torch name the pool in each event
 
 
 @dataclass
 class SnapshotFile:
-    """All devices with memory or events, by number, and the settings of the run if it says them."""
+    """All devices with memory or events, by number, and the settings if the file has them."""
 
     devices: dict[int, DeviceRecord]
     settings: str
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Knows the types that need no import."""
+    """Supports only types that need no import."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
         raise FormatError(f"refused: it loads {module}.{name}")
@@ -84,7 +84,7 @@ class _PlainUnpickler(pickle.Unpickler):
 def read_snapshot(
     path: str | PathLike[str], *, max_file_bytes: int = MAX_FILE_BYTES
 ) -> SnapshotFile:
-    """The snapshot in `path`. FormatError says what is wrong with it."""
+    """Reads the snapshot in `path`. Raises FormatError if it is not a valid one."""
     path = Path(path)
     try:
         size = path.stat().st_size
@@ -94,7 +94,7 @@ def read_snapshot(
                 "record fewer events (max_entries of torch.cuda.memory._record_memory_history)"
             )
         data = path.read_bytes()
-        is_json = data.lstrip()[:1] in (b"{", b"[")  # no pickle begins so
+        is_json = data.lstrip()[:1] in (b"{", b"[")  # no pickle begins like this
         if not is_json and (fault := _C.find_pickle_fault(data)):
             raise FormatError(fault)
         return _Reader(len(data)).read(_load(data, is_json))
@@ -112,8 +112,8 @@ def _load(data: bytes, is_json: bool) -> Any:
     except MemoryError:
         raise FormatError("it needs more memory than this machine has") from None
     except Exception as error:
-        # Damaged pickles raise nearly everything: IndexError, KeyError, AttributeError, ...; JSON
-        # that is nested too deeply, a RecursionError.
+        # Damaged pickles raise nearly any exception (IndexError, KeyError, AttributeError, ...);
+        # deeply nested JSON raises RecursionError.
         text = " ".join(str(error).split()) or type(error).__name__
         raise FormatError(
             f"not a memory snapshot, or damaged ({text[:100]}); "
@@ -122,11 +122,11 @@ def _load(data: bytes, is_json: bool) -> Any:
 
 
 class _Reader:
-    """Turns the unpickled objects into tables; what is not as expected is told with its place."""
+    """Turns the unpickled objects into tables; its errors name the place of an invalid value."""
 
     def __init__(self, file_bytes: int) -> None:
-        # A pickle can repeat a list by reference, so a small file can announce any number of
-        # entries. An honest entry takes more than one byte.
+        # A pickle can repeat a list by reference, so a small file can contain any number of
+        # entries. In a valid file, every entry takes more than one byte.
         self._entries_left = file_bytes
 
     def read(self, snapshot: Any) -> SnapshotFile:
@@ -179,7 +179,7 @@ class _Reader:
             if use is None:
                 raise FormatError(f"{place} has the unknown state {_describe(state)}")
             size = self._int(block, "size", place)
-            # Before 2.1 blocks had no address of their own.
+            # Before torch 2.1, blocks had no address.
             start = self._int(block, "address", place, address)
             requested = 0 if use == 0 else self._requested(block, place, size)
             self._append(record.blocks, place, start, size, requested, use)
@@ -256,20 +256,20 @@ class _Reader:
 
 
 def _read_settings(snapshot: dict[Any, Any]) -> str:
-    """As PYTORCH_CUDA_ALLOC_CONF. Torch before 2.3 did not write its settings down."""
+    """In the form of PYTORCH_CUDA_ALLOC_CONF. torch before 2.3 did not save its settings."""
     settings = snapshot.get("allocator_settings")
     if not isinstance(settings, dict):
         return ""
     text = settings.get("PYTORCH_CUDA_ALLOC_CONF", "")
     text = text.strip().rstrip(",") if isinstance(text, str) else ""
-    # Torch's own API can switch them on without the text.
+    # torch's Python API can enable them without changing the text.
     if settings.get("expandable_segments") is True and "expandable_segments" not in text:
         text = ",".join(filter(None, (text, "expandable_segments:True")))
     return text
 
 
 def _describe(value: Any) -> str:
-    """Short, whatever it is: a hostile file chooses the values."""
+    """A short description: a hostile file can contain any value."""
     if isinstance(value, str):
         return repr(value[:40])
     if value is None or isinstance(value, bool):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Traces for other viewers and programs (docs/exports.md).
+"""Exports traces to other viewers and programs (docs/exports.md).
 
-All take what `read_summary` gives, of one trace or of the ranks of one run::
+All functions take summaries from `read_summary`: of one trace, or of all ranks of one run::
 
     summary = tidegauge.read_summary("train.tide")
     with open("train.json", "wb") as file:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""From the clock of a trace, which starts anywhere, to the time of day, and to other traces."""
+"""Converts times of a trace, whose clock has an arbitrary start, to the time of day."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _NS = 1_000_000_000
 
 
 def epoch_shift_ns(summary: Summary) -> int:
-    """To add to a time of the trace for the nanoseconds since 1970; to the second."""
+    """The offset from the trace's clock to nanoseconds since 1970, accurate to a second."""
     return _read_start(summary) * _NS - summary.started_ns
 
 
 def begin_ns(summary: Summary, others: list[Summary]) -> int:
-    """What to call 0 in a trace, so that it lies beside the others.
+    """The time in a trace that becomes 0, so that all traces have a common start.
 
-    Processes of one host have one clock. Between hosts the time of day has to do.
+    Processes on one host share a clock. Between hosts, the time of day is used.
     """
     first = min(others, key=lambda each: (_read_start(each), each.started_ns))
     if _host(summary) == _host(first):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tables as CSV of RFC 4180: CRLF, and quotes where they are needed."""
+"""Tables as CSV by RFC 4180: CRLF line ends, and quotes where needed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from tidegauge.export.tables import TABLES, Cell
 from tidegauge.report.summary import Summary
 
-# A spreadsheet takes a cell that begins so for a formula, and may run it.
+# A spreadsheet treats a cell that begins like this as a formula, and may run it.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def to_csv(summaries: Sequence[Summary], table: str) -> str:
-    """One of TABLES, with a line of titles.
+    """One of TABLES, with a header line.
 
-    Names that a spreadsheet would take for formulas get an apostrophe in front; JSON has them as
-    they are. ValueError for two traces of a rank.
+    Names that a spreadsheet would treat as formulas get an apostrophe in front; JSON keeps them
+    unchanged. Raises ValueError for two traces of the same rank.
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Collapsed stacks, for flamegraph.pl, speedscope and the like: who held the bytes of a moment.
+"""Collapsed stacks for flamegraph.pl, speedscope etc.: the bytes of a moment by owner.
 
 cpu;Net;blocks;0;Parameter 131072
 """
@@ -19,10 +19,11 @@ def to_flamegraph(
     at: str = "peak",
     progress: Callable[[float], None] | None = None,
 ) -> str:
-    """One line for each module and category; the numbers are bytes and add up to the moment's.
+    """One line per module and category with its bytes, which add up to the total of the moment.
 
     `at`: "peak" of each device, "end" of the recording, "step:N" for the peak of a step, or the
-    sequence number of an event. ValueError for another, and for two traces of a rank.
+    sequence number of an event. Raises ValueError for any other value, and for two traces of the
+    same rank.
     """
     ordered = sort_ranks(summaries)
     stacks: dict[str, int] = {}
@@ -54,15 +55,15 @@ def _find_moments(summary: Summary, at: str) -> list[tuple[str, int]]:
         if kind == "step":
             found = [(s.device, s.sequence) for s in summary.steps if s.step == int(number)]
         else:
-            is_there = 1 <= int(number) <= summary.event_count
-            found = [(peak.device, int(number)) for peak in summary.peaks if is_there]
+            exists = 1 <= int(number) <= summary.event_count
+            found = [(peak.device, int(number)) for peak in summary.peaks if exists]
         if found:
             return found
         raise ValueError(
             f"{summary.path} has no moment '{at}'; it has {summary.event_count:,} events and "
             f"{summary.step_count:,} steps"
         )
-    raise ValueError(f"'{at}' is no moment; expected peak, end, step:N or the number of an event")
+    raise ValueError(f"invalid moment '{at}' (expected peak, end, step:N or an event number)")
 
 
 def _split_name(module: str) -> list[str]:
@@ -70,5 +71,5 @@ def _split_name(module: str) -> list[str]:
 
 
 def _clean(frame: str) -> str:
-    """Without what separates frames and lines."""
+    """Replaces the characters that separate frames and lines."""
     return make_printable(frame).replace(";", ":")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""All tables as one JSON object: a list of rows, by the name of the table."""
+"""All tables as one JSON object: table names with lists of rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegauge.report.summary import Summary
 
 
 def to_json(summaries: Sequence[Summary]) -> str:
-    """ValueError for two traces of a rank."""
+    """Raises ValueError for two traces of the same rank."""
     tables = {
         name: [dict(zip(table.columns, row, strict=True)) for row in table.rows(summaries)]
         for name, table in TABLES.items()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A memory snapshot, for torch's memory_viz (src/export/memory_viz.h)."""
+"""A memory snapshot for torch's memory_viz (src/export/memory_viz.h)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ def to_memory_viz(
     traced_device: str | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> None:
-    """Writes what `torch.cuda.memory._dump_snapshot` would have: a pickle, or the same as JSON.
+    """Writes a file in the format of `torch.cuda.memory._dump_snapshot`, as pickle or as JSON.
 
-    The storages of one device are given to a simulated allocator with the settings `alloc_conf`; of
-    several ranks, each is the device of its number. `traced_device` is as of `replay_trace`.
+    A simulated allocator with the settings `alloc_conf` places the storages of one device. With
+    several ranks, the device number is the rank. `traced_device`: see `replay_trace`.
 
-    ValueError for settings that torch refuses, a device that was not used, two traces of a rank.
+    Raises ValueError for settings that torch rejects, for an unused device, and for two traces of
+    the same rank.
     """
     ordered = sort_ranks(summaries)
     sources = []

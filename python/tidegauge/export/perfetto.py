@@ -19,9 +19,9 @@ def to_perfetto(
     *,
     progress: Callable[[float], None] | None = None,
 ) -> None:
-    """Writes counters of bytes, slices of modules, and steps; each rank is a process.
+    """Writes counters of bytes, slices of module calls, and steps; each rank is a process.
 
-    ValueError for two traces of a rank.
+    Raises ValueError for two traces of the same rank.
     """
     ordered = sort_ranks(summaries)
     sources = [

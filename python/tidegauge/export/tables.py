@@ -14,13 +14,13 @@ Cell = int | float | str
 
 @dataclass(frozen=True)
 class Table:
-    """`make_rows` gives the cells behind the first column, which is the rank."""
+    """`make_rows` returns the cells after the first column, which is the rank."""
 
     columns: tuple[str, ...]
     make_rows: Callable[[Summary], Iterator[tuple[Cell, ...]]]
 
     def rows(self, summaries: Sequence[Summary]) -> Iterator[tuple[Cell, ...]]:
-        """ValueError if two summaries are of the same rank."""
+        """Raises ValueError if two summaries have the same rank."""
         for summary in sort_ranks(summaries):
             for row in self.make_rows(summary):
                 yield (summary.rank, *row)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Real model code, of any size, without a device and without memory."""
+"""Runs real model code of any size without a device and without memory."""
 
 from tidegauge.simulation.session import Simulation, simulate
 

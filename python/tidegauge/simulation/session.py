@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`simulate`: a context in which tensors have shapes, devices and gradients, and no memory."""
+"""`simulate`: a context in which tensors have shapes, devices and gradients, but no memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Simulation:
-    """One simulation; made by `tidegauge.simulate`, entered once."""
+    """One simulation, made by `tidegauge.simulate`. It can be entered once."""
 
     def __init__(
         self,
@@ -39,13 +39,13 @@ class Simulation:
         self._exit = ExitStack()
 
     def __enter__(self) -> Simulation:
-        # Not at the top of the file: it loads DTensor, which takes long.
+        # Not at the top of the file: it loads DTensor, which is slow.
         from tidegauge._torch import simulation_patches
 
         if detect_fake_mode() is not None:
             raise RuntimeError(
-                "simulate was entered inside a FakeTensorMode, which makes tensors without memory "
-                "itself; use one of the two"
+                "simulate was entered inside a FakeTensorMode, which also makes tensors without "
+                "memory; use only one of the two"
             )
         with ExitStack() as entry:
             _C.simulation_start(
@@ -73,11 +73,11 @@ class Simulation:
         self._exit.close()
 
     def adopt(self, what: T, device: str | torch.device | None = None) -> T:
-        """Brings real or meta tensors in: shapes, dtypes and what they share, not their data.
+        """Converts real or meta tensors to simulated ones with the same shapes, dtypes and sharing.
 
-        A module gets simulated parameters and buffers, and its own back when the simulation ends.
-        A tensor, or a structure of them, is answered with a simulated one. A meta tensor comes to
-        the CPU, others stay where they are, unless `device` says otherwise.
+        A module gets simulated parameters and buffers; it gets its own back when the simulation
+        ends. For a tensor or a structure of tensors, returns simulated ones. A meta tensor moves to
+        the CPU and others keep their device, unless `device` is given.
         """
         target = None if device is None else _check_device(device)
         if isinstance(what, nn.Module):
@@ -87,7 +87,8 @@ class Simulation:
         return adopted
 
     def coverage(self) -> list[_C.OpCoverage]:
-        """What was simulated, op by op: calls, those the cache answered, whether decomposed."""
+        """The simulated ops with their calls, calls answered from the cache, and whether they were
+        decomposed."""
         return _C.simulation_coverage()
 
     def is_simulated(self, tensor: torch.Tensor) -> bool:
@@ -98,8 +99,7 @@ def _check_device(device: str | torch.device) -> torch.device:
     checked = torch.device(device)
     if checked.type not in ("cpu", "cuda"):
         raise NotImplementedError(
-            f"simulate was asked for the device {str(device)!r}; 'cpu' and 'cuda' are what it can "
-            "claim to be"
+            f"simulate does not support the device {str(device)!r} (expected 'cpu' or 'cuda')"
         )
     return checked
 
@@ -110,8 +110,8 @@ def _check_item(item: Any) -> float | None:
     if isinstance(item, (bool, int, float)):
         return float(item)
     raise ValueError(
-        f"item is {item!r}; 'error' or a number is expected, the answer to each item() of a tensor "
-        "whose value is not known"
+        f"invalid item {item!r} (expected 'error', or a number as the result of item() for tensors "
+        "with unknown values)"
     )
 
 
@@ -125,11 +125,10 @@ def simulate(
 ) -> Simulation:
     """A context in which plain code makes tensors without memory.
 
-    `device`: a kind of device that exists inside, beside the CPU. Code that names it gets tensors
-    there; code that names none gets them on the CPU, as it would on a machine with that device.
-    `world_size` and `rank`: a process group of that many ranks exists inside, of which this process
-    is one; none of the others does. `item`: what a value is that the program asks for and that no
-    simulation can know; by default that is an error, which names the line. `mask_fraction`: how
-    many elements a mask selects of which it is not known.
+    `device`: a kind of device that exists in the context besides the CPU. Code that names it gets
+    tensors there; other code gets tensors on the CPU, as on a machine with that device.
+    `world_size` and `rank`: makes a process group of that many ranks; only this process exists.
+    `item`: the result when the program reads an unknown value; by default an error that names the
+    line. `mask_fraction`: the fraction of elements that a mask with unknown values selects.
     """
     return Simulation(device, world_size, rank, item=item, mask_fraction=mask_fraction)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`tidegauge export`: tables, stacks, where they go, and what is refused."""
+"""`tidegauge export`: tables, stacks, output files, and refused arguments."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_csv_folder_has_all_tables_and_is_not_overwritten(traces: Path, capsys: 
 
 
 @pytest.mark.parametrize("name", ["=HYPERLINK(1)", "+1", "-1", "@x", "\tx", "\rx"])
-def test_names_that_are_formulas_are_text_in_csv(traces: Path, name: str) -> None:
+def test_names_that_look_like_formulas_are_escaped_in_csv(traces: Path, name: str) -> None:
     with sqlite3.connect("before.tide") as database:
         database.execute("UPDATE modules SET name = ?", (name,))
     database.close()
@@ -125,7 +125,7 @@ def test_hostile_names_are_quoted(traces: Path) -> None:
 
 
 @pytest.mark.parametrize("trace", ["before.tide", "sharded.tide"])
-def test_stacks_add_up_to_their_moment(traces: Path, trace: str) -> None:
+def test_stacks_add_up_to_the_bytes_of_the_moment(traces: Path, trace: str) -> None:
     summary = read_summary(trace)
 
     def total(at: str) -> int:
@@ -143,7 +143,7 @@ def test_stacks_add_up_to_their_moment(traces: Path, trace: str) -> None:
         assert total(str(sequence)) == sum(sum(split.values()) for *_, split in now)
 
 
-def test_stacks_have_the_categories_of_their_moment(traces: Path) -> None:
+def test_stacks_have_the_categories_of_the_moment(traces: Path) -> None:
     summary = read_summary("before.tide")
     step = summary.steps[1]
     split: dict[str, int] = {}
@@ -154,7 +154,7 @@ def test_stacks_have_the_categories_of_their_moment(traces: Path) -> None:
     assert split == step.categories
 
 
-def test_an_empty_run_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_run_can_be_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with MemTracker(record="empty.tide"):
         pass
@@ -170,7 +170,7 @@ def test_an_empty_run_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         (["--to", "perfetto", "--table", "peaks"], 2, "--table requires --to csv"),
         (["--to", "csv", "--at", "end"], 2, "--at requires --to flamegraph"),
         (["--to", "json", "--alloc-conf", ""], 2, "--alloc-conf requires --to memory-viz"),
-        (["--to", "flamegraph", "--at", "noon"], 2, "'noon' is no moment"),
+        (["--to", "flamegraph", "--at", "noon"], 2, "invalid moment 'noon'"),
         (["--to", "flamegraph", "--at", "step:9"], 2, "has no moment 'step:9'; it has"),
         (["--to", "flamegraph", "--at", "0"], 2, "no moment '0'"),
         (["--to", "memory-viz", "--alloc-conf", "moon:1"], 2, "moon"),
@@ -179,7 +179,7 @@ def test_an_empty_run_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         (["--to", "json", "-o", "missing/out.json"], 1, "missing/out.json: No such file"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(
+def test_error_is_reported_in_one_line(
     traces: Path, arguments: list[str], code: int, message: str, capsys: Capture
 ) -> None:
     assert main(["export", "before.tide", *arguments]) == code
@@ -191,7 +191,7 @@ def test_what_is_wrong_is_told_in_one_line(
 
 
 @pytest.mark.parametrize("to", ["memory-viz", "perfetto", "json", "flamegraph"])
-def test_a_file_appears_whole_or_not_at_all(traces: Path, to: str, capsys: Capture) -> None:
+def test_file_is_written_completely_or_not_at_all(traces: Path, to: str, capsys: Capture) -> None:
     Path("out").write_text("mine")
     command = ["export", "before.tide", "--to", to, "-o", "out"]
     assert main(command) == 1
@@ -204,7 +204,7 @@ def test_a_file_appears_whole_or_not_at_all(traces: Path, to: str, capsys: Captu
     assert Path("/dev/null").is_char_device()
 
 
-def test_an_interrupted_export_leaves_nothing(
+def test_interrupted_export_leaves_no_file(
     traces: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     def interrupt(*args: object) -> None:
@@ -216,8 +216,8 @@ def test_an_interrupted_export_leaves_nothing(
     assert not list(Path().glob("out.json*"))
 
 
-def test_a_device_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Meta tensors have no memory, so they are not what is exported, unless asked for."""
+def test_device_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Meta tensors have no memory, so they are exported only on request."""
     monkeypatch.chdir(tmp_path)
     with MemTracker(record="two.tide"):
         real, meta = torch.empty(10), torch.empty(1000, device="meta")

@@ -80,15 +80,18 @@ def test_masks_that_are_known_select_what_they_select() -> None:
 
 
 def test_arguments_are_checked() -> None:
-    with pytest.raises(ValueError, match="item is 'any'"):
+    with pytest.raises(ValueError, match="invalid item 'any'"):
         simulate(item="any")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"invalid mask_fraction 1\.5"), simulate(mask_fraction=1.5):
+    with (
+        pytest.raises(ValueError, match=r"mask_fraction 1\.5"),
+        simulate(mask_fraction=1.5),
+    ):
         pass
     with pytest.raises(NotImplementedError, match="device 'mps'"):
         simulate("mps")
-    with pytest.raises(ValueError, match="world_size is 0"):
+    with pytest.raises(ValueError, match="invalid world_size 0"):
         simulate(world_size=0)
-    with pytest.raises(ValueError, match="rank is 8; 0 to 7 exist of 8 ranks"):
+    with pytest.raises(ValueError, match=r"invalid rank 8 \(expected 0 to 7 for 8 ranks\)"):
         simulate(world_size=8, rank=8)
     assert is_real(torch.ones(2))
 
