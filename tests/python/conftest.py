@@ -13,8 +13,8 @@ import torch
 
 @pytest.fixture(autouse=True, scope="module")
 def _freeze_what_stays() -> Iterator[None]:
-    """Most tests collect garbage first. To look through all of torch each time took longer than the
-    tests themselves."""
+    """Most tests collect garbage first. Without freezing, each collection scans all of torch, which
+    takes longer than the tests."""
     gc.collect()
     gc.freeze()
     yield
@@ -23,13 +23,13 @@ def _freeze_what_stays() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _keep_formatwarning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Upstream's tracker replaces it for the whole process when it warns."""
+    """Restores the formatting of warnings, which upstream's tracker replaces when it warns."""
     monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
 
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
-    """Some kernels take workspace per thread; one thread makes it the same on every machine."""
+    """Some kernels allocate workspace per thread; one thread gives equal figures everywhere."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -38,7 +38,7 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture
 def traces(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The traces are in the current folder, so that output does not depend on where it is."""
+    """The traces in the current folder, so that the output does not depend on their path."""
     for file in recorded.iterdir():
         shutil.copy(file, tmp_path)
     monkeypatch.chdir(tmp_path)

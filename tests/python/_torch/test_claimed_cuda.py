@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`simulate(device="cuda")` on a build without CUDA: choices, streams and memory as on a device."""
+"""`simulate(device="cuda")` on a build without CUDA: kernels, streams and memory as on a device."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ops_of(sim: tidegauge.Simulation) -> set[str]:
     return {row.op for row in sim.coverage()}
 
 
-def test_tensors_are_where_they_say_and_nowhere_else() -> None:
+def test_tensors_are_on_the_device_that_the_code_names() -> None:
     with tidegauge.simulate("cuda"):
         named = torch.empty(3, device="cuda")
         assert (named.device, named.is_cuda, named.is_cpu) == (torch.device("cuda:0"), True, False)
@@ -47,8 +47,8 @@ def test_tensors_are_where_they_say_and_nowhere_else() -> None:
         assert torch.cuda.current_device() == 3
 
 
-def test_simulated_tensor_is_as_large_as_asked_for() -> None:
-    """What the device's allocator makes of it is found out by simulating that."""
+def test_simulated_tensor_has_exactly_the_requested_bytes() -> None:
+    """Ours does not round: the simulated allocator does that later. Upstream rounds to 512 B."""
 
     def run(tracker: Any) -> dict[torch.device, int]:
         with tidegauge.simulate("cuda"), tracker:
@@ -61,7 +61,7 @@ def test_simulated_tensor_is_as_large_as_asked_for() -> None:
     assert run(UpstreamMemTracker()) == {torch.device("cuda:0"): 512}
 
 
-def test_all_is_undone_at_the_end() -> None:
+def test_torch_is_restored_at_the_end() -> None:
     def state() -> dict[str, Any]:
         return dict(vars(torch.cuda)) | {
             "accelerator": torch._C._get_accelerator().type,
@@ -69,7 +69,7 @@ def test_all_is_undone_at_the_end() -> None:
             "lifts": torch._C._only_lift_cpu_tensors(),
         }
 
-    torch.cuda.is_available()  # fills caches of its own
+    torch.cuda.is_available()  # fills torch's own caches
     before = state()
     with tidegauge.simulate("cuda"):
         assert torch.cuda.is_available()
@@ -81,14 +81,14 @@ def test_all_is_undone_at_the_end() -> None:
         torch.empty(1, device="cuda")
 
 
-def test_all_is_undone_after_an_error_of_the_model() -> None:
+def test_torch_is_restored_after_an_error_in_the_model() -> None:
     with pytest.raises(ZeroDivisionError), tidegauge.simulate("cuda"):
         torch.empty(1 // 0, device="cuda")
     assert not torch.cuda.is_available()
 
 
 @pytest.mark.parametrize("version", ["2.12.1", "3.0.0"])
-def test_another_torch_is_refused_with_both_versions(
+def test_other_torch_is_refused_with_both_versions(
     monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
     monkeypatch.setattr(torch, "__version__", version)
@@ -101,7 +101,7 @@ def test_another_torch_is_refused_with_both_versions(
     assert torch.ones(1).item() == 1
 
 
-def test_a_failing_self_test_says_so_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_self_test_is_reported_and_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise NotImplementedError("off")
 
@@ -112,7 +112,7 @@ def test_a_failing_self_test_says_so_and_leaves_nothing(monkeypatch: pytest.Monk
     assert torch.ones(1).item() == 1
 
 
-def test_devices_that_do_not_meet_are_an_error_and_numbers_are_none() -> None:
+def test_mixing_devices_is_an_error_except_for_numbers() -> None:
     with tidegauge.simulate("cuda"):
         on_device, on_host = torch.ones(3, device="cuda"), torch.ones(3)
         with pytest.raises(RuntimeError, match="cuda:0 and cpu"):
@@ -132,7 +132,7 @@ def test_devices_that_do_not_meet_are_an_error_and_numbers_are_none() -> None:
         (torch.float64, 64, {}, None),
     ],
 )
-def test_attention_is_chosen_as_on_a_device(
+def test_attention_kernel_is_chosen_as_on_a_device(
     dtype: torch.dtype, head: int, options: dict[str, Any], expected: str | None
 ) -> None:
     with tidegauge.simulate("cuda") as sim:
@@ -149,7 +149,7 @@ def test_attention_is_chosen_as_on_a_device(
         assert f"aten::_scaled_dot_product_{expected}_attention_backward" in fused
 
 
-def test_what_the_user_switched_off_is_not_chosen() -> None:
+def test_disabled_attention_kernel_is_not_chosen() -> None:
     with tidegauge.simulate("cuda") as sim:
         query = torch.empty(1, 2, 16, 512, device="cuda", dtype=torch.bfloat16)
         with nn.attention.sdpa_kernel(nn.attention.SDPBackend.MATH):
@@ -158,7 +158,7 @@ def test_what_the_user_switched_off_is_not_chosen() -> None:
 
 
 @pytest.mark.parametrize(("device", "is_foreach"), [("cpu", False), ("cuda", True)])
-def test_optimizers_choose_as_on_the_device(device: str, is_foreach: bool) -> None:
+def test_optimizer_uses_foreach_as_on_the_device(device: str, is_foreach: bool) -> None:
     with tidegauge.simulate(device) as sim:
         layer = nn.Linear(4, 4, device=device)
         optimizer = torch.optim.AdamW(layer.parameters())
@@ -167,7 +167,7 @@ def test_optimizers_choose_as_on_the_device(device: str, is_foreach: bool) -> No
         assert any(op.startswith("aten::_foreach_lerp_") for op in ops_of(sim)) is is_foreach
 
 
-def test_a_fused_optimizer_is_one_op() -> None:
+def test_fused_optimizer_is_one_op() -> None:
     with tidegauge.simulate("cuda") as sim:
         layer = nn.Linear(4, 4, device="cuda")
         optimizer = torch.optim.AdamW(layer.parameters(), fused=True)
@@ -176,7 +176,7 @@ def test_a_fused_optimizer_is_one_op() -> None:
         assert any(op.startswith("aten::_fused_adamw_") for op in ops_of(sim))
 
 
-def test_pinned_memory_is_of_the_host_and_known_to_be_pinned() -> None:
+def test_pinned_memory_is_on_the_host_and_marked_as_pinned() -> None:
     with tidegauge.simulate("cuda"):
         plain = torch.empty(4)
         pinned = plain.pin_memory()
@@ -191,7 +191,7 @@ def test_pinned_memory_is_of_the_host_and_known_to_be_pinned() -> None:
 
 
 def reserved_for(path: Path, *, is_on_side_stream: bool) -> int:
-    """Of one tensor of 15 MiB after another."""
+    """Reserved bytes for two tensors of 15 MiB, one after the other."""
     with tidegauge.simulate("cuda"), tidegauge.MemTracker(record=path):
         with torch.cuda.stream(torch.cuda.Stream() if is_on_side_stream else None):
             first = torch.empty(15 * MIB, dtype=torch.uint8, device="cuda")
@@ -202,13 +202,13 @@ def reserved_for(path: Path, *, is_on_side_stream: bool) -> int:
     return int(figures["peak_reserved_bytes"])
 
 
-def test_births_carry_their_stream_so_that_pools_are_apart(tmp_path: Path) -> None:
-    # 15 MiB is a segment of its own, rounded up to 2 MiB; another stream cannot use it again.
+def test_allocations_record_their_stream(tmp_path: Path) -> None:
+    # 15 MiB get their own segment, rounded up to 2 MiB; another stream cannot reuse it.
     assert reserved_for(tmp_path / "one.tide", is_on_side_stream=False) == 16 * MIB
     assert reserved_for(tmp_path / "two.tide", is_on_side_stream=True) == 32 * MIB
 
 
-def test_a_backward_runs_on_the_stream_of_its_forward() -> None:
+def test_backward_runs_on_the_stream_of_its_forward() -> None:
     seen = []
     with tidegauge.simulate("cuda"):
         x = torch.ones(3, device="cuda", requires_grad=True)
@@ -236,7 +236,7 @@ def test_checkpoint_autocast_and_scaler_run() -> None:
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_shards_of_fsdp_are_the_same_bytes_on_both(device: str) -> None:
+def test_fsdp_shards_have_the_same_bytes_on_cpu_and_cuda(device: str) -> None:
     ranks, width = 4, 256
     with tidegauge.simulate(device, world_size=ranks):
         net = nn.Sequential(*[nn.Linear(width, width, bias=False) for _ in range(3)]).to(device)
@@ -254,7 +254,7 @@ def test_shards_of_fsdp_are_the_same_bytes_on_both(device: str) -> None:
     by_name = {str(getattr(key, "value", key)): size for key, size in figures.items()}
     assert by_name["Sharded Param"] == shard
     assert by_name["Sharded Grad"] == shard
-    # Two moments; the steps, 4 bytes a parameter, are of the host.
+    # Two moments of Adam; its steps, 4 bytes per parameter, are on the host.
     assert by_name["OptState"] == 2 * shard + (12 if device == "cpu" else 0)
 
 
@@ -270,7 +270,7 @@ class StreamsOfOps(TorchDispatchMode):
         return func(*args, **kwargs or {})
 
 
-def test_fsdp_runs_its_collectives_on_streams_of_their_own() -> None:
+def test_fsdp_collectives_use_separate_streams() -> None:
     with tidegauge.simulate("cuda", world_size=8):
         net = nn.Sequential(*[nn.Linear(64, 64) for _ in range(2)]).to("cuda")
         for layer in net:

@@ -8,7 +8,7 @@ from tidegauge._torch.compat import BUILT_FOR, check_torch_version, explain_mism
 
 
 @pytest.mark.parametrize("found", ["2.13.0", "2.13.1", "2.13.0+cpu", "2.13.0a0+git1234"])
-def test_same_minor_version_fits(found: str) -> None:
+def test_same_minor_version_is_accepted(found: str) -> None:
     assert explain_mismatch(found, "2.13") is None
 
 
@@ -25,7 +25,7 @@ def test_installed_torch_passes() -> None:
     check_torch_version()
 
 
-def test_nothing_loads_torch_before_it_is_needed() -> None:
+def test_torch_is_not_loaded_before_it_is_needed() -> None:
     script = (
         "import sys, tidegauge, tidegauge.cli.main\n"
         "try: tidegauge.cli.main.main(['--help'])\n"
@@ -40,7 +40,7 @@ def test_nothing_loads_torch_before_it_is_needed() -> None:
     subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)
 
 
-def test_another_torch_is_told_before_anything_compiled_is_loaded() -> None:
+def test_other_torch_is_reported_before_compiled_code_is_loaded() -> None:
     script = (
         "import sys, types\n"
         "sys.modules['torch'] = types.SimpleNamespace(__version__='2.99.0')\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Optimizers on lists of DTensors: the shortcut of a simulation says what torch says."""
+"""Optimizers on lists of DTensors: the shortcut of a simulation gives the same result as torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch.distributed.tensor._op_schema import OpSchema
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
 
 
-# Widths of their own, for torch remembers what it has once worked out.
+# Each test has its own widths, because torch caches shardings.
 @pytest.mark.parametrize(
     ("width", "options", "expected"),
     [
@@ -27,7 +27,7 @@ from torch.distributed.tensor._sharding_prop import ShardingPropagator
         (20, {"amsgrad": True}, "aten::_foreach_maximum_.List"),
     ],
 )
-def test_shardings_are_those_that_torch_works_out(
+def test_shardings_equal_those_of_torch(
     monkeypatch: pytest.MonkeyPatch, width: int, options: dict[str, Any], expected: str
 ) -> None:
     torchs = ShardingPropagator.propagate_op_sharding_non_cached
@@ -58,7 +58,7 @@ def test_shardings_are_those_that_torch_works_out(
     assert expected in asked
 
 
-def test_stand_ins_that_torch_makes_for_it_are_not_counted() -> None:
+def test_placeholders_of_the_sharding_search_are_not_counted() -> None:
     with tidegauge.simulate(world_size=4):
         net = nn.Sequential(*[nn.Linear(28 * n, 28 * n + 28) for n in range(1, 5)])
         for layer in net:
@@ -71,7 +71,7 @@ def test_stand_ins_that_torch_makes_for_it_are_not_counted() -> None:
     assert {device.type for device in tracker.get_tracker_snapshot("peak")} == {"cpu"}
 
 
-def test_decomposition_that_torch_runs_for_it_is_not_counted() -> None:
+def test_decomposition_in_the_sharding_search_is_not_counted() -> None:
     with tidegauge.simulate("cuda", world_size=4):
         mesh = init_device_mesh("cuda", (4,))
         x = distribute_tensor(torch.ones(64, 16, device="cuda"), mesh, [Shard(0)])

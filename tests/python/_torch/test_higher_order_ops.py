@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Ops of higher order, which torch's Python dispatches by itself, run under trackers, too."""
+"""Higher-order ops, which torch dispatches in Python, also run under trackers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def draw() -> torch.Tensor:
     return drawn
 
 
-def test_they_give_the_same_and_what_they_make_is_counted() -> None:
+def test_results_are_equal_and_their_tensors_are_counted() -> None:
     untracked = draw()
     tracker = tidegauge.MemTracker()
     with tracker:
@@ -29,7 +29,7 @@ def test_they_give_the_same_and_what_they_make_is_counted() -> None:
     assert torch._ops.key_extractor is not op_patches._extract_keys
 
 
-def test_they_run_in_a_simulation() -> None:
+def test_higher_order_ops_run_in_a_simulation() -> None:
     with tidegauge.simulate():
         drawn = draw()
         assert drawn.shape == (256,)

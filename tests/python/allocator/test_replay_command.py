@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`tidegauge replay`: what it prints, where, and how it ends."""
+"""`tidegauge replay`: output, files and exit codes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegauge.cli.main import main
 
 @pytest.fixture
 def snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of a file in the current folder, so that output does not depend on where it is."""
+    """A file in the current folder, so that the output does not depend on its path."""
     monkeypatch.chdir(tmp_path)
     return write(Path("three_segments.pickle"), three_segments()).name
 
@@ -45,7 +45,7 @@ def test_prints(
     assert max(map(len, output.out.splitlines())) <= 80
 
 
-def test_json_has_what_scripts_rely_on(snapshot: str, capsys: Capture) -> None:
+def test_json_has_the_figures_of_both_runs(snapshot: str, capsys: Capture) -> None:
     assert main(["replay", snapshot, "--json"]) == 0
     (device,) = json.loads(capsys.readouterr().out)["devices"]
     assert (device["device"], device["events"]) == (0, 11)
@@ -55,9 +55,9 @@ def test_json_has_what_scripts_rely_on(snapshot: str, capsys: Capture) -> None:
         assert device[run]["segment_events"] == 3
 
 
-def test_a_divergence_is_told(snapshot: str, golden: Golden, capsys: Capture) -> None:
+def test_divergence_is_reported(snapshot: str, golden: Golden, capsys: Capture) -> None:
     changed = three_segments()
-    del changed["device_traces"][0][8:]  # the last segment is there, but nobody asked for it
+    del changed["device_traces"][0][8:]  # the last segment remains, but no request explains it
     changed["segments"].pop()
     changed["device_traces"][0][4]["size"] = changed["segments"][1]["total_size"] = 60 * MIB
     changed["segments"][1]["blocks"][0]["size"] = 60 * MIB
@@ -72,13 +72,13 @@ def test_bounds_for_deferred_frees(snapshot: str, golden: Golden, capsys: Captur
     golden("replay_deferred.txt", capsys.readouterr().out)
 
 
-def test_a_device_that_is_too_small_ends_with_3(snapshot: str, capsys: Capture) -> None:
+def test_too_small_device_exits_with_3(snapshot: str, capsys: Capture) -> None:
     assert main(["replay", snapshot, "--device-memory", "60MiB"]) == 3
     assert main(["replay", snapshot, "--device-memory", "200MiB"]) == 0
     assert capsys.readouterr().err == ""
 
 
-def test_bad_files_end_with_1(tmp_path: Path, snapshot: str, capsys: Capture) -> None:
+def test_bad_files_exit_with_1(tmp_path: Path, snapshot: str, capsys: Capture) -> None:
     assert main(["replay", "nothing.pickle"]) == 1
     assert capsys.readouterr().err == "tidegauge: nothing.pickle: No such file or directory\n"
     Path("text.pickle").write_text("&!")
@@ -102,7 +102,7 @@ def test_bad_files_end_with_1(tmp_path: Path, snapshot: str, capsys: Capture) ->
         ["replay", "x", "--device-memory", "much"],
     ],
 )
-def test_wrong_usage_ends_with_2(arguments: list[str], capsys: Capture) -> None:
+def test_wrong_usage_exits_with_2(arguments: list[str], capsys: Capture) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 2
@@ -111,18 +111,18 @@ def test_wrong_usage_ends_with_2(arguments: list[str], capsys: Capture) -> None:
     assert output.err.startswith("usage: tidegauge")
 
 
-def test_settings_that_torch_refuses_end_with_2(snapshot: str, capsys: Capture) -> None:
+def test_settings_that_torch_rejects_exit_with_2(snapshot: str, capsys: Capture) -> None:
     assert main(["replay", snapshot, "--alloc-conf", "foo:1"]) == 2
     assert capsys.readouterr().err == (
         "tidegauge: allocator settings 'foo:1': Unrecognized key 'foo' in CUDA allocator config.\n"
     )
 
 
-def test_runs_as_a_module_and_stops_with_its_reader(snapshot: str) -> None:
+def test_runs_as_a_module_and_stops_when_the_pipe_closes(snapshot: str) -> None:
     command = [sys.executable, "-m", "tidegauge", "replay", snapshot]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("three_segments.pickle, device 0: 11 events")
-    # A reader that is gone before anything is written.
+    # The reader closes the pipe before anything is written.
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -138,7 +138,7 @@ def test_help_names_the_commands(capsys: Capture) -> None:
     assert "replay" in capsys.readouterr().out
 
 
-def test_sizes_in_and_out() -> None:
+def test_sizes_are_parsed_and_formatted() -> None:
     for size_bytes, text in (
         (0, "0 B"),
         (1023, "1023 B"),

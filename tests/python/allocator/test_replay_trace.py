@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`tidegauge replay run.tide`: the layers from tensors to a device, other settings, devices."""
+"""`tidegauge replay run.tide`: layers from tensors to the device, other settings, devices."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def two_tensors(tmp_path: Path) -> Path:
-    """1,000 B and 12 MiB alive at once, after 12 MiB that were freed."""
+    """1,000 B and 12 MiB are live at once, after 12 MiB were freed."""
     path = tmp_path / "two.tide"
     with MemTracker(record=path):
         torch.empty(12 * MIB, dtype=torch.uint8)
@@ -31,15 +31,15 @@ def two_tensors(tmp_path: Path) -> Path:
     return path
 
 
-def test_layers_are_those_computed_by_hand(two_tensors: Path) -> None:
+def test_layers_equal_those_computed_by_hand(two_tensors: Path) -> None:
     memory = replay_trace(two_tensors, assumptions=Assumptions(context_bytes=MIB))
     layers = {layer.name: layer.size_bytes for layer in memory.layers}
     assert layers == {
         "tensors": 1000 + 12 * MIB,
-        "rounding and slack": 24,  # to 512 B
+        "rounding and slack": 24,  # rounded to 512 B
         "active": 1024 + 12 * MIB,
         "unused in segments": 2 * MIB - 1024,  # small requests come from segments of 2 MiB
-        "reserved": 14 * MIB,  # the first 12 MiB serve again
+        "reserved": 14 * MIB,  # the first 12 MiB are reused
         "cuBLAS workspaces": 2 * 8_519_680,
         "CUDA context": MIB,
         "communication": 0,
@@ -49,10 +49,10 @@ def test_layers_are_those_computed_by_hand(two_tensors: Path) -> None:
     assert memory.requests == 6
 
 
-def test_tensors_at_the_peak_are_the_trackers_peak(traces: Path) -> None:
+def test_tensors_at_the_peak_equal_the_peak_of_the_tracker(traces: Path) -> None:
     tracked_bytes = read_summary("before.tide").peaks[0].total_bytes
     memory = replay_trace("before.tide")
-    assert memory.layers[0].size_bytes == tracked_bytes  # one segment: the moment with most in it
+    assert memory.layers[0].size_bytes == tracked_bytes  # at the moment with the most active bytes
     assert memory.figures.peak_active_bytes >= tracked_bytes
 
 
@@ -66,7 +66,7 @@ def test_several_ranks_get_an_allowance_for_communication(traces: Path) -> None:
     assert communication("run.rank0.tide", Assumptions(communication_bytes=7)) == 7
 
 
-def test_a_device_is_too_small_by_one_byte_only(two_tensors: Path) -> None:
+def test_one_byte_less_does_not_fit(two_tensors: Path) -> None:
     nothing = Assumptions(
         context_bytes=0, cublas_workspaces=0, cublas_workspace_bytes=0, communication_bytes=0
     )
@@ -110,7 +110,7 @@ def test_prints(
     assert max(map(len, output.out.splitlines())) <= 80
 
 
-def test_what_does_not_fit_ends_with_3(traces: Path, golden: Golden, capsys: Capture) -> None:
+def test_run_that_does_not_fit_exits_with_3(traces: Path, golden: Golden, capsys: Capture) -> None:
     assert main(["replay", "before.tide", "--device-memory", "500MiB"]) == 3
     golden("replay_trace_too_small.txt", capsys.readouterr().out)
 
@@ -139,7 +139,7 @@ def test_bad_arguments_get_one_line(
     assert len(output.err.splitlines()) == 1
 
 
-def test_a_damaged_trace_gets_one_line(traces: Path, capsys: Capture) -> None:
+def test_damaged_trace_gets_one_line(traces: Path, capsys: Capture) -> None:
     path = traces / "before.tide"
     path.write_bytes(path.read_bytes()[:3000])
     assert main(["replay", "before.tide"]) == 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Random and mutated traces: every command reads them, or ends with one clean line."""
+"""Random and mutated traces: every command reads them, or fails with one clean line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TABLES = ("run", "batches", "modules", "ops", "tensors", "gaps", "peaks", "step
 
 @pytest.fixture(autouse=True)
 def _limited_memory() -> Iterator[None]:
-    """A number in a file must not make us ask for all the memory of the machine."""
+    """Limits memory: a number in a file must not make us allocate all of the machine's memory."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + (2 << 30), before[1]))
@@ -65,7 +65,7 @@ def test_mutated_files(
 
 
 def test_mutated_tables(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is no damage to SQLite: other values, other types, no rows, no tables."""
+    """Damage that SQLite does not notice: other values, other types, no rows, no tables."""
     original = Path("before.tide").read_bytes()
     draw = random.Random(8)
     for round_ in range(ROUNDS // 2):
@@ -84,7 +84,7 @@ def test_mutated_tables(traces: Path, capsys: pytest.CaptureFixture[str]) -> Non
                 )
             )
             database.execute("DROP VIEW allocations")
-            with suppress(sqlite3.Error):  # some columns take no such value
+            with suppress(sqlite3.Error):  # some columns reject the value
                 database.execute(statement)
         database.close()
         _expect_clean(f"{round_}: {statement}", capsys)

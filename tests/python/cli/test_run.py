@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`tidegauge run` on scripts that have no word of tidegauge in them."""
+"""`tidegauge run` on scripts that do not mention tidegauge."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def read_good(path: Path) -> Summary:
     return summary
 
 
-def test_the_scripts_know_nothing_of_us() -> None:
+def test_scripts_do_not_mention_tidegauge() -> None:
     assert not [path for path in SCRIPTS.iterdir() if "tidegauge" in path.read_text()]
 
 
-def test_a_plain_loop_with_workers(tmp_path: Path) -> None:
+def test_plain_loop_with_workers(tmp_path: Path) -> None:
     script = str(SCRIPTS / "plain_loop.py")
     done = run(tmp_path, script, "--lr", "3", "-o", "mine")
     assert done.returncode == 5, done.stderr
@@ -65,7 +65,7 @@ def test_a_plain_loop_with_workers(tmp_path: Path) -> None:
     assert (forced.returncode, forced.stderr) == (5, "")
 
 
-def test_a_module_runs_as_python_runs_it(tmp_path: Path) -> None:
+def test_module_runs_as_with_python_m(tmp_path: Path) -> None:
     package = tmp_path / "shop"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -85,7 +85,7 @@ def test_a_module_runs_as_python_runs_it(tmp_path: Path) -> None:
     assert "tidegauge: the run created no tensors\n" in done.stderr
 
 
-def test_a_script_finds_itself_as_python_would(tmp_path: Path) -> None:
+def test_script_sees_the_same_environment_as_with_python(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "helper.py").write_text("value = 7\n")
@@ -110,7 +110,7 @@ def test_a_script_finds_itself_as_python_would(tmp_path: Path) -> None:
     assert done.stderr.startswith(plain.stderr)
 
 
-def test_an_exception_is_shown_without_our_frames(tmp_path: Path) -> None:
+def test_exception_is_shown_without_our_frames(tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text(
         "from torch import nn\n"
         "class Wrong(nn.Module):\n"
@@ -128,7 +128,7 @@ def test_an_exception_is_shown_without_our_frames(tmp_path: Path) -> None:
     read_good(tmp_path / "wrong.tide")
 
 
-def test_out_of_memory_is_told_and_goes_on(tmp_path: Path) -> None:
+def test_out_of_memory_is_reported_and_the_script_continues(tmp_path: Path) -> None:
     done = run(tmp_path, str(SCRIPTS / "out_of_memory.py"))
     assert done.returncode == 1
     assert "DefaultCPUAllocator: can't allocate memory" in done.stderr
@@ -138,7 +138,7 @@ def test_out_of_memory_is_told_and_goes_on(tmp_path: Path) -> None:
     assert peak.categories["Activation"] + peak.saved_bytes >= activations
 
 
-def test_ctrl_c_ends_the_trace_and_gives_130(tmp_path: Path) -> None:
+def test_ctrl_c_completes_the_trace_and_exits_with_130(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "tidegauge", "run", str(SCRIPTS / "endless.py")],
         cwd=tmp_path,
@@ -155,7 +155,7 @@ def test_ctrl_c_ends_the_trace_and_gives_130(tmp_path: Path) -> None:
     read_good(tmp_path / "endless.tide")
 
 
-def test_a_forked_child_says_nothing_and_leaves_the_trace_alone(tmp_path: Path) -> None:
+def test_forked_child_prints_nothing_and_does_not_touch_the_trace(tmp_path: Path) -> None:
     (tmp_path / "forks.py").write_text(
         "import os, sys, torch\n"
         "kept = torch.ones(1000)\n"
@@ -171,7 +171,7 @@ def test_a_forked_child_says_nothing_and_leaves_the_trace_alone(tmp_path: Path) 
     assert peak.total_bytes == 4000
 
 
-def test_a_hugging_face_trainer(tmp_path: Path) -> None:
+def test_hugging_face_trainer(tmp_path: Path) -> None:
     pytest.importorskip("accelerate")
     done = run(tmp_path, str(SCRIPTS / "hf_trainer.py"), HF_HUB_OFFLINE="1")
     assert done.returncode == 0, done.stderr
@@ -183,7 +183,7 @@ def test_a_hugging_face_trainer(tmp_path: Path) -> None:
     assert peak.categories["Optstate"] >= 2 * peak.categories["Parameter"]
 
 
-def test_a_lightning_run(tmp_path: Path) -> None:
+def test_lightning_run(tmp_path: Path) -> None:
     pytest.importorskip("pytorch_lightning")
     done = run(tmp_path, str(SCRIPTS / "lightning_run.py"))
     assert done.returncode == 0, done.stderr
@@ -193,7 +193,7 @@ def test_a_lightning_run(tmp_path: Path) -> None:
     assert peak.categories["Parameter"] == 4 * (16 * 64 + 64 + 64 + 1)
 
 
-def test_fsdp2_under_torchrun_records_a_file_a_rank(tmp_path: Path) -> None:
+def test_fsdp2_under_torchrun_records_one_file_per_rank(tmp_path: Path) -> None:
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone")
     done = run(tmp_path, str(SCRIPTS / "fsdp2.py"), launcher=(*torchrun, "--nproc-per-node", "2"))
     assert done.returncode == 0, done.stderr
@@ -203,12 +203,12 @@ def test_fsdp2_under_torchrun_records_a_file_a_rank(tmp_path: Path) -> None:
         (0, 2, 2),
         (1, 2, 2),
     ]
-    assert ranks[1].peak_bytes > ranks[0].peak_bytes  # its batch is the longer one
+    assert ranks[1].peak_bytes > ranks[0].peak_bytes  # its batch is larger
     for rank in ranks:
         (peak,) = (peak for peak in rank.peaks if peak.device == "cpu")
         layer_bytes = {"0": 4 * (64 * 256 + 256), "2": 4 * (256 * 64 + 64)}
         assert {unit.name for unit in peak.units} == layer_bytes.keys()
-        for unit in peak.units:  # of two steps, each with a gathering in forward and backward
+        for unit in peak.units:  # two steps, each gathers in forward and backward
             assert unit.categories["Sharded Param"] == layer_bytes[unit.name] // 2
             assert (unit.gather_count, unit.reduce_count) == (4, 2)
         assert peak.categories["Sharded Param"] == sum(layer_bytes.values()) // 2
@@ -216,7 +216,7 @@ def test_fsdp2_under_torchrun_records_a_file_a_rank(tmp_path: Path) -> None:
         assert "Gradient" not in peak.categories
 
 
-def test_fsdp2_is_found_though_somebody_looks_for_it_first(tmp_path: Path) -> None:
+def test_fsdp2_is_patched_although_it_was_looked_up_before(tmp_path: Path) -> None:
     (tmp_path / "looks.py").write_text(
         "import importlib.util, torch, torch.distributed as dist\n"
         "importlib.util.find_spec('torch.distributed.fsdp')\n"
@@ -236,7 +236,7 @@ def test_fsdp2_is_found_though_somebody_looks_for_it_first(tmp_path: Path) -> No
     assert unit.categories["Sharded Param"] == 4 * (64 * 32 + 32) // 2
 
 
-def test_fsdp2_is_not_imported_for_those_who_do_not_use_it(tmp_path: Path) -> None:
+def test_fsdp2_is_not_imported_if_unused(tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text(
         "import sys, torch\n"
         "print('torch.distributed.fsdp' in sys.modules)\n"
@@ -262,7 +262,7 @@ def test_fsdp2_is_not_imported_for_those_who_do_not_use_it(tmp_path: Path) -> No
     ],
     ids=["nothing", "no script", "no module", "no name", "no folder"],
 )
-def test_bad_input_is_one_line_before_anything_runs(
+def test_bad_input_is_reported_in_one_line_before_the_run(
     tmp_path: Path,
     arguments: list[str],
     complaint: str,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""docs/differences.md names its proofs: they must be there."""
+"""The tests that docs/differences.md names as proofs exist."""
 
 import re
 from pathlib import Path

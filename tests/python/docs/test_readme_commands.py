@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The commands of README.md, in their order, as somebody types them who reads it."""
+"""Runs the commands of README.md in their order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REPO = Path(__file__).parents[3]
 
 
 def find_commands() -> list[tuple[list[str], int]]:
-    """Arguments and exit codes of the lines that begin with `tidegauge`, in blocks of code."""
+    """Arguments and exit codes of the lines in code blocks that begin with `tidegauge`."""
     commands = []
     for block in re.findall(r"^```.*?^```", (REPO / "README.md").read_text(), re.M | re.S):
         for line in block.splitlines():
@@ -25,7 +25,7 @@ def find_commands() -> list[tuple[list[str], int]]:
     return commands
 
 
-def test_they_do_what_it_says(tmp_path: Path) -> None:
+def test_readme_commands_run(tmp_path: Path) -> None:
     for example in ("llama.py", "train.py"):
         shutil.copy(REPO / "examples" / "python" / example, tmp_path)
     commands = find_commands()

@@ -9,7 +9,7 @@ import small_model
 
 @pytest.fixture
 def model_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """`small_model.py` in the current folder, so that output does not depend on where it is."""
+    """`small_model.py` in the current folder, so that the output does not depend on its path."""
     source = Path(small_model.__file__)
     (tmp_path / source.name).write_text(source.read_text())
     monkeypatch.chdir(tmp_path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Advice is what the command itself says when it is followed."""
+"""The command confirms its own advice when the advice is followed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMMAND = [
 
 
 @pytest.mark.parametrize(("memory", "is_together"), [("190MiB", False), ("130MiB", True)])
-def test_whoever_follows_it_gets_what_it_says(
+def test_following_the_advice_gives_the_promised_bytes(
     model_file: str, memory: str, is_together: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = [*COMMAND, "--device-memory", memory]

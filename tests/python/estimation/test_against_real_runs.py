@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""An estimate beside the real run on the CPU: the same bytes of tensors, to the byte."""
+"""An estimate equals the real run on the CPU, to the byte."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ PLANS: list[dict[str, Any]] = [
     {"fsdp": 2, "mp": "bf16/fp32", "ac": "selective", "optimizer": "sgd-momentum"},
     {"fsdp": 2, "reshard": "no"},
 ]
-# Rows that two ranks do not share evenly; and so many tokens that the peak is at the loss, or so
-# few words that it is in the backward of a block. Not so few tokens that it is where gradients are
-# reduced: gloo does that in a copy of what it reduces, which no estimate has ("Other", 61,488 B of
-# the root with 121 words in fp32, which lifts a peak of 431,000 B to 455,286 B).
+# The rows do not divide evenly between two ranks. There are so many tokens that the peak is at the
+# loss, or so few words that it is in the backward of a block. Fewer tokens would move the peak to
+# the reduction of gradients, where gloo makes a copy that no estimate includes ("Other", 61,488 B
+# for the root with 121 words in fp32, which raises a peak of 431,000 B to 455,286 B).
 SETTINGS = {
     "loss": {"words": 121, "width": 63, "batch": 64},
     "backward": {"words": 31, "width": 63, "batch": 16},
@@ -33,7 +33,7 @@ RUNS = [(plan, peak_at) for plan in PLANS for peak_at in SETTINGS]
 
 @pytest.fixture(scope="module")
 def real_runs(tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, Any]]]:
-    """What a tracker says of each run on each rank: two processes and gloo."""
+    """The figures of a tracker for each run on each rank: two processes with gloo."""
     folder = tmp_path_factory.mktemp("real")
     runs = [{"plan": plan, "settings": SETTINGS[peak_at]} for plan, peak_at in RUNS]
     task = json.dumps({"runs": runs, "folder": str(folder)})
@@ -59,7 +59,7 @@ def real_runs(tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, A
 
 
 @pytest.mark.parametrize("number", range(len(RUNS)), ids=lambda number: str(RUNS[number]))
-def test_equals_a_run_of_two_processes(
+def test_estimate_equals_a_run_of_two_processes(
     model_file: str, number: int, real_runs: list[list[dict[str, Any]]]
 ) -> None:
     plan, peak_at = RUNS[number]
@@ -75,7 +75,9 @@ def test_equals_a_run_of_two_processes(
 
 @pytest.mark.parametrize("ac", ["none", "selective", "full"])
 @pytest.mark.parametrize("mp", ["", "bf16"])
-def test_equals_a_run_of_one_process(model_file: str, ac: str, mp: str, tmp_path: Path) -> None:
+def test_estimate_equals_a_run_of_one_process(
+    model_file: str, ac: str, mp: str, tmp_path: Path
+) -> None:
     import real_run
 
     contract: Contract = load_contract(model_file)

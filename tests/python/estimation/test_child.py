@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`tidegauge estimate` as a program: what its child does and how it ends is what the user sees."""
+"""`tidegauge estimate` as a program: the user sees the output and exit code of its child."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ assert run_in_child(Namespace(), fail) == 1
 
 @pytest.fixture(autouse=True)
 def temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Of a program, which leaves nothing of its own there, however it ends."""
+    """A temporary folder for the program, which must be empty however the program ends."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
@@ -78,7 +78,7 @@ def add_to(model_file: str, source: str) -> None:
         file.write(source)
 
 
-def test_exit_codes_are_those_of_the_child() -> None:
+def test_exit_code_equals_that_of_the_child() -> None:
     done = subprocess.run(
         [sys.executable, "-c", CODES], capture_output=True, text=True, check=False
     )
@@ -87,13 +87,13 @@ def test_exit_codes_are_those_of_the_child() -> None:
     assert done.returncode == 0
 
 
-def test_what_does_not_fit_is_told_as_without_a_child(model_file: str) -> None:
+def test_result_does_not_fit_is_the_same_as_without_a_child(model_file: str) -> None:
     done = estimate(model_file, "--device-memory", "10MiB", "--no-advice", "--json")
     assert json.loads(done.stdout)["verdict"] == "does not fit"
     assert (done.returncode, done.stderr) == (3, "")
 
 
-def test_a_crash_is_told_and_the_cpu_simulated(model_file: str) -> None:
+def test_crash_is_reported_and_the_cpu_simulated_instead(model_file: str) -> None:
     add_to(model_file, CRASHING.format(when=ON_GPU, name="SIGSEGV"))
     done = estimate(model_file, "--json")
     found = json.loads(done.stdout)
@@ -113,7 +113,7 @@ def test_a_crash_is_told_and_the_cpu_simulated(model_file: str) -> None:
         ("SIGKILL", ["-q"], "; the machine may be out of memory"),
     ],
 )
-def test_what_the_user_chose_is_not_replaced(
+def test_device_chosen_by_the_user_is_not_replaced(
     model_file: str, name: str, options: list[str], hint: str
 ) -> None:
     add_to(model_file, CRASHING.format(when=True, name=name))
@@ -124,10 +124,10 @@ def test_what_the_user_chose_is_not_replaced(
 
 
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGKILL", "SIGTERM"])
-def test_a_child_that_is_ended_leaves_no_traces(
+def test_killed_child_leaves_no_trace_files(
     model_file: str, temporary_folder: Path, name: str
 ) -> None:
-    """The trace of the first point of a sweep is there when the second point ends the child."""
+    """The trace of the first point of a sweep exists when the second point kills the child."""
     add_to(model_file, CRASHING.format(when="settings.batch == 2", name=name) + LISTING)
     done = estimate(model_file, "--simulate", "cpu", "--sweep", "batch=1,2")
     before, trace, _ = done.stderr.splitlines()
@@ -137,8 +137,8 @@ def test_a_child_that_is_ended_leaves_no_traces(
 
 
 @pytest.mark.parametrize("is_from_terminal", [True, False], ids=["ctrl-c", "kill"])
-def test_an_interrupt_prints_what_there_is(model_file: str, is_from_terminal: bool) -> None:
-    """Ctrl-C tells the child and its parent, `kill` the parent alone."""
+def test_interrupt_prints_the_results_so_far(model_file: str, is_from_terminal: bool) -> None:
+    """Ctrl-C signals the child and its parent, `kill` only the parent."""
     add_to(model_file, WAITING)
     keyboard, terminal = os.openpty()
     with subprocess.Popen(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Figures of `tidegauge estimate --json` that pencil and paper give too."""
+"""Figures of `tidegauge estimate --json` that can be computed by hand."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def ask(model_file: str, capsys: pytest.CaptureFixture[str]) -> Any:
     return ask
 
 
-def test_shards_of_parameters_and_states_are_the_whole_by_the_ranks(ask: Any) -> None:
+def test_shards_of_parameters_and_states_are_divided_by_the_ranks(ask: Any) -> None:
     found = ask("--fsdp", "4")
     assert found["parameter_count"] == PARAMETERS
     assert found["world_size"] == 4
-    shard_bytes = 4 * PARAMETERS // 4  # 120 rows and 64 are divided evenly
+    shard_bytes = 4 * PARAMETERS // 4  # 120 and 64 rows divide evenly
     categories = found["peak"]["categories"]
     assert categories["Sharded Param"] == shard_bytes
     assert categories["Optstate"] == 2 * shard_bytes
     assert found["ranks"][0]["like_ranks"] == [0, 1, 2, 3]
 
 
-def test_uneven_shards_are_those_of_the_rank(ask: Any) -> None:
-    """Of 64 rows 6 ranks have 10, and the last 4; of 120, 18 and 12. FSDP2 pads parameters."""
+def test_uneven_shards_depend_on_the_rank(ask: Any) -> None:
+    """Of 64 rows, 6 ranks have 10 and the last has 4; of 120, 18 and 12. FSDP2 pads parameters."""
     found = ask("--fsdp", "7", "--rank", "all")
     first, last = found["ranks"]
     assert first["like_ranks"] == [0, 1, 2, 3, 4, 5]
@@ -52,7 +52,7 @@ def test_uneven_shards_are_those_of_the_rank(ask: Any) -> None:
         assert rank["peak"]["categories"]["Optstate"] == states
 
 
-def test_states_follow_the_optimizer(ask: Any) -> None:
+def test_optimizer_states_depend_on_the_optimizer(ask: Any) -> None:
     shard_bytes = 4 * PARAMETERS // 2
     states = {
         name: ask("--fsdp", "2", "--optimizer", name)["peak"]["categories"].get("Optstate", 0)
@@ -62,13 +62,13 @@ def test_states_follow_the_optimizer(ask: Any) -> None:
 
 
 def test_mixed_precision_gathers_half_the_bytes(ask: Any) -> None:
-    """At the peak, in backward of the loss, the root is whole: embedding and head in bf16."""
+    """At the peak, in the backward of the loss, embedding and head are whole in bf16."""
     for options, size in (((), 4), (("--mp", "bf16/fp32"), 2)):
         found = ask("--fsdp", "2", *options, "--set", "batch=64")
         assert found["peak"]["categories"]["Unsharded Param"] == size * OUTER, options
 
 
-def test_logits_and_their_loss_are_there_at_the_peak(ask: Any) -> None:
+def test_logits_and_loss_are_live_at_the_peak(ask: Any) -> None:
     found = ask("--set", "batch=64")
     logits = 4 * 64 * 16 * WORDS
     (softmax,) = (
@@ -89,13 +89,13 @@ def test_layers_add_up(ask: Any) -> None:
     outside = sizes["cuBLAS workspaces"] + sizes["CUDA context"] + sizes["communication"]
     assert sizes["on the device"] == sizes["reserved"] + outside == found["needed_bytes"]
     assert found["margin_bytes"] == found["device"]["memory_bytes"] - found["needed_bytes"]
-    # Of what is assumed only the communication is left open: 256 MiB to 1 GiB, 512 MiB by default.
+    # Only one assumption has a range: communication, 256 MiB to 1 GiB, 512 MiB by default.
     assert found["needed_bytes"] - found["low_bytes"] == 256 << 20
     assert found["high_bytes"] - found["needed_bytes"] == 512 << 20
 
 
-def test_first_step_has_no_states_of_the_optimizer_yet(ask: Any) -> None:
-    """With a large batch both steps have their peak in the backward."""
+def test_first_step_has_no_optimizer_states_yet(ask: Any) -> None:
+    """With a large batch, both steps peak in the backward."""
     found = ask("--set", "batch=64")
     assert found["is_steady"]
     states = 2 * 4 * PARAMETERS

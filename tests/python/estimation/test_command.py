@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`tidegauge estimate`: what it prints, how it ends, and what it says to wrong use."""
+"""`tidegauge estimate`: output, exit codes, and messages for wrong use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Golden = Callable[[str, str], None]
 Capture = pytest.CaptureFixture[str]
 
 SHARDED = ["--fsdp", "4", "--mp", "bf16/fp32", "--ac", "selective", "--set", "batch=64"]
-NOTHING_ELSE = [  # so that the few bytes of the model decide
+NOTHING_ELSE = [  # no other memory, so that the few bytes of the model decide
     *("--assume", "context=1MiB", "--assume", "cublas=1MiB", "--assume", "communication=1MiB")
 ]
 LARGE = ["--set", "batch=4096", *NOTHING_ELSE]
@@ -80,7 +80,7 @@ WRONG_USE = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), WRONG_USE, ids=lambda value: str(value)[:40])
-def test_wrong_use_is_told(
+def test_wrong_use_is_reported(
     model_file: str, arguments: list[str], message: str, capsys: Capture
 ) -> None:
     assert main(["estimate", model_file, *arguments]) == 2
@@ -106,7 +106,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("source", "code", "message"), BROKEN, ids=lambda value: str(value)[:40])
-def test_a_broken_target_is_told(
+def test_broken_target_is_reported(
     source: str,
     code: int,
     message: str,
@@ -140,12 +140,12 @@ def test_a_broken_target_is_told(
         ("torch.nn:Linear", "requires --config FILE"),
     ],
 )
-def test_a_target_that_is_none_is_told(target: str, message: str, capsys: Capture) -> None:
+def test_invalid_target_is_reported(target: str, message: str, capsys: Capture) -> None:
     assert main(["estimate", target]) == 2
     assert message in capsys.readouterr().err
 
 
-def test_ctrl_c_prints_what_there_is(
+def test_ctrl_c_prints_the_results_so_far(
     model_file: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     ask = Estimator.estimate
@@ -162,7 +162,7 @@ def test_ctrl_c_prints_what_there_is(
     assert not found["is_whole"]
 
 
-def test_the_run_can_be_kept_for_a_report(model_file: str, capsys: Capture) -> None:
+def test_trace_can_be_kept_for_a_report(model_file: str, capsys: Capture) -> None:
     arguments = ["estimate", model_file, "--fsdp", "2", "--trace", "run.tide", "--json"]
     assert main(arguments) == 0
     found = json.loads(capsys.readouterr().out)
@@ -175,7 +175,7 @@ def test_the_run_can_be_kept_for_a_report(model_file: str, capsys: Capture) -> N
 
 
 @pytest.mark.parametrize("options", [[], ["--sweep", "batch=1,2"]], ids=["one", "sweep"])
-def test_a_page_shows_the_runs(model_file: str, options: list[str], capsys: Capture) -> None:
+def test_page_shows_the_runs(model_file: str, options: list[str], capsys: Capture) -> None:
     command = ["estimate", model_file, "--fsdp", "2", "--html", "page.html", *options]
     assert main(command) == 0
     assert f"<title>estimate of {model_file}" in Path("page.html").read_text()
@@ -196,7 +196,7 @@ FEW_BYTES = [*NOTHING_ELSE, "--device-memory", "40MiB"]
     ],
     ids=["sweep", "devices", "max"],
 )
-def test_a_page_plots_what_the_points_need(
+def test_page_plots_the_bytes_of_all_points(
     model_file: str, options: list[str], capsys: Capture
 ) -> None:
     assert main(["estimate", model_file, *options, "--json"]) == 0
@@ -222,7 +222,7 @@ def test_a_page_plots_what_the_points_need(
         assert run["headline"].startswith(f"estimate of {model_file}, {run['label']}: 2 steps")
 
 
-def test_what_a_program_prints_is_not_in_the_result(model_file: str, capsys: Capture) -> None:
+def test_output_of_the_target_is_not_in_the_result(model_file: str, capsys: Capture) -> None:
     with open(model_file, "a") as file:
         file.write("print('while it is imported')\nmake = make_inputs\n")
         file.write("def make_inputs(settings):\n    print('later')\n    return make(settings)\n")

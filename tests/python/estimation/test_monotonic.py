@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What can only go one way, goes that way."""
+"""Estimates are monotonic in ranks, checkpointing and batch size."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ def state_bytes(found: Estimate) -> int:
     return sum(found.peak.categories.get(name, 0) for name in STATE)
 
 
-def test_more_ranks_never_need_more_bytes_of_state(estimator: Estimator) -> None:
+def test_more_ranks_never_need_more_state_bytes(estimator: Estimator) -> None:
     sizes = [state_bytes(estimator.estimate(Plan(fsdp=ranks))) for ranks in (1, 2, 3, 4, 8, 16)]
     assert all(more >= less for more, less in itertools.pairwise(sizes)), sizes
 
 
-def test_full_checkpointing_never_raises_what_is_kept(estimator: Estimator) -> None:
-    """Selective may: it keeps products that nobody else would, as of a linear before a ReLU."""
+def test_full_checkpointing_never_keeps_more_activations(estimator: Estimator) -> None:
+    """Selective checkpointing may: it keeps products that a plain run frees, for example that of a
+    linear layer before a ReLU."""
     for plan in (Plan(), Plan(fsdp=4), Plan(fsdp=4, mp="bf16/fp32")):
         kept = [
             estimator.estimate(plan.change(ac=ac).change_setting("batch", 64)).peak.saved_bytes
@@ -37,7 +38,7 @@ def test_full_checkpointing_never_raises_what_is_kept(estimator: Estimator) -> N
         assert kept[0] > kept[1], kept
 
 
-def test_a_larger_batch_never_lowers_the_peak(estimator: Estimator) -> None:
+def test_larger_batch_never_lowers_the_peak(estimator: Estimator) -> None:
     for plan in (Plan(), Plan(fsdp=2, ac="full")):
         peaks = [
             estimator.estimate(plan.change_setting("batch", batch)).peak.total_bytes
@@ -46,7 +47,7 @@ def test_a_larger_batch_never_lowers_the_peak(estimator: Estimator) -> None:
         assert all(less <= more for less, more in itertools.pairwise(peaks)), peaks
 
 
-def test_an_equal_plan_is_not_run_again(estimator: Estimator) -> None:
+def test_equal_plan_is_not_run_again(estimator: Estimator) -> None:
     estimator.estimate(Plan(fsdp=2))
     count = estimator.run_count
     again = estimator.estimate(Plan(fsdp=2), alloc_conf="expandable_segments:True")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What can be estimated: each example, configs of Hugging Face, classes, functions in Python."""
+"""Targets of an estimate: the examples, Hugging Face configs, classes, Python functions."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ def test_examples_can_be_estimated(name: str, options: dict[str, Any]) -> None:
     assert found.is_steady
 
 
-def test_the_first_example_has_the_size_of_llama_3_8b() -> None:
+def test_llama_example_has_the_size_of_llama_3_8b() -> None:
     contract = load_contract(EXAMPLES / "llama.py")
     with torch.device("meta"):
         model = contract.build_model(contract.resolve({}))
     assert sum(each.numel() for each in model.parameters()) == 8_030_261_248
 
 
-def test_every_example_with_a_contract_is_tried_above() -> None:
+def test_all_examples_for_estimate_are_tested() -> None:
     files = {path.name for path in EXAMPLES.glob("*.py") if "def build_model" in path.read_text()}
     assert files == {"llama.py", "vit.py", "unet.py", "moe.py"}
 
 
 def test_tensor_parallelism_splits_the_blocks() -> None:
-    """A rank of two has half of each matrix of the blocks, and all of the rest."""
+    """One of two ranks has half of each matrix in the blocks, and all other parameters."""
     small = {"layers": 2, "words": 512, "seq": 64}
     whole = estimate(EXAMPLES / "llama.py", settings=small)
     split = estimate(EXAMPLES / "llama.py", settings=small, tp=2)
@@ -75,7 +75,7 @@ CONFIG = {
 
 
 @pytest.mark.parametrize("is_folder", [False, True])
-def test_config_of_hugging_face(is_folder: bool, tmp_path: Path) -> None:
+def test_hugging_face_config(is_folder: bool, tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(CONFIG))
     settings = {"seq": 32, "num_hidden_layers": 3}
@@ -97,7 +97,7 @@ def test_config_of_hugging_face(is_folder: bool, tmp_path: Path) -> None:
         ([1], "contains a list"),
     ],
 )
-def test_config_that_is_none(config: Any, message: str, tmp_path: Path) -> None:
+def test_invalid_config_is_reported(config: Any, message: str, tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config))
     with pytest.raises(ContractError, match=message):
@@ -115,7 +115,7 @@ def test_class_with_a_config(tmp_path: Path) -> None:
     assert found.settings == {"batch": 2, "in_features": 8, "out_features": 16}
 
 
-def test_without_a_simulated_gpu_it_is_the_cpu_and_says_why(
+def test_without_a_simulated_gpu_the_cpu_is_used_with_a_reason(
     model_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> None:
@@ -131,8 +131,8 @@ def test_without_a_simulated_gpu_it_is_the_cpu_and_says_why(
         estimate(model_file, simulated_device="cuda")
 
 
-def test_record_stream_is_told(model_file: str) -> None:
-    """Once in each of two steps; what waits for the other stream is not in the band."""
+def test_record_stream_is_reported(model_file: str) -> None:
+    """Once in each of two steps; blocks that wait for the other stream are not in the band."""
     contract = load_contract(model_file)
 
     def compute_loss(model: nn.Module, tokens: torch.Tensor) -> Any:
@@ -151,7 +151,7 @@ def test_offloaded_shards_are_not_on_the_device(model_file: str) -> None:
     assert not {"Sharded Param", "Optstate"} & set(offloaded)
 
 
-def test_functions_in_python() -> None:
+def test_python_functions_as_target() -> None:
     contract = Contract(
         "mine",
         lambda settings: nn.Linear(8, settings.width),
@@ -163,7 +163,7 @@ def test_functions_in_python() -> None:
     assert estimate(contract, settings={"width": 8}).parameter_count == 72
 
 
-def test_largest_is_found_by_bisection(model_file: str) -> None:
+def test_largest_value_is_found_by_bisection(model_file: str) -> None:
     with Estimator(load_contract(model_file)) as estimator:
         from tidegauge.allocator import DeviceModel
 
@@ -174,7 +174,7 @@ def test_largest_is_found_by_bisection(model_file: str) -> None:
         assert len(tried) < 2 * largest.bit_length() + 2
 
 
-def test_blocks_are_the_outermost_lists_of_alike_modules() -> None:
+def test_blocks_are_the_outermost_lists_of_equal_modules() -> None:
     def block() -> nn.Module:
         return nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`tidegauge export --to memory-viz`: torch's tools and our own replay read it, and agree."""
+"""`tidegauge export --to memory-viz`: torch's tools and our replay read the file and agree."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def export(*arguments: str, output: str = "out.pickle") -> Snapshot:
 
 
 def find_peak(trace: list[dict[str, Any]]) -> dict[str, int]:
-    """Requested bytes by category at the highest moment, as the viewer's timeline adds them up."""
+    """Requested bytes by category at the highest moment, added up as in the viewer's timeline."""
     alive: dict[int, dict[str, Any]] = {}
     total, highest, at_peak = 0, 0, {}
     for event in trace:
@@ -51,7 +51,7 @@ def find_peak(trace: list[dict[str, Any]]) -> dict[str, int]:
 
 
 def check_walks_back(snapshot: Snapshot, device: int) -> None:
-    """As the viewer does: from the final segments, each event undone, must end in nothing."""
+    """Undoes each event from the final segments, as the viewer does; nothing must remain."""
     segments = {
         s["address"]: s["address"] + s["total_size"]
         for s in snapshot["segments"]
@@ -93,7 +93,7 @@ def check_walks_back(snapshot: Snapshot, device: int) -> None:
 
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("trace", ["before.tide", "sharded.tide"])
-def test_peak_is_the_ledgers_by_category(traces: Path, trace: str, settings: str) -> None:
+def test_peak_by_category_equals_the_ledger(traces: Path, trace: str, settings: str) -> None:
     snapshot = export(trace, "--alloc-conf", settings)
     (peak,) = read_summary(trace).peaks
     assert find_peak(snapshot["device_traces"][0]) == peak.categories
@@ -101,15 +101,13 @@ def test_peak_is_the_ledgers_by_category(traces: Path, trace: str, settings: str
 
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("trace", ["before.tide", "sharded.tide"])
-def test_the_viewer_can_walk_back(traces: Path, trace: str, settings: str) -> None:
+def test_viewer_can_undo_all_events(traces: Path, trace: str, settings: str) -> None:
     check_walks_back(export(trace, "--alloc-conf", settings), 0)
 
 
 @pytest.mark.parametrize("output", ["out.pickle", "out.json"])
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_replay_reads_it_back_and_agrees_at_every_event(
-    traces: Path, settings: str, output: str
-) -> None:
+def test_replay_agrees_at_every_event(traces: Path, settings: str, output: str) -> None:
     snapshot = export("sharded.tide", "--alloc-conf", settings, output=output)
     (replay,) = replay_snapshot(output)
     assert replay.is_consistent
@@ -119,17 +117,17 @@ def test_replay_reads_it_back_and_agrees_at_every_event(
     assert replay.events == len(snapshot["device_traces"][0])
     reserved = sum(segment["total_size"] for segment in snapshot["segments"])
     assert replay.recorded.final_reserved_bytes == reserved
-    # 512 B each for what is smaller, and no more than that: 73 storages at the most.
+    # The difference is at most 512 B for each of at most 73 storages.
     requested = sum(find_peak(snapshot["device_traces"][0]).values())
     assert requested <= replay.recorded.peak_active_bytes < requested + 73 * 512
 
 
-def test_both_forms_say_the_same(traces: Path) -> None:
+def test_pickle_and_json_are_equal(traces: Path) -> None:
     plain = json.loads(json.dumps(export("before.tide")))
     assert export("before.tide", output="out.json") == plain
 
 
-def test_categories_have_the_unknown_that_the_viewer_needs(traces: Path) -> None:
+def test_categories_include_the_unknown_that_the_viewer_needs(traces: Path) -> None:
     events = export("before.tide")["device_traces"][0]
     assert {e["category"] for e in events if e["action"] == "segment_alloc"} == {"unknown"}
     categories = {e["category"] for e in events if e["action"] == "alloc"}
@@ -137,14 +135,14 @@ def test_categories_have_the_unknown_that_the_viewer_needs(traces: Path) -> None
     assert "unknown" not in categories
 
 
-def test_times_are_of_day_and_ascend(traces: Path) -> None:
+def test_times_are_times_of_day_and_ascend(traces: Path) -> None:
     times = [event["time_us"] for event in export("before.tide")["device_traces"][0]]
     assert times == sorted(times)
-    started_us = 1_769_860_800_000_000  # 2026-01-31T12:00:00Z, the fact of the trace
+    started_us = 1_769_860_800_000_000  # 2026-01-31T12:00:00Z, the start in the trace
     assert started_us <= times[0] <= times[-1] < started_us + 3600 * 1_000_000
 
 
-def test_frames_say_what_and_where(traces: Path) -> None:
+def test_frames_describe_the_tensor_and_its_place(traces: Path) -> None:
     events = export("before.tide")["device_traces"][0]
     frames = [event["frames"] for event in events if event["action"] == "alloc"]
     weight = {"filename": "float32 [8, 64]", "line": 0, "name": "aten::empty.memory_format"}
@@ -178,7 +176,7 @@ def test_ranks_are_devices(traces: Path) -> None:
 def test_resizes_and_zero_bytes_follow_the_ledger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What stays at the end is in the segments; a resize is counted as the ledger does."""
+    """Storages live at the end are in the segments; a resize counts as in the ledger."""
     monkeypatch.chdir(tmp_path)
     tracker = MemTracker(record="resized.tide")
     with tracker:
@@ -197,7 +195,7 @@ def test_resizes_and_zero_bytes_follow_the_ledger(
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_torchs_own_tools_take_it(traces: Path, settings: str) -> None:
+def test_tools_of_torch_can_read_it(traces: Path, settings: str) -> None:
     snapshot = export("sharded.tide", "--alloc-conf", settings)
     text = lambda lines: lines  # noqa: E731
     allocated = sum(
@@ -205,7 +203,7 @@ def test_torchs_own_tools_take_it(traces: Path, settings: str) -> None:
         for line in _memory_viz.memory(snapshot, format_flamegraph=text).splitlines()
         if ";active_allocated;" in line
     )
-    # It adds the rest of a block to its requested bytes.
+    # torch's tool adds the rest of a block to its requested bytes.
     assert allocated == sum(segment["allocated_size"] for segment in snapshot["segments"])
     assert _memory_viz.segments(snapshot, format_flamegraph=text)
     segments = snapshot["segments"]
@@ -219,7 +217,7 @@ def test_torchs_own_tools_take_it(traces: Path, settings: str) -> None:
 
 
 @pytest.mark.parametrize("action", ["trace_plot", "segment_plot", "stats", "trace"])
-def test_the_command_of_torch_takes_it(traces: Path, action: str) -> None:
+def test_command_of_torch_can_read_it(traces: Path, action: str) -> None:
     export("before.tide")
     output = ["-o", "page.html"] if action.endswith("plot") else []
     done = subprocess.run(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`tidegauge export --to perfetto`: counters are the ledger's, slices nest, times ascend."""
+"""`tidegauge export --to perfetto`: counters equal the ledger, slices nest, times ascend."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def export(*paths: str) -> list[Event]:
 
 
 def check_structure(events: list[Event]) -> None:
-    """Times never go back in a process; in each thread every slice that begins ends, in order."""
+    """Checks that times never decrease in a process, and that slices nest in each thread."""
     now: dict[int, float] = {}
     open_: dict[tuple[int, int], int] = {}
     for event in events:
@@ -51,7 +51,7 @@ def read_counters(events: list[Event], process: int = 0) -> dict[str, list[int]]
 
 
 def at_highest(events: list[Event], device: str = "cpu") -> dict[str, int]:
-    """Bytes by category when the total of a device is first at its highest."""
+    """Bytes by category at the first highest total of a device."""
     highest = max(read_counters(events)[f"{device}: total"])
     now: dict[str, int] = {}
     for event in events:
@@ -63,7 +63,7 @@ def at_highest(events: list[Event], device: str = "cpu") -> dict[str, int]:
 
 
 @pytest.mark.parametrize("trace", ["before.tide", "sharded.tide"])
-def test_counters_at_the_peak_are_the_ledgers(traces: Path, trace: str) -> None:
+def test_counters_at_the_peak_equal_the_ledger(traces: Path, trace: str) -> None:
     events = export(trace)
     check_structure(events)
     (peak,) = read_summary(trace).peaks
@@ -78,7 +78,7 @@ def test_counters_at_the_peak_are_the_ledgers(traces: Path, trace: str) -> None:
     assert min(min(sizes) for sizes in counters.values()) == 0
 
 
-def test_slices_are_the_calls_of_modules(traces: Path) -> None:
+def test_slices_are_module_calls(traces: Path) -> None:
     events = export("before.tide")
     begun = Counter(event["name"] for event in events if event["ph"] == "B")
     for name in ("Net", "Net.blocks.0", "Net.blocks.1.2", "Net.head"):
@@ -87,7 +87,7 @@ def test_slices_are_the_calls_of_modules(traces: Path) -> None:
     assert begun["optimizer step"] == 3
     steps = [event["name"] for event in events if event["ph"] == "i"]
     assert steps == ["step 1", "step 2", "step 3"]
-    # A call is inside of the call that made it.
+    # A call is inside its caller.
     stack: list[str] = []
     for event in events:
         if event["ph"] == "B":
@@ -110,7 +110,7 @@ def test_recomputed_calls_are_slices_within_backward(
     assert "Sequential recompute" in {event.get("name") for event in events if event["ph"] == "B"}
 
 
-def test_ranks_are_processes_on_one_clock(traces: Path) -> None:
+def test_ranks_are_processes_with_a_common_clock(traces: Path) -> None:
     events = export("run.rank1.tide", "run.rank0.tide")
     check_structure(events)
     names = {e["pid"]: e["args"]["name"] for e in events if e.get("name") == "process_name"}
@@ -139,8 +139,8 @@ def test_ranks_of_two_hosts_are_aligned_by_the_time_of_day(tmp_path: Path) -> No
 
 
 @pytest.mark.long
-def test_a_million_events_take_little_memory(tmp_path: Path) -> None:
-    """Written as they are read: far below the size of the file that comes out."""
+def test_million_events_need_little_memory(tmp_path: Path) -> None:
+    """The export writes while it reads, so it needs far less memory than the size of the file."""
     path = tmp_path / "long.tide"
     with MemTracker(record=path):
         x = torch.ones(16)

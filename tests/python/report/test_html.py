@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`report --html` and `diff --html`: the file that they write. What it does is in tests/browser."""
+"""`report --html` and `diff --html`: the written file. tests/browser tests its behaviour."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read_column(table: dict[str, Any], name: str, data: bytes, *, growing: bool)
     return values
 
 
-def test_pieces_alive_at_the_peak_are_the_peak_of_the_ledger(traces: Path) -> None:
+def test_live_pieces_at_the_peak_equal_the_ledger(traces: Path) -> None:
     for path in ("before.tide", "sharded.tide"):
         assert main(["report", path, "--html", "page.html", "-q", "--force"]) == 0
         header, data = unpack("page.html")
@@ -62,7 +62,7 @@ def test_pieces_alive_at_the_peak_are_the_peak_of_the_ledger(traces: Path) -> No
             assert found == peak.categories
 
 
-def test_the_page_holds_all_of_itself_and_runs_nothing_else(traces: Path) -> None:
+def test_page_is_self_contained_and_runs_only_its_own_script(traces: Path) -> None:
     assert main(["report", "before.tide", "--html", "page.html", "-q"]) == 0
     text = Path("page.html").read_text()
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
@@ -73,14 +73,14 @@ def test_the_page_holds_all_of_itself_and_runs_nothing_else(traces: Path) -> Non
     assert not re.findall(r'(?:src|href)="(?!data:,|#)', text)
 
 
-def test_modules_import_what_others_export_and_nothing_is_left_of_it() -> None:
+def test_bundled_script_has_all_modules_and_no_imports() -> None:
     script = join_modules("main.js")
     assert not re.findall(r"^\s*(?:import|export)\b", script, re.MULTILINE)
     for path in WEB.glob("*.js"):
-        assert f"const {path.name.replace('.', '_')} = (() => {{" in script, "nobody imports it"
+        assert f"const {path.name.replace('.', '_')} = (() => {{" in script, "no module imports it"
 
 
-def test_names_are_in_the_packed_data_alone(traces: Path) -> None:
+def test_names_appear_only_in_the_packed_data(traces: Path) -> None:
     name = '</script><script>alert("boo")</script>'
     with sqlite3.connect("before.tide") as database:
         database.execute("UPDATE modules SET name = ?", (name,))
@@ -98,7 +98,7 @@ def test_names_are_in_the_packed_data_alone(traces: Path) -> None:
 @pytest.mark.parametrize(
     "command", [["report", "before.tide"], ["diff", "before.tide", "after.tide"]]
 )
-def test_a_page_replaces_no_file_unless_forced(
+def test_page_replaces_a_file_only_with_force(
     traces: Path, command: list[str], capsys: Capture
 ) -> None:
     Path("page.html").write_text("mine")
@@ -112,19 +112,21 @@ def test_a_page_replaces_no_file_unless_forced(
     assert Path("page.html").read_text().startswith("<!doctype html>")
 
 
-def test_a_page_into_a_folder_that_is_not_there_is_one_line(traces: Path, capsys: Capture) -> None:
+def test_page_in_a_missing_folder_is_reported_in_one_line(traces: Path, capsys: Capture) -> None:
     assert main(["report", "before.tide", "--html", "missing/page.html"]) == 1
     assert capsys.readouterr().err == "tidegauge: missing/page.html: No such file or directory\n"
 
 
 @pytest.mark.parametrize("more", [["--json"], ["-o", "report.txt"]])
-def test_a_page_is_no_other_output(traces: Path, more: list[str], capsys: Capture) -> None:
+def test_html_cannot_be_combined_with_other_outputs(
+    traces: Path, more: list[str], capsys: Capture
+) -> None:
     assert main(["report", "before.tide", "--html", "page.html", *more]) == 2
     assert "cannot be combined with --json or --output" in capsys.readouterr().err
     assert not Path("page.html").exists()
 
 
-def test_several_files_are_a_page_or_another_command(traces: Path, capsys: Capture) -> None:
+def test_several_files_need_html_or_another_command(traces: Path, capsys: Capture) -> None:
     ranks = ["run.rank1.tide", "run.rank0.tide"]
     assert main(["report", *ranks]) == 2
     assert "to compare ranks use `tidegauge merge`" in capsys.readouterr().err
@@ -137,7 +139,7 @@ def test_several_files_are_a_page_or_another_command(traces: Path, capsys: Captu
     assert header["ranks"]["devices"][0]["total"]["worst_rank"] == 1
 
 
-def test_a_bad_file_makes_no_page(traces: Path, capsys: Capture) -> None:
+def test_bad_file_makes_no_page(traces: Path, capsys: Capture) -> None:
     Path("bad.tide").write_bytes(Path("before.tide").read_bytes()[:20_000])
     assert main(["report", "bad.tide", "--html", "page.html"]) == 1
     output = capsys.readouterr()
@@ -146,7 +148,7 @@ def test_a_bad_file_makes_no_page(traces: Path, capsys: Capture) -> None:
     assert not Path("page.html").exists()
 
 
-def test_a_run_without_tensors_is_a_page(traces: Path) -> None:
+def test_run_without_tensors_makes_a_page(traces: Path) -> None:
     with MemTracker(record="empty.tide"):
         pass
     assert main(["report", "empty.tide", "--html", "page.html", "-q"]) == 0
@@ -155,14 +157,14 @@ def test_a_run_without_tensors_is_a_page(traces: Path) -> None:
     assert header["runs"][0]["memory"] is None
 
 
-def test_limits_hold_with_a_page(traces: Path) -> None:
+def test_limits_apply_with_a_page(traces: Path) -> None:
     command = ["diff", "before.tide", "after.tide", "--fail-above", "1%", "--html", "page.html"]
     assert main([*command, "-q"]) == 3
     header, _ = unpack("page.html")
     assert header["comparison"]["devices"][0]["total"]["name"] == "total"
 
 
-def test_the_page_writes_bytes_as_the_terminal_does() -> None:
+def test_page_formats_bytes_like_the_terminal() -> None:
     node = shutil.which("node")
     if node is None:
         if os.environ.get("CI") == "true":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a notebook shows of a tracker or a summary: the peak, in HTML that does nothing else."""
+"""A notebook shows the peak of a tracker or a summary as passive HTML."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOSTILE = '<script>alert("1")</script>&\'"><img src=x onerror=1>\u202e'
 
 
 def parse(html: str) -> ElementTree.Element:
-    """It is well-formed, and only of elements that do nothing."""
+    """Checks that the HTML is well-formed and contains only passive elements."""
     root = ElementTree.fromstring(html)
     allowed = {"div", "p", "b", "svg", "rect", "title", "table", "tr", "td", "span"}
     assert {element.tag for element in root.iter()} <= allowed
@@ -48,7 +48,7 @@ def bar_widths(root: ElementTree.Element) -> list[float]:
     return [float(rect.attrib["width"]) for rect in svg.iter("rect")]
 
 
-def test_a_tracker_shows_its_peak_by_category() -> None:
+def test_tracker_shows_its_peak_by_category() -> None:
     tracker = MemTracker()
     plain = repr(tracker)
     with tracker:
@@ -70,11 +70,11 @@ def test_a_tracker_shows_its_peak_by_category() -> None:
     assert repr(tracker) == plain
 
 
-def test_a_tracker_that_saw_nothing_says_so() -> None:
+def test_tracker_without_tensors_says_so() -> None:
     assert "No memory tracked." in "".join(parse(MemTracker()._repr_html_()).itertext())
 
 
-def test_a_tracker_of_fsdp_shows_its_own_categories() -> None:
+def test_fsdp_tracker_shows_its_own_categories() -> None:
     dist.init_process_group("fake", rank=0, world_size=4, store=FakeStore())
     try:
         model, optimizer = make_sharded()
@@ -88,7 +88,7 @@ def test_a_tracker_of_fsdp_shows_its_own_categories() -> None:
     assert "Unsharded Grad" in names
 
 
-def test_a_summary_shows_peak_and_steps(traces: Path) -> None:
+def test_summary_shows_peak_and_steps(traces: Path) -> None:
     summary = read_summary("before.tide")
     root = parse(summary._repr_html_())
     text = "".join(root.itertext())
@@ -104,7 +104,7 @@ def test_a_summary_shows_peak_and_steps(traces: Path) -> None:
     assert repr(summary).startswith("Summary(path=")
 
 
-def test_many_steps_are_few_bars_and_the_highest_is_among_them(traces: Path) -> None:
+def test_many_steps_are_few_bars_that_include_the_highest(traces: Path) -> None:
     summary = read_summary("before.tide")
     sizes = [1000] * 5000
     sizes[4321] = 2000
@@ -117,7 +117,7 @@ def test_many_steps_are_few_bars_and_the_highest_is_among_them(traces: Path) -> 
     assert len(html) < 30_000
 
 
-def test_names_are_text(traces: Path) -> None:
+def test_names_are_escaped(traces: Path) -> None:
     html = render_peaks(HOSTILE, {HOSTILE: {HOSTILE: 1, "Temp": 2}})
     assert "<script" not in html
     assert "<img" not in html
@@ -132,14 +132,14 @@ def test_names_are_text(traces: Path) -> None:
     assert len(html) < 10_000
 
 
-def test_colours_are_those_of_the_html_report() -> None:
+def test_colours_equal_those_of_the_html_report() -> None:
     rows = sorted(Page("")._header["categories"], key=lambda row: row["place"])
     assert len(rows) == 19
     shown = [(row["name"].lower(), row["colour"]) for row in rows]
     assert shown == [*notebook.category_colours().items()]
 
 
-def test_text_has_the_colour_of_the_page() -> None:
+def test_text_uses_the_colour_of_the_page() -> None:
     html = render_peaks("run", {"cpu": {"Temp": 1}})
     assert set(re.findall(r"[^-]color:([^;\"]*)", html)) <= {"inherit"}
     assert "<style" not in html

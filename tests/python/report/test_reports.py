@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`tidegauge report`, `diff`, `merge` and `info`: what they print, where, and how they end."""
+"""`tidegauge report`, `diff`, `merge` and `info`: output, files and exit codes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_prints(
         assert max(map(len, output.out.splitlines())) <= 80
 
 
-def test_summary_has_the_bytes_of_the_model(traces: Path) -> None:
+def test_summary_equals_the_closed_form_of_the_model(traces: Path) -> None:
     """Closed forms: parameters, gradients and momentum are equal; the lists add up."""
     summary = read_summary("before.tide")
     (peak,) = summary.peaks
@@ -70,8 +70,8 @@ def test_summary_has_the_bytes_of_the_model(traces: Path) -> None:
     assert summary.health.is_good
 
 
-def test_summary_has_the_bytes_of_the_units(traces: Path) -> None:
-    """Closed forms: a quarter of each parameter, whole ones, and what belongs to no unit."""
+def test_summary_equals_the_closed_form_of_the_units(traces: Path) -> None:
+    """Closed forms: a quarter of each parameter, whole parameters, and bytes without a unit."""
     (peak,) = read_summary("sharded.tide").peaks
     units = {unit.name: unit for unit in peak.units}
     assert units.keys() == {"(root)", "blocks.0", "blocks.1"}
@@ -82,11 +82,12 @@ def test_summary_has_the_bytes_of_the_units(traces: Path) -> None:
         assert unit.categories["Sharded Param"] == whole_bytes // 4
         assert unit.size_bytes == sum(unit.categories.values())
         assert unit.peak_share == unit.size_bytes / peak.total_bytes
-    # In the backward of the last block, whose gradients are there, the one before is prefetched.
+    # The peak is in the backward of the last block: its gradients exist, and the previous block is
+    # prefetched.
     assert units["blocks.1"].categories["Unsharded Param"] == block_bytes
     assert units["blocks.1"].categories["Unsharded Grad"] == block_bytes
     assert units["blocks.0"].categories["All Gather"] == block_bytes
-    # Blocks are gathered in forward and backward, the root stays whole in between.
+    # Blocks are gathered in forward and backward; the root stays whole in between.
     assert [units[name].gather_count for name in ("(root)", "blocks.0", "blocks.1")] == [2, 4, 4]
     assert {unit.reduce_count for unit in peak.units} == {2}
     fsdp = ("Sharded", "Unsharded", "All Gather", "Reduce Scatter")
@@ -107,7 +108,7 @@ def test_summary_equals_the_live_tracker(tmp_path: Path) -> None:
     assert {peak.device: peak.categories for peak in read_summary(path).peaks} == live
 
 
-def test_a_limit_that_is_exceeded_ends_with_3(traces: Path, capsys: Capture) -> None:
+def test_exceeded_limit_exits_with_3(traces: Path, capsys: Capture) -> None:
     diff = ["diff", "before.tide", "after.tide"]
     assert main([*diff, "--fail-above", "1%"]) == 3
     output = capsys.readouterr()
@@ -155,7 +156,7 @@ def test_budgets(traces: Path, budget: str, code: int) -> None:
         ("peak = 1\n", "peak is not a table"),
     ],
 )
-def test_a_bad_budget_is_wrong_usage(
+def test_bad_budget_is_wrong_usage(
     traces: Path, budget: str, complaint: str, capsys: Capture
 ) -> None:
     Path("budget.toml").write_text(budget)
@@ -183,7 +184,7 @@ def test_output_goes_to_a_file_that_is_not_overwritten(traces: Path, capsys: Cap
     assert json.loads(Path("report.txt").read_text())["step_count"] == 3
 
 
-def test_meta_is_told_to_have_no_memory_and_breaks_no_limit(
+def test_meta_tensors_have_no_memory_and_break_no_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -198,7 +199,7 @@ def test_meta_is_told_to_have_no_memory_and_breaks_no_limit(
         assert "on meta (no real memory)" in capsys.readouterr().out
     assert main(["diff", "small.tide", "large.tide", "--fail-above", "0", "-q"]) == 0
     assert "Peak on meta (no real memory)" in capsys.readouterr().out
-    # Where all is on meta, it is what somebody wants to know of.
+    # If all tensors are on meta, the limit applies to meta.
     assert main(["diff", "small_meta.tide", "large_meta.tide", "--fail-above", "0", "-q"]) == 3
 
 
@@ -207,7 +208,7 @@ def test_two_files_of_one_rank_are_wrong_usage(traces: Path, capsys: Capture) ->
     assert "are both from rank 0" in capsys.readouterr().err
 
 
-def test_a_run_of_a_million_ranks_is_no_million_lines(traces: Path, capsys: Capture) -> None:
+def test_missing_ranks_of_a_large_run_are_abbreviated(traces: Path, capsys: Capture) -> None:
     with sqlite3.connect("run.rank1.tide") as database:
         database.execute("UPDATE run SET value = ? WHERE key = 'world_size'", (2**63 - 1,))
     database.close()
@@ -249,7 +250,7 @@ def _with_version(file: bytes, version: int) -> bytes:
     ],
     ids=lambda command: command[0],
 )
-def test_a_bad_file_is_one_line_that_says_what_to_do(
+def test_bad_file_gives_one_line_that_says_what_to_do(
     traces: Path, command: list[str], kind: str, capsys: Capture
 ) -> None:
     make, complaint = BAD_FILES[kind]
@@ -263,7 +264,7 @@ def test_a_bad_file_is_one_line_that_says_what_to_do(
     assert output.err.count("\n") == 1
 
 
-def test_a_killed_run_is_told(traces: Path, capsys: Capture) -> None:
+def test_killed_run_is_reported(traces: Path, capsys: Capture) -> None:
     with sqlite3.connect("before.tide") as database:
         database.execute("DELETE FROM run WHERE key IN ('ended', 'lost_events')")
     database.close()
@@ -292,7 +293,7 @@ def test_a_killed_run_is_told(traces: Path, capsys: Capture) -> None:
     ],
     ids=" ".join,
 )
-def test_wrong_usage_ends_with_2(arguments: list[str], capsys: Capture) -> None:
+def test_wrong_usage_exits_with_2(arguments: list[str], capsys: Capture) -> None:
     with pytest.raises(SystemExit) as end:
         main(arguments)
     assert end.value.code == 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where meta kernels of torch make other tensors than the kernels do."""
+"""Ops whose meta kernels in torch make other tensors than the real kernels."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ FLOAT, BF16 = torch.float32, torch.bfloat16
 @pytest.mark.parametrize(
     ("dtype", "dtype_of_weights"), [(FLOAT, FLOAT), (BF16, BF16), (BF16, FLOAT), (BF16, None)]
 )
-def test_group_norm_makes_what_the_kernel_makes(
+def test_group_norm_equals_the_real_kernel(
     dtype: torch.dtype, dtype_of_weights: torch.dtype | None, layout: torch.memory_format
 ) -> None:
-    """With weights of fp32, statistics are kept in fp32, and gradients stay as narrow as inputs."""
+    """With fp32 weights, statistics are fp32 and gradients have the dtype of the inputs."""
 
     def run() -> list[tuple[torch.dtype, tuple[int, ...], int]]:
         x = torch.zeros(2, 4, 6, 6, dtype=dtype).to(memory_format=layout)
@@ -51,7 +51,7 @@ def test_group_norm_under_autocast_has_the_real_peak() -> None:
         assert run() == real
 
 
-def test_tensors_share_the_storage_that_they_are_set_to_every_time() -> None:
+def test_set_shares_the_storage_on_every_call() -> None:
     with simulate() as simulation:
         for size in (4, 4, 6):
             source, whole, part = torch.empty(size), torch.empty(1), torch.empty(2, 3)

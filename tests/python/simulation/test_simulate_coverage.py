@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What people train is simulated: families of models, layers, optimizers, and all around them."""
+"""Simulation covers families of models, layers, optimizers, and the code around them."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def train_family(name: str, mode: AbstractContextManager[Any], *, is_tiny: bool)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_tiny_models_are_trained(name: str) -> None:
+def test_tiny_models_can_be_trained(name: str) -> None:
     peak, after = train_family(name, simulate(), is_tiny=True)
     assert peak > after > 0
 
 
 class Passing(TorchDispatchMode):
-    """Any mode keeps autograd from adding gradients in place, as fake tensors do."""
+    """Any mode stops autograd from adding gradients in place, like fake tensors."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return func(*args, **(kwargs or {}))
@@ -58,7 +58,7 @@ class Passing(TorchDispatchMode):
 
 SHORT = ("gpt2", "resnet")
 FAKE_MODE_FAILS = {"vit", "convnext", "whisper"}
-"""They ask for a random number, as they are made or as they run."""
+"""They read a random number when they are built or when they run."""
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ FAKE_MODE_FAILS = {"vit", "convnext", "whisper"}
     ],
 )
 def test_full_size_models_have_the_peak_of_fake_tensors(name: str) -> None:
-    """Where these have another peak, it is for the sums of gradients."""
+    """Where the peaks differ, the reason is the sums of gradients."""
     fake = train_family(name, FakeTensorMode(), is_tiny=False)
     simulated = train_family(name, simulate(), is_tiny=False)
     assert simulated[1] == fake[1]
@@ -103,7 +103,7 @@ def unet() -> tuple[nn.Module, tuple[Any, ...]]:
     return model, (torch.randn(2, 4, 16, 16), torch.tensor([1, 7]), torch.randn(2, 5, 32))
 
 
-def test_unet_of_diffusers_has_the_bytes_of_the_real_run() -> None:
+def test_diffusers_unet_has_the_bytes_of_the_real_run() -> None:
     def run() -> list[int]:
         model, inputs = unet()
         tracker = MemTracker()
@@ -250,7 +250,7 @@ def test_compiled_model_makes_the_tensors_of_the_model_itself() -> None:
         assert run(True) == real
 
 
-def test_choice_of_attention_is_that_of_the_cpu() -> None:
+def test_attention_kernel_is_chosen_as_on_the_cpu() -> None:
     def choose(**options: Any) -> int:
         query = torch.randn(1, 2, 16, 8, **options)
         return torch._fused_sdp_choice(query, query, query, is_causal=True)
@@ -267,7 +267,7 @@ def simulation() -> Iterator[Any]:
         yield entered
 
 
-def test_generators_of_the_program_are_not_drawn_from() -> None:
+def test_random_generators_of_the_program_are_not_used() -> None:
     generator = torch.Generator().manual_seed(3)
     states = torch.get_rng_state(), generator.get_state(), random.getstate()
     with simulate():
@@ -307,7 +307,7 @@ def test_data_loader_shuffles(simulation: Any) -> None:
     assert len(set(seen)) == 8
 
 
-def test_memory_of_others_comes_in(simulation: Any) -> None:
+def test_foreign_memory_becomes_simulated(simulation: Any) -> None:
     array = numpy.arange(6.0).reshape(2, 3)
     for made in (
         torch.from_numpy(array),
@@ -329,7 +329,7 @@ def test_pinned_memory(simulation: Any) -> None:
     assert torch.empty(3, pin_memory=True).is_pinned()
 
 
-def test_repr_says_what_it_is(simulation: Any) -> None:
+def test_repr_describes_the_tensor(simulation: Any) -> None:
     assert repr(torch.randn(2, 3)) == (
         "simulated(..., size=(2, 3), dtype=torch.float32, device='cpu')"
     )
@@ -338,7 +338,7 @@ def test_repr_says_what_it_is(simulation: Any) -> None:
     assert "grad_fn=<AddmmBackward0>" in str(layer(torch.ones(1, 2)))
 
 
-def test_copies_share_what_the_original_shares(simulation: Any) -> None:
+def test_copies_share_storages_like_the_original(simulation: Any) -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     model[1].weight = model[0].weight
     copied = copy.deepcopy(model)
@@ -348,7 +348,7 @@ def test_copies_share_what_the_original_shares(simulation: Any) -> None:
     assert copied[0].weight.untyped_storage().nbytes() == 64
 
 
-def test_state_of_a_model_is_saved_and_loaded(simulation: Any) -> None:
+def test_state_dict_is_saved_and_loaded(simulation: Any) -> None:
     model, other = nn.Linear(4, 4), nn.Linear(4, 4)
     optimizer = torch.optim.AdamW(model.parameters())
     model(torch.ones(1, 4)).sum().backward()
@@ -359,7 +359,7 @@ def test_state_of_a_model_is_saved_and_loaded(simulation: Any) -> None:
     assert again.state[other.weight]["step"].item() == 1
 
 
-def test_checkpoint_of_a_real_run_is_loaded(tmp_path: Path) -> None:
+def test_checkpoint_of_a_real_run_can_be_loaded(tmp_path: Path) -> None:
     real = nn.Linear(4, 4)
     torch.save(real.state_dict(), tmp_path / "model.pt")
     with simulate() as simulation:
@@ -367,12 +367,12 @@ def test_checkpoint_of_a_real_run_is_loaded(tmp_path: Path) -> None:
         assert all(simulation.is_simulated(tensor) for tensor in loaded.values())
         model = nn.Linear(4, 4)
         model.load_state_dict(loaded)
-        model.load_state_dict(real.state_dict())  # real tensors are read from, shapes checked
+        model.load_state_dict(real.state_dict())  # copies real tensors, checks shapes
         with pytest.raises(RuntimeError, match="size mismatch"):
             nn.Linear(4, 5).load_state_dict(real.state_dict())
 
 
-def test_module_is_adopted_and_given_back() -> None:
+def test_adopted_module_gets_its_parameters_back() -> None:
     real = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 4))
     real[2].weight = real[0].weight
     before = {name: tensor.clone() for name, tensor in real.state_dict().items()}

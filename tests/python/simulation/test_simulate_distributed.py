@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One rank of many, of which no other exists: groups of any size, and every way to use them."""
+"""One rank of many without the others: groups of any size, and all ways to use them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROWS = 10
 
 
 def sharded_bytes(world_size: int, rank: int) -> dict[str, int]:
-    """Of a layer of 10 x 4 float32 and a bias of 10, sharded by rows: after two steps."""
+    """Figures after two steps of a layer of 10 x 4 float32 and a bias of 10, sharded by rows."""
     with simulate(world_size=world_size, rank=rank):
         model = nn.Sequential(nn.Linear(4, ROWS))
         fully_shard(model[0])
@@ -46,15 +46,15 @@ def sharded_bytes(world_size: int, rank: int) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("world_size", "rank"), [(1, 0), (2, 1), (3, 0), (3, 2), (8, 7), (512, 300), (4096, 4095)]
 )
-def test_any_rank_of_any_world_holds_its_rows(world_size: int, rank: int) -> None:
+def test_every_rank_holds_its_rows(world_size: int, rank: int) -> None:
     per_rank = -(-ROWS // world_size)
     own_rows = min(per_rank, max(0, ROWS - rank * per_rank))
     figures = sharded_bytes(world_size, rank)
     assert figures["own"] == 4 * own_rows * (4 + 1)
-    assert figures["held"] == 4 * per_rank * (4 + 1)  # shards are padded to one size
+    assert figures["held"] == 4 * per_rank * (4 + 1)  # shards are padded to equal size
 
 
-def test_world_is_there_inside_only() -> None:
+def test_process_group_exists_only_inside() -> None:
     with simulate(world_size=8, rank=3):
         assert (dist.get_world_size(), dist.get_rank()) == (8, 3)
         x = torch.ones(4)
@@ -70,7 +70,7 @@ def test_world_is_there_inside_only() -> None:
     assert not dist.is_initialized()
 
 
-def test_meshes_have_their_ranks() -> None:
+def test_meshes_have_the_right_ranks() -> None:
     with simulate(world_size=8, rank=5):
         mesh = init_device_mesh("cpu", (2, 4), mesh_dim_names=("outer", "inner"))
         assert list(mesh.get_coordinate() or ()) == [1, 1]
@@ -95,7 +95,7 @@ def data_parallel() -> Program:
     parallel = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.005)
 
     def loss() -> torch.Tensor:
-        settle()  # the second call makes other buckets, and drops these
+        settle()  # the second call makes new buckets and drops these
         result = parallel(x).mean()
         assert isinstance(result, torch.Tensor)
         return result
@@ -103,7 +103,7 @@ def data_parallel() -> Program:
     return train(parallel, sgd(parallel.parameters()), loss)
 
 
-def test_data_parallel_run_is_the_real_one(tmp_path: Path) -> None:
+def test_data_parallel_run_equals_the_real_run(tmp_path: Path) -> None:
     init_one_thread_gloo(dist.HashStore(), rank=0, world_size=1)
     try:
         assert compare_events(data_parallel, tmp_path) is None
@@ -111,7 +111,7 @@ def test_data_parallel_run_is_the_real_one(tmp_path: Path) -> None:
         dist.destroy_process_group()
 
 
-def test_data_parallel_in_a_world_of_many() -> None:
+def test_data_parallel_with_many_ranks() -> None:
     with simulate(world_size=16, rank=9):
         program = data_parallel()
         tracker = MemTracker()
@@ -124,12 +124,12 @@ def test_data_parallel_in_a_world_of_many() -> None:
 
 @pytest.mark.parametrize("schedule", [ScheduleGPipe, Schedule1F1B])
 @pytest.mark.parametrize("rank", [0, 1, 3])
-def test_pipeline_stage_keeps_what_its_schedule_keeps(schedule: Any, rank: int) -> None:
-    """At the peak, within the backward of tanh, counted by hand.
+def test_pipeline_stage_keeps_the_microbatches_of_its_schedule(schedule: Any, rank: int) -> None:
+    """Bytes at the peak, within the backward of tanh, counted by hand.
 
-    What goes between stages is `edge` bytes, what the backward needs of a microbatch is `hidden`.
-    GPipe has all microbatches in flight when the first backward begins. 1F1B has as many as there
-    are stages from this one on; by then all weights have gradients.
+    Stages exchange `edge` bytes; the backward of a microbatch needs `hidden` bytes. GPipe has all
+    microbatches in flight when the first backward begins. 1F1B has as many as there are stages from
+    this one to the last; by then all weights have gradients.
     """
     stages, microbatches, rows = 4, 8, 64
     edge, hidden, weight = 4 * rows * 16, 4 * rows * 64, 4 * 16 * 64
@@ -153,8 +153,8 @@ def test_pipeline_stage_keeps_what_its_schedule_keeps(schedule: Any, rank: int) 
             else:
                 pipeline.step()
         assert tracker._core.anomalies() == (0, "")
-        # Outputs go with their backward, but for one that the last send of the warm-up refers to;
-        # the last stage keeps all to return them.
+        # Outputs are freed with their backward, except one that the last send of the warm-up holds.
+        # The last stage keeps all outputs to return them.
         outputs = microbatches if is_gpipe or is_last else in_flight + 1
         expected = {
             "weights": 2 * weight,
@@ -162,10 +162,10 @@ def test_pipeline_stage_keeps_what_its_schedule_keeps(schedule: Any, rank: int) 
             "inputs": microbatches * edge,  # or buffers to receive them
             "buffers to receive gradients": microbatches * edge,  # or targets
             "outputs": outputs * edge,
-            # A loss is left in the memory of what it sums up; the backward begins at one number.
+            # A loss keeps the storage of all its elements; the backward starts from one number.
             "losses": microbatches * edge + 4 if is_last else 0,
             "saved": in_flight * hidden,
-            "tanh": 2 * hidden,  # of the backward: what it gets and what it makes
+            "tanh": 2 * hidden,  # input and output of its backward
         }
         peak = tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
         assert peak == sum(expected.values())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A simulated run is the real one, event by event and operator by operator."""
+"""A simulated run equals the real one, event by event and operator by operator."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from sharded import WIDTH, world
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 UNIFORM_ROUTING = {"transformers, mixtral": "which experts get a token depends on data"}
-"""Programs whose route depends on data, and how."""
+"""Programs whose control flow depends on data, and the reason."""
 FAITHFUL = [name for name in PROGRAMS if name not in UNIFORM_ROUTING]
 
 
 @pytest.mark.parametrize("name", FAITHFUL)
-def test_all_events_are_those_of_the_real_run(name: str, tmp_path: Path) -> None:
+def test_events_equal_those_of_the_real_run(name: str, tmp_path: Path) -> None:
     assert compare_events(PROGRAMS[name], tmp_path) is None
 
 
 @pytest.mark.parametrize("name", FAITHFUL)
-def test_bytes_after_every_operator_are_those_of_the_real_run(name: str) -> None:
+def test_bytes_after_every_operator_equal_the_real_run(name: str) -> None:
     assert compare_ops(PROGRAMS[name]) is None
 
 
 @pytest.mark.parametrize("name", IN_A_WORLD)
-def test_events_of_a_rank_are_those_of_the_real_run(name: str, tmp_path: Path) -> None:
+def test_events_of_a_rank_equal_those_of_the_real_run(name: str, tmp_path: Path) -> None:
     size, make = IN_A_WORLD[name]
     with world(size):
         assert compare_events(make, tmp_path) is None
@@ -60,18 +60,20 @@ SHARDED = [
 
 
 @pytest.mark.parametrize(("name", "size"), SHARDED)
-def test_events_of_a_shard_are_those_of_the_real_run(name: str, size: int, tmp_path: Path) -> None:
+def test_events_of_a_shard_equal_those_of_the_real_run(
+    name: str, size: int, tmp_path: Path
+) -> None:
     with world(size):
         assert compare_events(lambda: sharded_program(name), tmp_path) is None
 
 
 @pytest.mark.parametrize("name", IN_SHORT)
-def test_bytes_of_a_shard_are_those_of_the_real_run_after_every_operator(name: str) -> None:
+def test_bytes_of_a_shard_after_every_operator_equal_the_real_run(name: str) -> None:
     with world(8):
         assert compare_ops(lambda: sharded_program(name)) is None
 
 
-def test_the_first_difference_is_shown() -> None:
+def test_first_difference_is_shown() -> None:
     assert first_difference(["a", "b"], ["a", "b"]) is None
     assert first_difference(["a", "b"], ["a", "c"]) == (
         "number 1:\n  both:      a\n  real:      b\n  simulated: c"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Options of FSDP2, simulated: every figure of FSDPMemTracker is that of the real run."""
+"""Simulated options of FSDP2: every figure of FSDPMemTracker equals that of the real run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.mark.parametrize(("name", "size"), [*RUNS, *OTHER_WORLDS])
-def test_figures_are_those_of_the_real_run(name: str, size: int) -> None:
+def test_figures_equal_those_of_the_real_run(name: str, size: int) -> None:
     real = figures(name, size, "real")
     with world(size), simulate():
         simulated = run(ALL[name], FSDPMemTracker)

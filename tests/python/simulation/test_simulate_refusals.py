@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What kernels refuse is refused, what they take is taken: dtypes and shapes that do not match.
+"""A simulation accepts and refuses the same dtypes and shapes as the real kernels.
 
-Each op is called with tensors that fit, then with one of them of every other dtype and of other
-shapes. Simulated tensors hold nothing that is known: known values go through the real kernel.
+Each op is called with matching tensors, then with one of them in every other dtype and in other
+shapes. The simulated tensors have no known values: known values would go through the real kernel.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def call(function: Callable[..., Any], tensors: list[torch.Tensor]) -> Outcome:
 
 
 @pytest.mark.parametrize("name", OPS)
-def test_refuses_what_the_kernel_refuses(name: str) -> None:
+def test_op_refuses_the_same_arguments_as_the_kernel(name: str) -> None:
     function, specs = OPS[name]
     accepted = refused = 0
     for variant in list_variants(specs):
@@ -121,7 +121,7 @@ def test_refuses_what_the_kernel_refuses(name: str) -> None:
             function, [torch.zeros(shape, dtype=dtype) for shape, dtype in variant]
         )
         if "not implemented for" in real:
-            continue  # of one device, another may have it
+            continue  # missing on this device, another may have it
         with simulate(mask_fraction=0):
             simulated, found = call(
                 function, [torch.empty(shape, dtype=dtype) for shape, dtype in variant]
@@ -133,7 +133,7 @@ def test_refuses_what_the_kernel_refuses(name: str) -> None:
     assert refused or name == "sort"
 
 
-def test_error_names_what_does_not_match() -> None:
+def test_error_names_the_mismatch() -> None:
     with simulate():
         x, index = torch.empty(4, 3), torch.empty(2, dtype=torch.long)
         with pytest.raises(RuntimeError, match="self and source must have the same dtype, but got"):

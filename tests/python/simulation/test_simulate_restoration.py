@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""After a simulation everything is what it was: torch's attributes, ops, threads, groups."""
+"""A simulation restores everything: torch's attributes, ops, threads, process groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-import torch.distributed.tensor  # what a simulation loads itself
+import torch.distributed.tensor  # a simulation loads it
 from tidegauge import FSDPMemTracker, MemTracker, simulate
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -72,15 +72,15 @@ def train_inside(**options: Any) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"world_size": 4}, {"device": "cuda"}])
-def test_every_attribute_of_torch_is_the_original_again(options: dict[str, Any]) -> None:
-    train_inside(**options)  # what is loaded once is loaded
+def test_every_attribute_of_torch_is_restored(options: dict[str, Any]) -> None:
+    train_inside(**options)  # loads all modules once, before the comparison
     before = attributes()
     train_inside(**options)
     assert changed(before) == []
     assert not dist.is_initialized()
 
 
-def test_patches_are_seen_by_this_test() -> None:
+def test_this_test_detects_patches() -> None:
     before = attributes()
     with simulate():
         inside = changed(before)
@@ -88,7 +88,7 @@ def test_patches_are_seen_by_this_test() -> None:
     assert (str(FakeTensorMode), "__enter__") in inside
 
 
-def test_error_restores_as_well() -> None:
+def test_torch_is_restored_after_an_error() -> None:
     train_inside()
     before = attributes()
     with suppress(KeyError), simulate(world_size=2):
@@ -96,7 +96,7 @@ def test_error_restores_as_well() -> None:
     assert changed(before) == []
 
 
-def test_ops_are_real_and_results_the_same_afterwards() -> None:
+def test_ops_are_real_again_with_equal_results() -> None:
     torch.manual_seed(0)
     layer, x = nn.Linear(8, 8), torch.randn(4, 8)
     expected = layer(x)
@@ -106,7 +106,7 @@ def test_ops_are_real_and_results_the_same_afterwards() -> None:
     assert torch.equal(nn.Linear(8, 8).weight, layer.weight)
 
 
-def test_keys_of_the_thread_are_as_before() -> None:
+def test_dispatch_keys_of_the_thread_are_restored() -> None:
     before = torch._C._dispatch_tls_local_include_set()
     excluded = torch._C._dispatch_tls_local_exclude_set()
     train_inside()
@@ -124,7 +124,7 @@ def test_tracker_of_a_real_run_is_exact_after_a_simulation() -> None:
     del left
 
 
-def test_tracker_may_be_entered_before_and_left_after() -> None:
+def test_tracker_may_span_the_whole_simulation() -> None:
     real = torch.ones(4)
     with MemTracker() as tracker:
         tracker.track_external(real)

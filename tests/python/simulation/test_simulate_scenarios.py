@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The scenarios of the tracker's own tests, simulated: figures are those of the real run."""
+"""The scenarios of the tracker's tests, simulated: figures equal those of the real run."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from scenarios import record as record_real
 from tidegauge import simulate
 
 NO_DATA = {
-    "lbfgs": "asks for the value of a simulated tensor",  # its line search is steered by data
+    "lbfgs": "asks for the value of a simulated tensor",  # its line search depends on data
     "from_torch_load": "torch.save was given a simulated tensor",
     "embedding_sparse": "which cannot be simulated: only dense tensors can",
     "sparse_tensor": "cannot be simulated",
     "quantised_tensor": "cannot be simulated",
 }
-"""scenario -> what its error says"""
+"""scenario -> its error message"""
 OTHER_BYTES = {
-    # The kernel of the CPU keeps more than the meta kernel of torch says, in 4 tensors of indices.
+    # The CPU kernel keeps more than torch's meta kernel, in 4 index tensors.
     "embedding_bag": ("after forward: Activation", 300, 260),
-    # oneDNN keeps a workspace, whose size only oneDNN knows.
+    # oneDNN keeps a workspace whose size only oneDNN knows.
     "lstm": ("after forward: Activation", 59940, 2596),
-    # Nothing is written, so what is cloned lazily is a copy from the beginning.
+    # A simulation copies at once where the real run clones lazily and never writes.
     "cow_clone": ("shared: Activation", 0, 4096),
 }
-"""scenario -> the first figure that differs: really, simulated"""
+"""scenario -> the first figure that differs: (real, simulated)"""
 
 
 @functools.cache
@@ -37,19 +37,19 @@ def record(name: str) -> Record:
 
 
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in NO_DATA | OTHER_BYTES])
-def test_figures_are_those_of_the_real_run(name: str) -> None:
+def test_figures_equal_those_of_the_real_run(name: str) -> None:
     simulated = record(name)
     assert (simulated.error, simulated.anomalies) == (None, (0, ""))
     assert simulated.flat() == record_real("ours", name).flat()
 
 
 @pytest.mark.parametrize("name", NO_DATA)
-def test_what_needs_data_says_so(name: str) -> None:
+def test_scenario_that_needs_data_is_an_error(name: str) -> None:
     assert NO_DATA[name] in str(record(name).error)
 
 
 @pytest.mark.parametrize("name", OTHER_BYTES)
-def test_where_kernels_differ_it_is_known_by_how_much(name: str) -> None:
+def test_known_differences_of_kernels_are_exact(name: str) -> None:
     simulated, real = record(name).flat(), record_real("ours", name).flat()
     assert (
         next((key, real[key], simulated[key]) for key in real if real[key] != simulated[key])
@@ -62,8 +62,8 @@ def test_line_search_runs_with_a_policy_for_values() -> None:
         assert run_scenario("ours", SCENARIOS["lbfgs"]).error is None
 
 
-def test_no_memory_is_taken() -> None:
-    """Of 100 scenarios, what a few keep of known values is all that the allocator sees."""
+def test_simulation_allocates_no_memory() -> None:
+    """In 100 scenarios, the allocator sees only the known values that a few of them keep."""
     counts = record("residual").allocator
     assert counts is not None
     assert counts.peak_bytes < 1024

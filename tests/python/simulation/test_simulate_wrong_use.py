@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What cannot be simulated says so, with the line; whatever happens, all is undone."""
+"""Errors for code that cannot be simulated name the line, and torch is always restored."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 
 def is_real(tensor: torch.Tensor) -> bool:
-    """Has memory that can be read."""
+    """Checks that new tensors have readable memory."""
     return tensor.clone().fill_(3).sum().item() == 3 * tensor.numel()
 
 
-def test_value_that_is_not_known_is_an_error_with_the_line() -> None:
+def test_unknown_value_is_an_error_with_the_line() -> None:
     with simulate():
         loss = nn.Linear(4, 4)(torch.randn(2, 4)).sum()
         with pytest.raises(RuntimeError) as caught:
@@ -40,14 +40,14 @@ def test_value_that_is_not_known_is_an_error_with_the_line() -> None:
     "ask",
     [bool, float, lambda x: x.tolist(), lambda x: x.numpy(), lambda x: x.__array__(), torch.equal],
 )
-def test_other_ways_to_ask_for_values(ask: Callable[..., Any]) -> None:
+def test_other_ways_to_read_unknown_values_are_errors(ask: Callable[..., Any]) -> None:
     with simulate():
         x = torch.randn(2, 2).sum()
         with pytest.raises(RuntimeError, match="simulated tensor"):
             ask(x, x) if ask is torch.equal else ask(x)
 
 
-def test_policy_answers() -> None:
+def test_policy_answers_for_unknown_values() -> None:
     with simulate(item=2.5):
         x = torch.randn(3)
         assert x.sum().item() == 2.5
@@ -71,7 +71,7 @@ def test_masks_select_all_or_a_fraction() -> None:
         x[x > 0] = 1.0
 
 
-def test_masks_that_are_known_select_what_they_select() -> None:
+def test_known_masks_select_their_elements() -> None:
     with simulate(mask_fraction=0.25):
         x = torch.randn(10)
         assert x[torch.arange(10) < 4].shape == (4,)
@@ -96,7 +96,7 @@ def test_arguments_are_checked() -> None:
     assert is_real(torch.ones(2))
 
 
-def test_nested_simulation_is_refused_and_the_outer_one_goes_on() -> None:
+def test_nested_simulation_is_refused_and_the_outer_one_continues() -> None:
     with simulate() as outer:
         with pytest.raises(ValueError, match="a simulation is already running"), simulate():
             pass
@@ -104,7 +104,7 @@ def test_nested_simulation_is_refused_and_the_outer_one_goes_on() -> None:
     assert is_real(torch.ones(2))
 
 
-def test_simulation_inside_of_fake_mode_is_refused() -> None:
+def test_simulation_inside_fake_mode_is_refused() -> None:
     with (
         FakeTensorMode(),
         pytest.raises(RuntimeError, match="entered inside a FakeTensorMode"),
@@ -114,7 +114,7 @@ def test_simulation_inside_of_fake_mode_is_refused() -> None:
     assert is_real(torch.ones(2))
 
 
-def test_fake_mode_inside_of_a_simulation_is_refused() -> None:
+def test_fake_mode_inside_a_simulation_is_refused() -> None:
     with simulate() as simulation:
         mode = FakeTensorMode()
         with pytest.raises(RuntimeError, match="entered inside `simulate`"), mode:
@@ -124,7 +124,7 @@ def test_fake_mode_inside_of_a_simulation_is_refused() -> None:
         torch.ones(2)
 
 
-def test_group_that_exists_is_not_replaced() -> None:
+def test_existing_process_group_is_not_replaced() -> None:
     with simulate(world_size=2):
         with pytest.raises(ValueError, match="on already"), simulate(world_size=4):
             pass
@@ -140,7 +140,7 @@ def test_group_that_exists_is_not_replaced() -> None:
         dist.destroy_process_group()
 
 
-def test_real_tensor_is_named() -> None:
+def test_real_argument_is_named() -> None:
     real = torch.ones(4, 4)
     with simulate():
         x = torch.ones(2, 4)
@@ -156,7 +156,7 @@ def test_real_tensor_is_named() -> None:
         x.copy_(real[:2])
 
 
-def test_real_numbers_may_be_mixed_in() -> None:
+def test_real_0d_tensors_may_be_mixed_in() -> None:
     scale = torch.tensor(2.0)
     with simulate() as simulation:
         assert simulation.is_simulated(torch.randn(3) * scale)
@@ -175,7 +175,7 @@ def test_op_without_a_meta_kernel_is_named() -> None:
     assert f"(at {__file__}:" in str(caught.value)
 
 
-def test_shape_that_depends_on_data_is_named() -> None:
+def test_op_whose_shape_depends_on_data_is_named() -> None:
     with simulate():
         with pytest.raises(NotImplementedError, match="aten::bincount makes a result whose shape"):
             torch.randn(4).long().bincount()
@@ -192,7 +192,7 @@ def test_sparse_tensors_are_refused() -> None:
             loss.backward()
 
 
-def test_error_of_the_model_is_its_own_and_all_is_undone() -> None:
+def test_error_of_the_model_propagates_and_torch_is_restored() -> None:
     class Failing(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             raise KeyError("mine")
@@ -203,7 +203,7 @@ def test_error_of_the_model_is_its_own_and_all_is_undone() -> None:
     assert is_real(torch.ones(2))
 
 
-def test_wrong_shapes_are_told_as_by_torch() -> None:
+def test_wrong_shapes_give_the_message_of_torch() -> None:
     with (
         simulate(),
         pytest.raises(RuntimeError, match=r"reduction dim, but got \[2, 5\] X \[4, 4\]"),
@@ -249,15 +249,15 @@ LEFT_OVER: dict[str, Callable[[torch.Tensor], Any]] = {
 
 @pytest.mark.parametrize("use", LEFT_OVER)
 @pytest.mark.parametrize("has_values", [False, True])
-def test_tensor_that_is_left_over_is_refused_by_every_use(use: str, has_values: bool) -> None:
-    """None reads memory that is not there. Values that were known are no exception."""
+def test_left_over_tensor_cannot_be_used(use: str, has_values: bool) -> None:
+    """No use reads missing memory, also for tensors whose values were known."""
     with simulate():
         x = torch.zeros(2, 2) if has_values else torch.randn(2, 2)
     with pytest.raises((RuntimeError, NotImplementedError, ZeroDivisionError, TypeError)):
         LEFT_OVER[use](x)
 
 
-def test_tensor_that_is_left_over_can_be_looked_at() -> None:
+def test_left_over_tensor_can_be_inspected() -> None:
     with simulate():
         x = torch.randn(2, 3, requires_grad=True)
     assert (x.shape, x.dtype, x.device, x.requires_grad) == (
@@ -268,7 +268,7 @@ def test_tensor_that_is_left_over_can_be_looked_at() -> None:
     )
 
 
-def test_simulation_in_a_thread_is_for_that_thread() -> None:
+def test_simulation_in_a_thread_affects_only_that_thread() -> None:
     made: dict[str, torch.Tensor] = {}
     go, done = threading.Event(), threading.Event()
 
@@ -309,7 +309,7 @@ def test_threads_that_start_inside_simulate_as_well() -> None:
         assert [simulation.is_simulated(x) for x in results] == [True] * 4
 
 
-def test_fork_inside_goes_on_in_both() -> None:
+def test_fork_inside_continues_in_both_processes() -> None:
     with simulate() as simulation:
         x = torch.ones(1000)
         child = os.fork()
@@ -319,7 +319,7 @@ def test_fork_inside_goes_on_in_both() -> None:
         assert simulation.is_simulated(x + 1)
 
 
-def test_interpreter_may_end_inside() -> None:
+def test_interpreter_may_exit_inside() -> None:
     program = (
         "import tidegauge, torch\n"
         "simulation = tidegauge.simulate(world_size=2)\n"

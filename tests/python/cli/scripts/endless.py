@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Trains until somebody stops it."""
+"""Trains until it is stopped."""
 
 import torch
 from torch import nn

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""FSDP2 on gloo, started by torchrun; rank 1 has by far the longer batch: threads of gloo
-keep buffers for a while, which must not decide whose peak is higher."""
+"""FSDP2 on gloo, started by torchrun. Rank 1 has a much larger batch, so that its peak is higher
+even if gloo's threads keep some buffers of rank 0 for a while."""
 
 import torch
 import torch.distributed as dist

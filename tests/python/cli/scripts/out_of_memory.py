@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Asks for more than there is."""
+"""Allocates more memory than the machine has."""
 
 import torch
 from torch import nn

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A plain PyTorch loop on made data, with workers that load it."""
+"""A plain PyTorch loop on synthetic data with DataLoader workers."""
 
 import sys
 

@@ -62,7 +62,7 @@ def record(kind: Kind, name: str) -> Record:
 
 
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in APART])
-def test_figures_are_those_of_the_real_run(name: str) -> None:
+def test_figures_equal_those_of_the_real_run(name: str) -> None:
     fake = record("ours", name)
     assert (fake.error, fake.anomalies) == (None, (0, ""))
     assert fake.flat() == record_real("ours", name).flat()
