@@ -179,7 +179,7 @@ class _Reader:
             if use is None:
                 raise FormatError(f"{place} has the unknown state {_describe(state)}")
             size = self._int(block, "size", place)
-            # Before torch 2.1, blocks had no address.
+            # Old versions of torch do not write the addresses of blocks.
             start = self._int(block, "address", place, address)
             requested = 0 if use == 0 else self._requested(block, place, size)
             self._append(record.blocks, place, start, size, requested, use)
@@ -256,7 +256,7 @@ class _Reader:
 
 
 def _read_settings(snapshot: dict[Any, Any]) -> str:
-    """In the form of PYTORCH_CUDA_ALLOC_CONF. torch before 2.3 did not save its settings."""
+    """In the form of PYTORCH_CUDA_ALLOC_CONF. Old versions of torch do not save their settings."""
     settings = snapshot.get("allocator_settings")
     if not isinstance(settings, dict):
         return ""
