@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Asks our MemTracker and upstream's the same question: `assert_same(lambda tool: ...)`."""
+"""Runs the same code with our MemTracker and upstream's: `assert_same(lambda tool: ...)`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def mlp() -> nn.Sequential:
 
 
 def assert_same(body: Callable[[ModuleType], Any]) -> Any:
-    """Runs it with both and returns what they agree on."""
+    """Runs it with both, checks that the results are equal and returns the result."""
     mine = body(ours)
     assert mine == body(upstream)
     return mine
@@ -45,7 +45,7 @@ def train_step(tracker: Any, model: nn.Module) -> nn.Module:
 
 
 def layout(tracker: Any) -> dict[str, Any]:
-    """module -> (its sizes, the states it was in and how often)"""
+    """module -> (its sizes, its states with their counts)"""
     return {
         stats.mod_fqn: (
             {name: value for name, value in sorted(vars(stats).items()) if name.endswith("_mem")},

@@ -21,12 +21,12 @@ def _library() -> ctypes.CDLL:
     from torch.utils import cpp_extension
 
     BUILD.mkdir(parents=True, exist_ok=True)
-    # ninja is in the environment of the interpreter, which need not be on the path.
+    # ninja is in the interpreter's environment, which may not be on PATH.
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     path = cpp_extension.load(
         name="counting_allocator",
         sources=[str(SOURCE)],
-        # Without NDEBUG the headers of torch check what its release build does not keep up.
+        # Without NDEBUG, torch's headers check invariants that its release build does not maintain.
         extra_cflags=["-O1", "-std=c++20", "-DNDEBUG"],
         build_directory=str(BUILD),
         is_python_module=False,
@@ -39,15 +39,15 @@ def _library() -> ctypes.CDLL:
 
 @dataclass(frozen=True)
 class Counts:
-    """Bytes of all blocks that the CPU allocator handed out while it was counted."""
+    """Bytes of all blocks that the CPU allocator allocated while it was counted."""
 
     live_bytes: int
     storage_bytes: int
-    """without the 8 bytes of each Python number that is or was an operator's argument"""
+    """without the 8 bytes of each Python number passed to an operator"""
     peak_bytes: int
-    """with the workspace of kernels"""
+    """including the workspace of kernels"""
     storage_peak_bytes: int
-    """of `storage_bytes`, at the ends of operators, when no kernel has workspace"""
+    """peak of `storage_bytes` at the ends of operators, when no kernel has workspace"""
     allocations: int
     """since the last restart"""
     log_lines: int
@@ -55,7 +55,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Probed:
-    """What a probe said, compared with the live bytes at every event of the allocator."""
+    """The results of a probe, compared with the live bytes at every event of the allocator."""
 
     events: int
     disagreements: int
@@ -67,7 +67,7 @@ Probe = ctypes.CFUNCTYPE(ctypes.c_int64)
 
 
 class CountingAllocator:
-    """Only made by `counting()`."""
+    """Use `counting()` to make one."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
@@ -78,12 +78,12 @@ class CountingAllocator:
         return Counts(*numbers)
 
     def restart(self) -> None:
-        """Peaks restart from the live bytes, the number of allocations and the log from nothing."""
+        """Resets peaks to the live bytes, and clears the number of allocations and the log."""
         self._library.counting_restart()
 
     @contextmanager
     def probing(self, believed_bytes: Callable[[], int]) -> Iterator[None]:
-        """Asks before each allocation and after each free, in the thread that does it."""
+        """Calls the probe before each allocation and after each free, in the same thread."""
         probe = Probe(believed_bytes)
         self._library.counting_set_probe(probe)
         try:
@@ -102,8 +102,8 @@ class CountingAllocator:
         return name.decode()
 
     def log(self) -> list[tuple[int, int]]:
-        """(n, bytes) is the n-th allocation since the restart, (n, -bytes) the end of that block;
-        n is -1 for a block from before."""
+        """(n, bytes) is the n-th allocation since the restart, (n, -bytes) the free of that block;
+        n is -1 for an earlier block."""
         numbers = (ctypes.c_int64 * (2 * self.read().log_lines))()
         self._library.counting_read_log(numbers)
         return list(zip(numbers[::2], numbers[1::2], strict=True))
@@ -111,7 +111,7 @@ class CountingAllocator:
 
 @contextmanager
 def counting(*, log: bool = False) -> Iterator[CountingAllocator]:
-    """Counts what the CPU allocator does within; blocks may be freed at any time after."""
+    """Counts the CPU allocator's work in the context; blocks may be freed at any later time."""
     library = _library()
     library.counting_install()
     library.counting_set_logging(log)

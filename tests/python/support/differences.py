@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where our figures are not upstream's: both, and why. docs/differences.md tells the same in words.
+"""Where our figures differ from upstream's: both figures and the reason (see docs/differences.md).
 
 Keys are those of `Record.flat`: a mark (or "peak") and a category, or a module and a state or size.
-Totals at marks and peaks, and most states of modules, are proved by the counting allocator in the
-same test file; the rest by the arithmetic beside each row.
+The counting allocator proves totals at marks and peaks, and most module states, in the same test
+file; the arithmetic beside each row proves the rest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 Rows = dict[str, tuple[Any, Any]]
-"""key -> (upstream's, ours); None: there is no such state"""
+"""key -> (upstream's, ours); None: the state does not exist"""
 
 ONCE = "a storage counts once, however many tensors show it"
 KEYWORDS = "keyword arguments are inputs"
@@ -31,7 +31,7 @@ CLOSED_STEP = "an optimizer step that raised is over"
 ENTRY = "gradients are known without a hook on the parameter"
 LEFT_ACTIVE = "after an exception upstream's modules stay active, and their closures keep tensors"
 
-# blocks of the reentrant checkpoints -> upstream's Post-Backward, then ours: Pre-, Peak-, Post-.
+# Blocks of the reentrant checkpoints -> upstream's Post-Backward, then ours: Pre-, Peak-, Post-.
 _REENTRANT_BLOCKS = {
     "2": (263688, 443528, 713992, 394760),
     "2.2": (231688, 443528, 582920, 582920),
@@ -49,7 +49,7 @@ _REENTRANT_BLOCKS = {
 
 DIFFERENCES: dict[str, dict[str, Rows]] = {
     "attention": {
-        # Three gradients of x are added up. Upstream's figure is that of its own run, see
+        # Three gradients of x are added up. For upstream's figure, see
         # test_upstream_is_told_what_it_disturbs.
         UNDISTURBED: {
             "peak: Gradient": (1088, 4352),
@@ -71,10 +71,10 @@ DIFFERENCES: dict[str, dict[str, Rows]] = {
             "TransformerDecoderLayer.multihead_attn: input_mem": (640 + 2 * 896, 640 + 896),
         },
     },
-    # Upstream's stay active to the end of backward, and so have its peak; ours begin and end where
-    # the gradient passes. Before the second layer: parameters 8,448, x and the first layer's output
-    # 1,024 each, loss and its gradient 8. After it: that output is gone, the gradient that passes
-    # is there (1,024), and so are the layer's gradients (4,224).
+    # Upstream's modules stay active to the end of backward, and so have its peak; ours begin and
+    # end where the gradient passes. Before the second layer: parameters 8,448, x and the first
+    # layer's output 1,024 each, loss and its gradient 8. After it: that output is freed; the
+    # gradient that passes (1,024) and the layer's gradients (4,224) exist.
     "modules_that_hand_on_their_input": {
         OWN_BACKWARD: {
             "Sequential.1: Peak-Backward": ([18952], [14728]),
@@ -94,13 +94,13 @@ DIFFERENCES: dict[str, dict[str, Rows]] = {
     "keyword_arguments": {KEYWORDS: {"ByKeyword: input_mem": (0, 2 * 8 * 32 * 4)}},
     "same_argument_twice": {
         ONCE: {"TwoArguments: input_mem": (2 * 1024, 1024)},
-        # The second call is differentiated first; the first call's gradient (1,024) still waits.
+        # The second call is differentiated first; the first call's gradient (1,024) is still live.
         OWN_BACKWARD: {"TwoArguments.fc: Post-Backward": ([9480, 9480], [10504, 9480])},
     },
     "outputs_that_share_a_storage": {ONCE: {"Chunks: output_mem": (2 * 2048, 2048)}},
     "parameters_that_share_a_storage": {ONCE: {"OneStorage: parameter_mem": (65536, 32768)}},
     "parametrized_weight": {
-        # Without the gradient of the weight, 32 x 32, that comes after it.
+        # Without the gradient of the weight, 32 x 32, which is made later.
         OWN_BACKWARD: {
             "ParametrizedLinear.parametrizations.weight.0: Post-Backward": ([13832], [13832 - 4096])
         },
@@ -130,7 +130,7 @@ DIFFERENCES: dict[str, dict[str, Rows]] = {
         },
     },
     "nested_tensor": {
-        # 8 rows of 8 float32 come out of `linear`; its offsets (24 bytes) are known already.
+        # `linear` returns 8 rows of 8 float32; its offsets (24 bytes) already exist.
         ALL_STORAGES: {
             "linear: Activation": (280, 280 + 256),
             "linear: Total": (792, 792 + 256),
@@ -195,7 +195,7 @@ DIFFERENCES: dict[str, dict[str, Rows]] = {
         },
     },
     "exception_in_step": {
-        # What the next step keeps (3 x 1,024) and its loss.
+        # The activations of the next step (3 x 1,024) and its loss.
         CLOSED_STEP: {
             "after forward: Activation": (0, 3076),
             "after forward: Optstate": (3076, 0),
@@ -248,10 +248,10 @@ DIFFERENCES: dict[str, dict[str, Rows]] = {
 }
 
 SHIFTS: dict[str, set[int]] = {
-    # Each of the three checkpoints keeps one state, and a recompute takes another for its time.
+    # Each of the three checkpoints keeps one state, and a recompute holds another while it runs.
     "checkpoint_keeps_rng_state": {states * 5056 for states in (1, 2, 3, 4)},
-    # Upstream's closures keep the activation (8 x 32 float32) that the exception went through.
+    # Upstream's closures keep the activation (8 x 32 float32) on the path of the exception.
     "exception_in_backward": {-1024},
     "exception_in_gradient_hook": {-1024},
 }
-"""scenario -> by how much our numbers may differ from upstream's besides the rows above"""
+"""scenario -> allowed differences from upstream's figures besides the rows above"""

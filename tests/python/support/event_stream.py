@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""All events of a trace file, read by the table of docs/trace-format.md; no code of ours helps."""
+"""Reads all events of a trace file as docs/trace-format.md describes, without tidegauge."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ META = 14
 
 
 def read_events(path: Path) -> list[Event]:
-    """Times and stacks are left out; storages and modules are counted as they come up. What is on
-    meta is left out, too: there DTensor and dynamo find out about shapes, each once in a process.
-    Frees that follow each other have no order: caches are emptied in that of addresses."""
+    """Without times and stacks; storages and modules are numbered in the order of appearance.
+    Without the meta device, where DTensor and dynamo compute shapes once per process. Consecutive
+    frees are sorted, because caches are emptied in the order of addresses."""
     with sqlite3.connect(path) as file:
         batches = file.execute("SELECT events FROM batches ORDER BY first_sequence").fetchall()
         ops = dict(file.execute("SELECT id, name FROM ops"))
@@ -109,7 +109,7 @@ def read_events(path: Path) -> list[Event]:
 
 
 def describe(event: Event | None) -> str:
-    """In short: what is not 0."""
+    """Only the fields that are not 0."""
     if event is None:
         return "the end"
     return " ".join([event[0], *(f"{field}={value}" for field, value in event[1:] if value)])

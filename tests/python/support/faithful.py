@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The same program, really and simulated: all events, all operators, all bytes are compared."""
+"""Compares all events, operators and bytes of a real and a simulated run of one program."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Step = Callable[[], object]
 
 @dataclass
 class Program:
-    """Something to train: `run` is one step of it, with the optimizer's."""
+    """A program to train: `run` is one step, including the optimizer's."""
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
@@ -32,11 +32,11 @@ class Program:
 
 Make = Callable[[], Program]
 POLICIES: dict[Make, dict[str, Any]] = {}
-"""Of programs that ask for values: options of `simulate`."""
+"""Options of `simulate` for programs that read values."""
 
 
 class _OpLog(TorchDispatchMode):
-    """Each operator, and the bytes that are alive after it."""
+    """Each operator and the live bytes after it."""
 
     def __init__(self, tracker: Any) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def _make_tracker(program: Program, **options: Any) -> Any:
 def record(make: Make, path: Path, *, is_simulated: bool, steps: int = 2) -> list[Event]:
     gc.collect()
     torch.manual_seed(0)
-    gc.disable()  # cycles are freed at the same moments
+    gc.disable()  # so that cycles are freed at the same moments
     try:
         with _mode(make, is_simulated):
             program = make()
@@ -96,7 +96,7 @@ def log_ops(make: Make, *, is_simulated: bool) -> list[str]:
 def first_difference(
     real: Sequence[Any], simulated: Sequence[Any], show: Callable[[Any], str] = str
 ) -> str | None:
-    """Where the two part, with what was before; None if they do not."""
+    """The first difference with the lines before it; None if there is none."""
     for i, (a, b) in enumerate(itertools.zip_longest(real, simulated)):
         if a != b:
             before = "".join(f"\n  both:      {show(each)}" for each in real[max(0, i - 3) : i])

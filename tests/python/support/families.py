@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Families of models, tiny and as large as they come, from configurations alone."""
+"""Families of models, tiny and in full size, from configurations alone."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Family:
     """name of its class in `transformers`"""
     config: str
     make_inputs: Callable[[Any, bool], Inputs]
-    """of a configuration, and whether it is the tiny one"""
+    """makes the inputs from the configuration and whether it is the tiny one"""
     tiny: dict[str, Any]
     full: dict[str, Any]
-    """what differs from the configuration's own defaults, which are those of a published model"""
+    """differences from the configuration's defaults, which are those of a published model"""
     dtype: torch.dtype = torch.float32
 
     def build(self, *, is_tiny: bool) -> tuple[nn.Module, Inputs]:
-        """What to call the model with is by keyword; its output has a `loss`."""
+        """The model and its keyword arguments; its output has a `loss`."""
         options = self.tiny if is_tiny else self.full
         config = getattr(transformers, self.config)(**options)
         usual = torch.get_default_dtype()
@@ -75,7 +75,7 @@ FAMILIES: dict[str, Family] = {
         _tokens,
         {**_TINY, **_HEADS, "num_local_experts": 4},
         {"use_cache": False},
-        torch.bfloat16,  # torch's meta kernel of a grouped product knows no other
+        torch.bfloat16,  # torch's meta kernel of a grouped product supports no other
     ),
     "gpt2": Family(
         "GPT2LMHeadModel",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Options of FSDP2, one by one: how a model is made, and one step of its training."""
+"""Options of FSDP2, one by one: how to make a model, and one step of its training."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _ignored() -> Net:
 
 
 def by_columns() -> Net:
-    """Where it can be: even shards are needed."""
+    """Only where possible: it needs even shards."""
     model = Net()
     for block in model.blocks:
         fully_shard(
@@ -154,7 +154,7 @@ def two_groups() -> Net:
 
 
 def tensor_parallel(**options: Any) -> Net:
-    """Parameters of the blocks are DTensors before FSDP2 gets them."""
+    """The parameters of the blocks are DTensors before FSDP2 shards them."""
     model = Net()
     for block in model.blocks:
         plan = {"wide": ColwiseParallel(), "narrow": RowwiseParallel()}
@@ -163,7 +163,7 @@ def tensor_parallel(**options: Any) -> Net:
 
 
 class _Pool:
-    """A comm whose buffers are made once; FSDP2 may have several in use at a time."""
+    """A comm that reuses its buffers; FSDP2 may use several at a time."""
 
     def __init__(self) -> None:
         self._buffers: list[torch.Tensor] = []
@@ -212,7 +212,7 @@ def custom_comm() -> Net:
 
 
 class Adapted(nn.Module):
-    """LoRA: a frozen layer and a narrow way around it."""
+    """LoRA: a frozen layer and a narrow path beside it."""
 
     def __init__(self, base: nn.Linear) -> None:
         super().__init__()
@@ -250,7 +250,7 @@ def _nested() -> Net:
 
 
 def _functions_checkpointed(**options: Any) -> Make:
-    """Not modules: the forward of a block is computed again by `torch.utils.checkpoint`."""
+    """No wrapper modules: `torch.utils.checkpoint` recomputes the forward of a block."""
 
     class CheckpointedBlock(Block):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -270,7 +270,7 @@ def _save_products() -> Any:
 
 
 def _hooked() -> Net:
-    """What a reduction leaves goes through a function of the user's, which makes a tensor."""
+    """The result of a reduction passes through a user function that makes a tensor."""
     model = shard_all(Net())
     for module in (*model.blocks, model):
         module.set_all_reduce_hook(lambda reduced: reduced.add_(reduced.clone()))
@@ -278,7 +278,7 @@ def _hooked() -> Net:
 
 
 def _stepped_in_backward() -> Net:
-    """Each gradient is used and dropped as soon as it is there."""
+    """Each gradient is used and dropped as soon as it exists."""
     model = shard_all(Net())
 
     def use(parameter: torch.Tensor) -> None:
@@ -299,12 +299,12 @@ def _async_unshard(model: nn.Module, x: torch.Tensor, step: int) -> torch.Tensor
 
 
 def _train_from_a_leaf(model: nn.Module, x: torch.Tensor, step: int) -> torch.Tensor:
-    """Reentrant checkpoints have gradients only if an input has."""
+    """Reentrant checkpoints have gradients only if an input requires one."""
     return train(model, x.clone().requires_grad_(), step)
 
 
 def _cast_by_the_blocks() -> Net:
-    """The root computes in float: each block casts what it takes and what it returns."""
+    """The root computes in float: each block casts its inputs and outputs."""
     model = Net()
     policy = MixedPrecisionPolicy(HALF, None, torch.float32, cast_forward_inputs=True)
     for block in model.blocks:
@@ -313,7 +313,7 @@ def _cast_by_the_blocks() -> Net:
 
 
 def _inference(model: nn.Module, x: torch.Tensor, step: int) -> torch.Tensor:
-    """In vain: what was gathered by the user is not needed by a later forward."""
+    """The user gathers parameters that no later forward needs."""
     loss = train(model, x, step)
     model.blocks[0].unshard()  # type: ignore[union-attr, index]
     with torch.no_grad():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which module made an autograd node, found without any tracker, by walking the graph.
+"""Finds the module that made an autograd node by walking the graph, without a tracker.
 
-When a module begins, the nodes behind its inputs that nobody owns yet were made by the modules
-around it; when it ends, those behind its outputs were made by itself.
+When a module begins, the nodes behind its inputs that have no owner yet belong to the modules
+around it; when it ends, those behind its outputs belong to the module itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 
 class GraphWalk:
-    """Owner of each node below the modules of `model`, as "Net Net.fc1"."""
+    """The owner of each node of `model`'s modules, as "Net Net.fc1"."""
 
     def __init__(self, model: nn.Module) -> None:
         self.owners: dict[Any, str] = {}  # holds the nodes, so that they keep their identity
@@ -57,7 +57,7 @@ class GraphWalk:
 def nodes_misplaced(
     tracker: Tracker, model: nn.Module, run: Callable[[nn.Module], torch.Tensor]
 ) -> tuple[int, int]:
-    """(nodes of which `tracker` names other modules in backward, nodes seen)."""
+    """(nodes for which `tracker` names other modules in backward, nodes seen)."""
     walk = GraphWalk(model)
     seen: list[bool] = []
     with tracker:

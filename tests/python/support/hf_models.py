@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Small models of `transformers` from configurations alone: nothing is downloaded.
+"""Small `transformers` models from configurations alone: nothing is downloaded.
 
-Tests of both trackers and the benchmarks use them; what one of them needs otherwise, it says by
-the options of the configuration.
+The tests of both trackers and the benchmarks use them, each with its own configuration options.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def llama(layers: int = 2, hidden: int = 32, **options: Any) -> nn.Module:
 
 
 def llama_8b(layers: int = 32) -> nn.Module:
-    """The dimensions of an 8B: for those who need no memory."""
+    """The dimensions of Llama 8B, for runs without memory."""
     return llama(
         layers,
         4096,
@@ -138,13 +137,13 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Inputs]]] = {
 
 
 def build(name: str) -> tuple[nn.Module, Inputs]:
-    """One of MODELS, and what to call it with: by keyword, its output has a `loss`."""
+    """One of MODELS and its keyword arguments; its output has a `loss`."""
     make_model, make_inputs = MODELS[name]
     return make_model(), make_inputs()
 
 
 def with_checkpoints(model: nn.Module) -> nn.Module:
-    """As a user switches it on; ResNet has no such switch, so each of its stages is wrapped."""
+    """Enables checkpointing as a user would; wraps the stages of ResNet, which has no such option."""
     if getattr(model, "supports_gradient_checkpointing", False):
         model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
         return model.train()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Training steps of the models of `transformers`, as scenarios."""
+"""Training steps of `transformers` models, as scenarios."""
 
 from __future__ import annotations
 

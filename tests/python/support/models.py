@@ -16,7 +16,7 @@ def inputs(requires_grad: bool = True) -> torch.Tensor:
 
 
 def train(model: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
-    """One forward and backward; returns the model, so that it lives until the end of both."""
+    """Runs one forward and backward; returns the model to keep it alive until then."""
     model(*(args or (inputs(),)), **kwargs).sum().backward()
     return model
 
@@ -33,7 +33,7 @@ class Net(nn.Module):
 
 
 class Residual(nn.Module):
-    """Work of its own before, between and after its children."""
+    """Has ops of its own before, between and after its children."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Twice(nn.Module):
 
 
 class Shared(nn.Module):
-    """One module under two attributes."""
+    """The same module under two attributes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Shared(nn.Module):
 
 
 class Tied(nn.Module):
-    """Two modules with one weight."""
+    """Two modules that share one weight."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class Checkpointed(nn.Module):
 
 
 class CheckpointedFunction(nn.Module):
-    """Checkpoints a lambda that works on its own around a child."""
+    """Checkpoints a lambda with ops of its own around a child."""
 
     def __init__(self, use_reentrant: bool) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs one scenario under a tracker and writes down what it says at each operator and user hook.
+"""Runs one scenario under a tracker and logs its answers at each operator and user hook.
 
-`upstream(scenario)` and `ours(scenario)` give the same kind of record, so that a test can compare
+`upstream(scenario)` and `ours(scenario)` return the same kind of record, so that a test can compare
 them, or state both where they differ.
 """
 
@@ -31,7 +31,7 @@ def names(parents: set[str]) -> str:
 
 
 class OpLog(TorchDispatchMode):
-    """Writes down "operator: active modules" for each operator of this thread."""
+    """Logs "operator: active modules" for each operator of this thread."""
 
     def __init__(self, tracker: Tracker) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class OpLog(TorchDispatchMode):
 
 @dataclass
 class Record:
-    """Lines in the order in which they happened; `hooks` as "pre_bw Net.fc1"."""
+    """Lines in chronological order; `hooks` as "pre_bw Net.fc1"."""
 
     forward: list[str] = field(default_factory=list)
     backward: list[str] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Record:
 
 
 class HookLog:
-    """Registers the four user hooks of `tracker` and writes down their calls."""
+    """Registers the four user hooks of `tracker` and logs their calls."""
 
     def __init__(self, tracker: Tracker) -> None:
         self.tracker = tracker
@@ -99,6 +99,6 @@ def upstream(scenario: Scenario) -> Record:
 
 
 def differences(theirs: list[str], mine: list[str]) -> list[tuple[str, str]]:
-    """(upstream's line, ours) wherever they differ; both must have seen the same operators."""
+    """(upstream's line, ours) where they differ; both must have seen the same operators."""
     assert [line.split(":")[0] for line in theirs] == [line.split(":")[0] for line in mine]
     return [pair for pair in zip(theirs, mine, strict=True) if pair[0] != pair[1]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""States of modules as the counting allocator has them, by plain hooks and without a tracker."""
+"""Module states from the counting allocator, by plain hooks and without a tracker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Call:
 
 
 class ModuleObserver:
-    """Pre-, Post- and Peak-Forward, the same of recomputes, and Pre-Backward of each call."""
+    """Pre-, Post- and Peak-Forward, the same for recomputes, and Pre-Backward of each call."""
 
     def __init__(self, source: Source) -> None:
         self.calls: dict[nn.Module, dict[str, list[int]]] = {}
@@ -48,7 +48,7 @@ class ModuleObserver:
             handle.remove()
 
     def _read(self) -> int:
-        """Bytes now; all calls that are open learn the peak since the last reading."""
+        """Returns the current bytes and adds the peak since the last reading to all open calls."""
         now, peak = self._source.storages()
         for call in self._open:
             call.peak_bytes = max(call.peak_bytes, peak)
@@ -68,10 +68,10 @@ class ModuleObserver:
         call.states.setdefault(f"Post-Forward{call.suffix}", []).append(now)
         if not call.suffix:
             call.states.setdefault("Peak-Forward", []).append(call.peak_bytes)
-        self._watch_backward(call.states, output)  # of a recompute only if it is reentrant
+        self._watch_backward(call.states, output)  # for a recompute only if it is reentrant
 
     def _watch_backward(self, states: dict[str, list[int]], output: Any) -> None:
-        """The first gradient of an output that arrives begins the backward of the call."""
+        """The backward of the call begins with the first gradient of an output."""
         seen: set[int] = set()
 
         def on_gradient(_: torch.Tensor) -> None:

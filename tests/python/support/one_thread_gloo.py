@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Gloo with one thread, whose collectives let go of their buffers when `settle` says so.
+"""Gloo with one thread, whose collectives have dropped their buffers after `settle`.
 
-A thread of gloo drops a collective, and the tensors it holds, a little after it is done: when, the
-scheduler decides. A group with one thread has dropped all earlier ones when another runs.
+A gloo thread drops a collective and its tensors shortly after the collective is done; the scheduler
+decides when. A group with one thread has dropped all earlier ones when another runs.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def init_one_thread_gloo(store: dist.Store, rank: int, world_size: int) -> None:
 
 
 def settle() -> None:
-    """From here on no thread of gloo holds a tensor of an earlier collective. All ranks call it.
-    Groups of other kinds have no threads that would."""
+    """Afterwards no gloo thread holds a tensor of an earlier collective. All ranks must call it.
+    Groups of other kinds have no such threads."""
     if not dist.is_initialized() or dist.get_backend() != BACKEND:
         return
-    # Not a barrier: that refers to the works before it, which keeps them. No tracker sees this one.
+    # Not a barrier, which would keep the earlier works alive. No tracker sees this collective.
     for group in dist.distributed_c10d._world.pg_map:
         group._get_backend(torch.device("cpu")).allreduce([_TOKEN]).wait()
-        # To drop this one, the last, the thread needs the GIL; and the end of a group waits for the
-        # thread without giving it away.
+        # The thread needs the GIL to drop this last collective, but the end of a group waits for
+        # the thread while it holds the GIL.
         while sys.getrefcount(_TOKEN) > _OWN_REFERENCES:
             time.sleep(0.0001)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is in the pages that commands write."""
+"""Reads the pages that commands write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def unpack(path: str) -> tuple[dict[str, Any], bytes]:
-    """The header, and the bytes that its tables point into."""
+    """The header and the bytes that its tables refer to."""
     (text,) = re.findall(r'id="data">([^<]*)<', Path(path).read_text())
     data = zlib.decompress(base64.b64decode(text))
     (length,) = struct.unpack_from("<I", data)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is run really and simulated: models, with the optimizers and options that people use."""
+"""Programs to run both really and simulated: models with common optimizers and options."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def convolutions() -> nn.Module:
 
 
 class Recurrent(nn.Module):
-    """Without oneDNN, whose workspace has a size that only oneDNN knows."""
+    """Without oneDNN, whose workspace has a size that no simulation knows."""
 
     def __init__(self, kind: type[nn.RNNBase]) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class Checkpointed(nn.Module):
         self.options = options
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x.clone().requires_grad_()  # reentrant checkpoints want an input with a gradient
+        x = x.clone().requires_grad_()  # reentrant checkpoints need an input with a gradient
         for block in self.blocks:
             x = x + checkpoint(block, x, **self.options)
         return x
@@ -127,7 +127,7 @@ def autocast() -> Program:
 
 
 def scaled() -> Program:
-    """Gradients are finite in the real run as well."""
+    """Gradients are finite also in the real run."""
     model, x = mlp(), torch.randn(8, 32)
     optimizer = adamw(foreach=True)(model.parameters())
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
@@ -200,7 +200,7 @@ PROGRAMS: dict[str, Make] = {
 }
 
 
-# It scales its steps by the norms of parameters, one by one, as numbers.
+# It reads the norm of each parameter as a number to scale its steps.
 POLICIES |= {PROGRAMS[name]: {"item": 1.0} for name in PROGRAMS if "Adafactor" in name}
 
 

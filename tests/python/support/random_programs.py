@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Random programs: whatever happens, the tracked bytes are those of the storages that are alive.
+"""Random programs: the tracked bytes always equal those of the live storages.
 
-Three opinions must agree after every line of the program: the tracker, the counting allocator, and
-a walk over all tensors that the program holds and the autograd graph behind them.
+Three sources must agree after every line of the program: the tracker, the counting allocator, and a
+walk over all tensors of the program and the autograd graph behind them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WHICH = st.integers(0, 1000)
 
 
 def storages_behind(tensors: Iterable[torch.Tensor]) -> dict[int, int]:
-    """Address of each storage -> bytes: the tensors', their gradients' and what autograd saved."""
+    """Storage address -> bytes, of the tensors, their gradients and tensors saved by autograd."""
     found: dict[int, int] = {}
     nodes: list[Any] = []
     seen = set()
@@ -69,7 +69,7 @@ def storages_behind(tensors: Iterable[torch.Tensor]) -> dict[int, int]:
 
 
 class Program(RuleBasedStateMachine):
-    """The lines that a random program is made of."""
+    """The possible lines of a random program."""
 
     has_channel = False
 
@@ -99,7 +99,7 @@ class Program(RuleBasedStateMachine):
         self.tensors.append(torch.rand(size, requires_grad=needs_grad))
 
     @rule(size=SIZES, dtype=st.sampled_from([torch.int64, torch.bool, torch.bfloat16]))
-    def make_of_other_type(self, size: int, dtype: torch.dtype) -> None:
+    def make_with_dtype(self, size: int, dtype: torch.dtype) -> None:
         self.tensors.append(torch.zeros(size, dtype=dtype))
 
     @precondition(lambda self: self.tensors)
@@ -130,7 +130,7 @@ class Program(RuleBasedStateMachine):
     @precondition(lambda self: self.tensors)
     @rule(which=WHICH)
     def change_in_place(self, which: int) -> None:
-        x = self.pick(which).data  # autograd does not learn of the change
+        x = self.pick(which).data  # hides the change from autograd
         if x.stride() == x.contiguous().stride():
             x.zero_()
 
@@ -144,7 +144,7 @@ class Program(RuleBasedStateMachine):
     @precondition(lambda self: self.tensors)
     @rule(which=WHICH, size_bytes=st.sampled_from([512, 4096]))
     def resize_storage(self, which: int, size_bytes: int) -> None:
-        """Only grows: other tensors may look at the storage."""
+        """Only grows: other tensors may use the storage."""
         storage = self.pick(which).untyped_storage()
         if storage.nbytes() < size_bytes:
             storage.resize_(size_bytes)
@@ -170,7 +170,7 @@ class Program(RuleBasedStateMachine):
         elif how == "inference":
             with torch.inference_mode():
                 self.model(x)
-            return  # such tensors may not be used by the other rules
+            return  # the other rules cannot use such tensors
         else:
             with torch.set_grad_enabled(how == "grad"):
                 y = self.model(x)
@@ -183,7 +183,7 @@ class Program(RuleBasedStateMachine):
     @rule(which=WHICH, keep=st.booleans())
     def backward(self, which: int, keep: bool) -> None:
         graphs = [t for t in self.tensors if t.grad_fn is not None]
-        # The graph may be gone, or the weights that it saved may have been changed by a step.
+        # The graph may be freed, or a step may have changed the weights that it saved.
         with contextlib.suppress(RuntimeError):
             graphs[which % len(graphs)].sum().backward(retain_graph=keep)
 
@@ -217,11 +217,11 @@ class Program(RuleBasedStateMachine):
         assert peak(self.tracker).get("Total", 0) >= now(self.tracker).get("Total", 0)
 
     @invariant()
-    def total_is_that_of_the_allocator(self) -> None:
+    def total_equals_the_allocator(self) -> None:
         assert now(self.tracker).get("Total", 0) == self.live_bytes() - self.base_bytes
 
     @invariant()
-    def total_is_that_of_the_storages_that_can_be_reached(self) -> None:
+    def total_equals_the_reachable_storages(self) -> None:
         states = [t for s in self.optimizer.state.values() for t in s.values() if t is not None]
         roots = [*self.tensors, *self.model.parameters(), *states]
         untracked = sum(self.tracker.get_untracked_memory().values())
@@ -241,7 +241,7 @@ class Program(RuleBasedStateMachine):
         assert self.tracker._core.anomalies() == (0, "")
 
     def teardown(self) -> None:
-        """Frees are seen after the exit, too."""
+        """Frees are also seen after the exit."""
         self.tracker.__exit__(None, None, None)
         self.tensors.clear()
         self.optimizer.zero_grad()
@@ -259,7 +259,7 @@ def run_programs(
             max_examples=count,
             stateful_step_count=lines,
             deadline=None,
-            # Shrinking takes minutes; the lines of the first failing program are printed anyway.
+            # No shrinking: it takes minutes, and the first failing program is printed anyway.
             phases=(Phase.explicit, Phase.reuse, Phase.generate),
             print_blob=True,
             derandomize=not is_long,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Trains the small model for real, as a user would write it, under a tracker.
+"""Trains the small model under a tracker with real tensors, as a user would.
 
-As a program: one rank of some plans on gloo, `real_run.py TASK RANK`.
+As a program, `real_run.py TASK RANK`: runs one rank of some plans on gloo.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ OPTIMIZERS = {
 
 
 def settle_around_units(model: Any) -> None:
-    """Before the forward and the backward of each unit, when what was gathered or reduced is done.
+    """Settles gloo before the forward and backward of each unit.
 
-    A hook on the output is no node of autograd's, as a hook for backwards on the module would be.
+    Uses a hook on the output, because a backward hook on the module would add autograd nodes.
     """
 
     def settle_in_backward(module: torch.nn.Module, args: Any, output: torch.Tensor) -> None:
@@ -48,7 +48,7 @@ def train(
         settle_around_units(model)
     if contract.make_optimizer is not None:
         optimizer = contract.make_optimizer(model)
-    else:  # of the DTensors themselves, unlike in an estimate
+    else:  # for the DTensors themselves, unlike in an estimate
         optimizer = OPTIMIZERS[plan.optimizer](model.parameters(), lr=1e-3, foreach=True)
     inputs = contract.make_inputs(chosen)
     if plan.is_sharded:

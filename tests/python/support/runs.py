@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs one scenario under our tracker, under upstream's and under none, on a counting allocator.
-"observed" is without a tracker, too, but with module hooks that ask the allocator. "channel" is
-ours with the allocator channel, asked for its total at every event of the allocator.
+"observed" has no tracker either, but module hooks that read the allocator. "channel" is ours with
+the allocator channel; its total is read at every event of the allocator.
 
-A scenario builds its model, inputs and optimizer, names them to `run.tracking(...)` and calls
-`run.mark(...)` at the moments that matter; it returns what must live until the statistics are read.
+A scenario builds its model, inputs and optimizer, passes them to `run.tracking(...)` and calls
+`run.mark(...)` at relevant moments. It returns objects that must live until statistics are read.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Kind = Literal["ours", "channel", "upstream", "untracked", "observed"]
 Split = dict[str, int]
 """category -> bytes"""
 States = dict[str, list[int]]
-"""state of a module -> totals, one a call"""
+"""state of a module -> totals, one per call"""
 CPU = torch.device("cpu")
 CATEGORIES = ("Parameter", "Buffer", "Gradient", "Activation", "Temp", "Optstate", "Other")
 SIZES = ("parameter_mem", "buffer_mem", "input_mem", "output_mem")
 
 
 def make_tracker(kind: Kind) -> Any:
-    """Imported late, so that the scenarios can be tried on upstream alone."""
+    """Imports ours late, so that the scenarios can run with upstream alone."""
     if kind == "upstream":
         return upstream.MemTracker()
     if kind in ("ours", "channel"):
@@ -43,14 +43,14 @@ def make_tracker(kind: Kind) -> Any:
 
 
 def read_split(snapshot: dict[Any, dict[Any, int]], device: torch.device = CPU) -> Split:
-    """{"Parameter": 16, ..., "Total": 20} without the empty categories; {} if nothing is held."""
+    """{"Parameter": 16, ..., "Total": 20} without empty categories; {} if there are no bytes."""
     held = snapshot.get(device, {})
     return {str(getattr(key, "value", key)): size for key, size in held.items() if size}
 
 
 @dataclass
 class Record:
-    """What one run told; the allocator's bytes do not count what was alive before it."""
+    """The figures of one run; the allocator's bytes do not include earlier blocks."""
 
     marks: dict[str, Split] = field(default_factory=dict)
     peak: Split = field(default_factory=dict)
@@ -58,19 +58,19 @@ class Record:
     """by module, in the order of their first calls"""
     sizes: dict[str, dict[str, int]] = field(default_factory=dict)
     allocated: dict[str, int] = field(default_factory=dict)
-    """mark -> live bytes of the allocator; of blocks that are said to be untracked, none"""
+    """mark -> live bytes of the allocator, without blocks declared as untracked"""
     live: dict[str, int] = field(default_factory=dict)
-    """mark -> the same with all that the allocator made, also for Python numbers"""
+    """mark -> the same with all blocks, also those of Python numbers"""
     probed: Probed | None = None
     observed: list[States] = field(default_factory=list)
-    """by the allocator, of the modules in the order of their first calls"""
+    """module states from the allocator, in the order of first calls"""
     allocator: Counts | None = None
     anomalies: tuple[int, str] = (0, "")
     error: BaseException | None = None
     warnings: list[str] = field(default_factory=list)
 
     def flat(self) -> dict[str, Any]:
-        """Everything by one key each, for comparison."""
+        """All figures in one flat dictionary, for comparison."""
         lines: dict[str, Any] = {}
         for name, split in (*self.marks.items(), ("peak", self.peak)):
             lines |= {f"{name}: {key}": split.get(key, 0) for key in (*CATEGORIES, "Total")}
@@ -82,7 +82,7 @@ class Record:
 
 
 class Run:
-    """Handed to a scenario."""
+    """The argument of a scenario."""
 
     def __init__(self, kind: Kind, allocator: CountingAllocator) -> None:
         self.kind = kind
@@ -94,7 +94,7 @@ class Run:
         self._observer = ModuleObserver(self) if kind == "observed" else None
 
     def storages(self) -> tuple[int, int]:
-        """(bytes now, their peak since the last restart) of the allocator."""
+        """(current bytes, peak since the last restart) of the allocator."""
         counts = self._allocator.read()
         return counts.storage_bytes - self._base_bytes, counts.storage_peak_bytes - self._base_bytes
 
@@ -102,8 +102,8 @@ class Run:
         self._allocator.restart()
 
     def leave_out(self, size_bytes: int) -> None:
-        """The allocator made so many bytes that no tracker is told of (or, negative, the other
-        way round: a tracker is told of memory that is not the allocator's)."""
+        """The allocator made `size_bytes` that no tracker sees (negative: a tracker sees memory
+        that the allocator did not make)."""
         self._base_bytes += size_bytes
         self._base_live_bytes += size_bytes
 
@@ -113,7 +113,7 @@ class Run:
 
     @contextmanager
     def tracking(self, *external: Any) -> Iterator[None]:
-        """Tells the tracker of `external`, then enters it."""
+        """Passes `external` to `track_external`, then enters the tracker."""
         if self.tracker is not None:
             self.tracker.track_external(*external)
         self._allocator.restart()
@@ -193,7 +193,7 @@ class Run:
 
 
 def total(output: Any) -> torch.Tensor:
-    """A loss over all tensors of an output."""
+    """A loss from all tensors of an output."""
     if isinstance(output, torch.Tensor):
         return output.sum()
     values = list(output.values() if isinstance(output, dict) else output)
@@ -225,8 +225,8 @@ def _no_collections() -> Iterator[None]:
 
 
 def _order_storages(find: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], Any]:
-    """Upstream goes through a set of storages up to one that it knows: addresses would decide which
-    it comes to. With ours the smallest is first."""
+    """Upstream iterates over a set of storages until it finds one it knows, so addresses would
+    decide which one that is. This set yields the smallest first."""
     return lambda tensor: sorted(find(tensor), key=torch.UntypedStorage.nbytes)
 
 
@@ -245,7 +245,7 @@ def run_scenario(kind: Kind, scenario: Scenario, *, seed: int = 0) -> Record:
         except Exception as error:
             run.record.error = error.with_traceback(None)
         finally:
-            if kind == "upstream":  # leaves its patches behind in some of the cases
+            if kind == "upstream":  # leaves its patches behind in some cases
                 torch.UntypedStorage.resize_ = resize  # type: ignore[method-assign]
             upstream.get_untyped_storages = find_storages
     run.record.warnings = [str(line.message) for line in caught]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""All scenarios of MemTracker's tests, by name, and what happened in each."""
+"""All scenarios of MemTracker's tests by name, and their records."""
 
 from __future__ import annotations
 

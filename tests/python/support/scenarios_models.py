@@ -27,7 +27,7 @@ def train(
     forward: Callable[..., Any] | None = None,
     **kwargs: Any,
 ) -> object:
-    """One step of SGD on what is not frozen; `forward`, if the model is not just called."""
+    """One step of SGD on trainable parameters; `forward` replaces the plain call of the model."""
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.SGD(trainable, lr=0.1)
     with run.tracking(model, optimizer, *args, *kwargs.values()):
@@ -78,7 +78,7 @@ def embedding(run: Run) -> object:
 
 @scenario
 def embedding_sparse(run: Run) -> object:
-    """The gradient is indices (int64) and values of the 24 looked-up rows."""
+    """The gradient consists of indices (int64) and values of the 24 looked-up rows."""
     return train(run, nn.Embedding(50, 16, sparse=True), torch.randint(50, (4, 6)))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Scenarios: how a program uses its modules and the tracker, and what goes wrong on the way."""
+"""Scenarios: how a program uses its modules and the tracker, and errors on the way."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def fail(*_: object) -> Any:
 def fail_then_train(
     run: Run, model: nn.Module, failing: Callable[[torch.Tensor, torch.optim.Optimizer], object]
 ) -> object:
-    """What `failing` leaves behind must not show in the good step that follows."""
+    """Remains of `failing` must not affect the good step that follows."""
     x = torch.randn(8, 32)
     optimizer = torch.optim.Adam(model.parameters())
     with run.tracking(model, optimizer, x):
@@ -232,7 +232,7 @@ def exception_in_gradient_hook(run: Run) -> object:
     model = mlp()
 
     def failing(x: torch.Tensor, _: torch.optim.Optimizer) -> None:
-        with model[2].weight.register_post_accumulate_grad_hook(fail):  # until the end of it
+        with model[2].weight.register_post_accumulate_grad_hook(fail):  # removed at its end
             model(x).sum().backward()
 
     return fail_then_train(run, model, failing)
@@ -264,7 +264,7 @@ def reset_between_forward_and_backward(run: Run) -> object:
 def entry_between_forward_and_backward(run: Run) -> object:
     model, x = nn.Linear(32, 32), torch.randn(8, 32)
     loss = model(x).sum()
-    run.leave_out(4)  # the loss itself; nothing else of the forward is kept
+    run.leave_out(4)  # the loss; no other tensor of the forward is kept
     with run.tracking(model, x):
         loss.backward()
         run.mark("after backward")
@@ -284,8 +284,8 @@ def exit_between_forward_and_backward(run: Run) -> object:
 
 @scenario
 def distributed_data_parallel(run: Run) -> object:
-    """One step, no synchronisation before it: otherwise a thread of gloo frees buffers when it
-    likes to."""
+    """One step without synchronisation before it: otherwise a gloo thread would free buffers at an
+    arbitrary time."""
     init_one_thread_gloo(dist.HashStore(), rank=0, world_size=1)
     try:
         model, x = mlp(), torch.randn(8, 32)
@@ -296,7 +296,7 @@ def distributed_data_parallel(run: Run) -> object:
             run.step(parallel, x, optimizer=optimizer)
         return parallel
     finally:
-        # The end of the group waits for gloo's thread with the GIL held, which that thread needs to
-        # drop what it kept of upstream's mode.
+        # The end of the group waits for gloo's thread while it holds the GIL, but the thread needs
+        # the GIL to drop its references to upstream's mode.
         settle()
         dist.destroy_process_group()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Scenarios: where tensors come from, and what may happen to them."""
+"""Scenarios: where tensors come from and what can happen to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ scenario = TENSORS.add
 
 
 def with_input(run: Run, x: torch.Tensor) -> object:
-    """One step on memory that is not the allocator's."""
+    """One step on memory that the allocator did not make."""
     run.leave_out(-x.untyped_storage().nbytes())
     return train(run, mlp(), x)
 
@@ -51,7 +51,7 @@ def from_torch_load(run: Run) -> object:
 
 @scenario
 def storage_resized_then_used(run: Run) -> object:
-    """As FSDP does with its parameters."""
+    """Resizes storages, like FSDP with its parameters."""
     x = torch.ones(1024)
     with run.tracking(x):
         x.untyped_storage().resize_(0)
@@ -109,7 +109,7 @@ def views(run: Run) -> object:
 
 
 class Pair(torch.Tensor):
-    """A wrapper of two tensors, which have a storage each."""
+    """A wrapper of two tensors with one storage each."""
 
     a: torch.Tensor
     b: torch.Tensor

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Scenarios: optimizers, precision, checkpoints and what autograd can do."""
+"""Scenarios: optimizers, precision, checkpoints and features of autograd."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def autocast(run: Run) -> object:
 
 
 class Checkpointed(nn.Module):
-    """Blocks with a checkpoint each."""
+    """Blocks with one checkpoint each."""
 
     def __init__(self, wrap: Callable[..., Any], blocks: int = 3) -> None:
         super().__init__()
@@ -240,7 +240,7 @@ def save_on_cpu(run: Run) -> object:
 
 @scenario
 def hooks_that_free_gradients(run: Run) -> object:
-    """As optimizers that step in backward do."""
+    """Like optimizers that step in backward."""
     model, x = mlp(), torch.randn(8, 32)
 
     def use_and_free(parameter: torch.Tensor) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A model, worlds to shard it in, and what a few steps of it say."""
+"""A model, worlds to shard it in, and the figures of a few steps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 WIDTH = 64
 BLOCKS = 3
 BLOCK_NUMEL = 2 * (WIDTH * WIDTH + WIDTH)
-"""of one Block"""
+"""parameters of one Block"""
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def world(size: int) -> Iterator[None]:
         mesh_of.cache_clear()
 
 
-# Made once for a world: it cannot be made under fake mode.
+# Made once per world, because it cannot be made under fake mode.
 
 
 @functools.cache
@@ -121,7 +121,7 @@ class Run:
     peak: Split = field(default_factory=dict)
     allocated: list[int] = field(default_factory=list)
     allocated_peak: int = 0
-    """of storages, at the ends of operators"""
+    """peak of the storages at the ends of operators"""
     allocated_peak_of_all: int = 0
     units: list[dict[str, Any]] = field(default_factory=list)
     parameters: list[torch.Tensor] = field(default_factory=list)
@@ -139,7 +139,7 @@ def run(
     """Marks are after entry, after each backward and after each optimizer step."""
     make, train_step = case
     result = Run()
-    gc.collect()  # of an earlier model: it would be freed under the eyes of the allocator
+    gc.collect()  # free earlier models before the allocator counts
     torch.manual_seed(0)
     mode: AbstractContextManager[Any] = FakeTensorMode() if is_fake else nullcontext()
     flat_mesh()

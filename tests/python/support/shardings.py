@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""DTensor's caches of shardings: emptied, and how often something was not in them."""
+"""Empties DTensor's caches of shardings, and counts cache misses."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 
 
 def forget_shardings() -> None:
-    """The next operators work out their shardings anew, on tensors of DTensor's own."""
-    _clear_sharding_prop_cache()  # Python's and that of C++
+    """The next operators compute their shardings again, on DTensor's own tensors."""
+    _clear_sharding_prop_cache()  # the Python and the C++ cache
     ShardingPropagator._propagate_tensor_meta_cached.cache_clear()
 
 
@@ -29,7 +29,7 @@ class Propagations:
 
 @contextmanager
 def counted_propagations() -> Iterator[Propagations]:
-    """To be entered before a tracker, whose patches then come on top."""
+    """Enter it before a tracker, so that the tracker's patches come on top."""
     counts = Propagations()
 
     def counting(owner: type, name: str, count: str) -> Any:

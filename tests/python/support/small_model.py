@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A model whose every byte can be counted by hand, with the contract of `tidegauge estimate`.
+"""A model for `tidegauge estimate` whose bytes can be counted by hand.
 
 Blocks of two square matrices without bias; an embedding and a head of `words` rows.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Memory snapshots as torch writes them, without a device: hand-made ones and recorded ones."""
+"""Memory snapshots in torch's format, without a device: hand-made and recorded ones."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def segment(address: int, size: int, blocks: list[dict[str, Any]], **more: Any) 
 
 
 def three_segments() -> dict[str, Any]:
-    """30 and 50 MiB used one after the other, 30 cached, then 70 MiB that fit into neither."""
+    """30 and 50 MiB used one after the other, 30 cached, then 70 MiB that fit in neither."""
     first, second, third = BASE, BASE + 30 * MIB, BASE + 80 * MIB
     events = [
         event("segment_alloc", first, 30 * MIB),
@@ -90,7 +90,7 @@ def three_segments() -> dict[str, Any]:
 
 
 def deferred_frees() -> dict[str, Any]:
-    """30 MiB three times; another stream uses the first two for a while after their frees."""
+    """30 MiB three times; another stream uses the first two for a while after they are freed."""
     first, second = BASE, BASE + 30 * MIB
     events = [
         event("segment_alloc", first, 30 * MIB),
@@ -118,7 +118,7 @@ def write(path: Path, snapshot: Any, protocol: int = pickle.DEFAULT_PROTOCOL) ->
 
 
 def recorded_traces() -> list[Path]:
-    """Skips the test where there are none; fails it in CI."""
+    """Skips the test if there are no recorded traces; fails it in CI."""
     default = REPO.parent / "shared" / "recorded-traces"
     folder = Path(os.environ.get("TIDEGAUGE_RECORDED_TRACES", default))
     traces = sorted(folder.glob("*.txt.gz"))

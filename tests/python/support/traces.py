@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Traces whose every number can be checked by eye, and output without what differs each time."""
+"""Traces whose numbers can be checked by eye, and output without varying parts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def record_all(folder: Path) -> Path:
 
 
 def record_sharded_training(path: Path) -> str:
-    """FSDP2 on rank 0 of a world of 4 that is not there; both blocks are units, and the rest."""
+    """FSDP2 on rank 0 of a fake world of 4; the units are both blocks and the rest."""
     dist.init_process_group("fake", rank=0, world_size=4, store=FakeStore())
     try:
         model, optimizer = make_sharded()
@@ -97,7 +97,7 @@ def train_sharded(model: FSDPModule, optimizer: torch.optim.Optimizer) -> None:
 
 
 def normalise(text: str) -> str:
-    """Times, and the size of the file, become the same each time."""
+    """Replaces times and the size of the file by fixed values."""
     text = re.sub(r'("(?:after|duration|longest_whole)_ns"): -?\d+', r"\1: 0", text)
     text = re.sub(r" +\d+\.\d ms$", "   0.1 ms", text, flags=re.MULTILINE)
     text = re.sub(r'("started_ns"): "\d+"', r'\1: "0"', text)

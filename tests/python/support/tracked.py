@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Our tracker on a few lines of training, for tests whose numbers are worked out by hand."""
+"""Our tracker on a few lines of training, for tests with numbers computed by hand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parameter_bytes(model: nn.Module) -> int:
 
 
 def split(**bytes_by_category: int) -> Split:
-    """Without the empty categories, with the total, as `now` and `peak` give it."""
+    """Without empty categories, with the total, in the form of `now` and `peak`."""
     held = {name: size for name, size in bytes_by_category.items() if size}
     return {**held, "Total": sum(held.values())} if held else {}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Scenarios in which upstream raises, and what is right there, worked out from the shapes."""
+"""Scenarios in which upstream raises, and the right figures, computed from the shapes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UPSTREAM_FAILS: dict[str, tuple[type[Exception], str]] = {
 }
 
 NAMED_APART = {"two_roots_of_one_class"}
-"""has a test of its own"""
+"""has its own test"""
 
 LOSS = FLOAT
 LOSS_AND_ITS_GRADIENT = 2 * FLOAT
@@ -52,7 +52,7 @@ def _embedding_sparse() -> dict[str, Split]:
 def _sparse_tensor() -> dict[str, Split]:
     indices, values, dense = 2 * 2 * 8, 2 * FLOAT, 9 * FLOAT
     coo = indices + values
-    csr = 4 * 8 + 2 * 2 * 8 + values  # rows; columns, a part of the places of both; values
+    csr = 4 * 8 + 2 * 2 * 8 + values  # rows; columns and the indices of both; values
     told = indices + values
     return {
         "coalesced": split(Activation=coo, Other=told),
@@ -81,12 +81,12 @@ def _lora() -> dict[str, Split]:
     low_rank = 2 * 32 * 4 * FLOAT
     weights, down = 2 * (LINEAR + low_rank), 8 * 4 * FLOAT
     return {
-        # Saved: what each `down` returns, and the output of ReLU.
+        # Saved: the output of each `down`, and the output of ReLU.
         "after forward": split(Parameter=weights, Activation=2 * down + ROW + LOSS, Other=ROW),
         "after backward": split(
             Parameter=weights, Gradient=2 * low_rank, Activation=LOSS, Other=ROW
         ),
-        # In the second sum: both summands and the result, beside what is saved.
+        # In the second sum: both summands and the result, besides saved tensors.
         "peak": split(Parameter=weights, Activation=2 * down + 4 * ROW, Other=ROW),
     }
 
@@ -105,7 +105,7 @@ def _int8_parameter() -> dict[str, Split]:
 
 def _gradient_penalty() -> dict[str, Split]:
     weights = 3 * LINEAR
-    # Temp: the gradient that was asked for, and that of the leaf `x`.
+    # Temp: the requested gradient, and that of the leaf `x`.
     return {
         "after backward": split(Parameter=weights, Gradient=weights, Temp=2 * ROW, Other=ROW),
     }
@@ -115,11 +115,11 @@ def _tensors_swapped() -> dict[str, Split]:
     weight, bias = 32 * 32 * FLOAT, 32 * FLOAT
     return {
         "after backward": split(Parameter=LINEAR, Gradient=LINEAR, Activation=LOSS, Other=ROW),
-        # The old weight and its gradient are gone.
+        # The old weight and its gradient are freed.
         "swapped": split(Parameter=LINEAR, Gradient=bias, Other=ROW),
         "after forward #2": split(Parameter=LINEAR, Gradient=bias, Activation=LOSS, Other=ROW),
         "after backward #2": split(Parameter=LINEAR, Gradient=LINEAR, Activation=LOSS, Other=ROW),
-        # When both weights were there, before the swap.
+        # While both weights existed, before the swap.
         "peak": split(Parameter=LINEAR + weight, Gradient=LINEAR, Other=ROW),
     }
 
@@ -136,7 +136,7 @@ def _child_called_alone_after_root() -> dict[str, Split]:
     return {
         "after forward": split(Parameter=LINEAR, Activation=ROW + LOSS, Other=ROW),
         "after backward": split(Parameter=LINEAR, Gradient=LINEAR, Activation=LOSS, Other=ROW),
-        # The two calls' gradients of the weight, which are transposed, are added into a third.
+        # The transposed weight gradients of the two calls are added into a third tensor.
         "peak": split(
             Parameter=LINEAR,
             Gradient=LINEAR,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a trace calls parameters, buffers and optimizers."""
+"""Names of parameters, buffers and optimizers in a trace."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def train(path: Path, steps: int) -> nn.Module:
             sgd.step()
             if step == 0:
                 adam.step()
-    return model  # which lives when the file ends
+    return model  # must be alive when the file is completed
 
 
 def test_parameters_and_buffers_have_the_names_of_their_modules(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_parameters_and_buffers_have_the_names_of_their_modules(tmp_path: Path) 
     rows = reader.storages_alive_at(reader.event_count(), 1000)
     named = {row["parameter"]: row["size_bytes"] for row in rows if row["parameter"]}
     assert named == {
-        "Net.fc.weight": 128,  # and Net.tied.weight, which comes later
+        "Net.fc.weight": 128,  # also Net.tied.weight, which comes later
         "Net.fc.bias": 32,
         "Net.norm.weight": 32,
         "Net.norm.bias": 32,
@@ -66,7 +66,7 @@ def test_tied_parameter_has_a_row_for_each_name(tmp_path: Path) -> None:
     assert names == [("Net.fc.weight",), ("Net.tied.weight",)]
 
 
-def test_steps_are_counted_for_each_class_of_optimizers(tmp_path: Path) -> None:
+def test_steps_are_counted_per_optimizer_class(tmp_path: Path) -> None:
     train(tmp_path / "run.tide", steps=3)
     steps = _C.Reader(str(tmp_path / "run.tide")).optimizer_steps()
     assert steps == {"torch.optim.sgd.SGD": 3, "torch.optim.adam.Adam": 1}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""An allocation that fails: what was alive is told, once, and the exception goes on as it is."""
+"""A failed allocation: live storages are reported once, and the exception stays unchanged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import torch
 from tidegauge import _C, MemTracker
 from torch import nn
 
-IMPOSSIBLE = 2**50  # floats: 4 PiB, which no address space has
+IMPOSSIBLE = 2**50  # floats: 4 PiB, more than any address space
 
 
 class Hungry(nn.Module):
@@ -62,7 +62,7 @@ def sums(post_mortem: Any, *keys: str) -> dict[Any, int]:
 
 
 @pytest.mark.parametrize("records", [False, True])
-def test_live_set_is_that_of_the_moment(
+def test_report_has_the_live_storages_of_the_moment(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], records: bool
 ) -> None:
     path = tmp_path / "run.tide"
@@ -78,7 +78,7 @@ def test_live_set_is_that_of_the_moment(
     assert (post_mortem.device, post_mortem.op) == ("cpu", "aten::empty.memory_format")
     assert post_mortem.module == "Nested.hungry"
     assert post_mortem.message == message
-    # The weight has 8 * 16 floats, the inputs 4 * 8, what `fc` made 4 * 16.
+    # The weight has 8 * 16 floats, the inputs 4 * 8, the output of `fc` 4 * 16.
     assert sums(post_mortem, "category") == {"Parameter": 512, "Other": 128, "Activation": 256}
     assert sums(post_mortem, "module") == {"": 128, "Nested.fc": 512 + 256}
     assert sums(post_mortem, "dtype", "shape", "op") == {
@@ -92,7 +92,7 @@ def test_live_set_is_that_of_the_moment(
         assert _C.Reader(str(path)).failures() == [post_mortem]
 
 
-def test_recorded_moment_is_that_of_the_event(tmp_path: Path) -> None:
+def test_recorded_failure_has_the_moment_of_its_event(tmp_path: Path) -> None:
     with MemTracker(record=tmp_path / "run.tide") as tracker:
         kept = torch.ones(10)
         fail(lambda: torch.empty(IMPOSSIBLE))
@@ -119,13 +119,13 @@ def raise_and_describe(make_context: Callable[[], Any]) -> tuple[Any, weakref.re
     error = caught.value
     frames = traceback.extract_tb(error.__traceback__)
     names = [frame.name for frame in frames if "_patches.py" not in frame.filename]
-    # Our module wrapper calls what torch's own would have called.
+    # Our module wrapper calls the same functions as torch's own.
     names = [name for name in names if name != "_wrapped_call_impl"]
     description = (type(error), str(error), error.__cause__, error.__context__, names)
     return description, weakref.ref(marker)
 
 
-def test_exception_is_unchanged_and_nothing_is_held() -> None:
+def test_exception_is_unchanged_and_holds_no_tensors() -> None:
     plain, _ = raise_and_describe(nullcontext)
     tracked, marker = raise_and_describe(MemTracker)
     assert tracked == plain
@@ -165,7 +165,7 @@ def test_failure_in_a_backward_belongs_to_the_module_of_its_node(
     assert capsys.readouterr().err.count("tidegauge: no memory for") == 1
 
 
-def test_failure_of_another_thread_is_told_there() -> None:
+def test_failure_in_another_thread_names_its_module() -> None:
     def worker() -> None:
         fail(lambda: Nested()(torch.ones(4, 8)))
 
@@ -178,7 +178,7 @@ def test_failure_of_another_thread_is_told_there() -> None:
     assert post_mortem.module == "Nested.hungry"
 
 
-def test_one_report_for_two_trackers_and_a_line_for_each_later_failure(
+def test_two_trackers_give_one_report_and_one_line_per_later_failure(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     outer = MemTracker()
@@ -192,16 +192,16 @@ def test_one_report_for_two_trackers_and_a_line_for_each_later_failure(
     first = outer.post_mortem()
     assert first is not None
     assert inner.post_mortem() is not None
-    assert "alive at that moment: 200 B" in report  # that of the tracker that knows most
+    assert "alive at that moment: 200 B" in report  # from the tracker with the most live bytes
     assert report.count("tidegauge:") == 1
     assert later == report.splitlines(keepends=True)[0]
 
 
-def test_only_the_living_are_told_after_many_have_died() -> None:
+def test_report_lists_only_live_storages_after_many_frees() -> None:
     with MemTracker(allocator=True) as tracker:
         kept = torch.ones(1, 2, 3, 1, 2, 3, dtype=torch.float64)  # 288 bytes
         early = torch.ones(7)
-        for _ in range(20_000):  # more than the log of births holds
+        for _ in range(20_000):  # more than the capacity of the log of births
             torch.empty(3)
         late = [torch.ones(9) for _ in range(2)]
         fail(lambda: torch.empty(IMPOSSIBLE))
@@ -213,7 +213,7 @@ def test_only_the_living_are_told_after_many_have_died() -> None:
     del kept, early, late
 
 
-def test_sizes_of_more_than_32_bits_are_told_in_full() -> None:
+def test_sizes_above_32_bits_are_reported_in_full() -> None:
     with MemTracker() as tracker:
         kept = torch.empty(2**32 + 3, 2, dtype=torch.int8, device="meta")
         fail(lambda: torch.empty(IMPOSSIBLE))
@@ -224,7 +224,7 @@ def test_sizes_of_more_than_32_bits_are_told_in_full() -> None:
     del kept
 
 
-def test_stacks_say_where_the_largest_things_come_from() -> None:
+def test_stacks_show_the_origin_of_the_largest_storages() -> None:
     with MemTracker(stacks="module") as tracker:
         fail(lambda: Nested()(torch.ones(4, 8)))
     post_mortem = tracker.post_mortem()
@@ -234,7 +234,7 @@ def test_stacks_say_where_the_largest_things_come_from() -> None:
     assert "Activation: Nested.fc\n" in post_mortem.render()
 
 
-def test_storage_that_cannot_grow_is_a_failure_as_well() -> None:
+def test_failed_storage_resize_is_reported() -> None:
     with MemTracker() as tracker:
         tensor = torch.ones(3)
         fail(lambda: tensor.untyped_storage().resize_(IMPOSSIBLE))
@@ -243,7 +243,7 @@ def test_storage_that_cannot_grow_is_a_failure_as_well() -> None:
     assert (post_mortem.failed_bytes, post_mortem.live_bytes) == (IMPOSSIBLE, 12)
 
 
-def test_out_of_memory_of_a_custom_operator_is_seen() -> None:
+def test_out_of_memory_in_a_custom_operator_is_reported() -> None:
     @torch.library.custom_op("tidegauge_test::hungry", mutates_args=())
     def hungry(x: torch.Tensor) -> torch.Tensor:
         return torch.empty(IMPOSSIBLE)
@@ -255,14 +255,14 @@ def test_out_of_memory_of_a_custom_operator_is_seen() -> None:
     assert post_mortem.op == "tidegauge_test::hungry"
 
 
-def test_other_errors_are_no_failures(capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_errors_are_not_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with MemTracker() as tracker, pytest.raises(RuntimeError, match="cannot be multiplied"):
         torch.ones(2, 3) @ torch.ones(4, 5)
     assert tracker.post_mortem() is None
     assert capsys.readouterr().err == ""
 
 
-def test_process_that_dies_of_it_leaves_report_and_trace(tmp_path: Path) -> None:
+def test_process_that_runs_out_of_memory_leaves_report_and_trace(tmp_path: Path) -> None:
     program = (
         "import sys, torch; from tidegauge import MemTracker\n"
         "with MemTracker(record=sys.argv[1]):\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The queries of docs/trace-format.md, as a person would type them."""
+"""Runs the queries of docs/trace-format.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUERIES = re.findall(r"```sql\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> list[list[Any]]:
-    """What each query says of two steps of Linear(4, 8), whose optimizer is SGD with momentum."""
+    """The result of each query for two steps of Linear(4, 8) with SGD with momentum."""
     path = tmp_path_factory.mktemp("trace") / "run.tide"
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -40,7 +40,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> list[list[Any]]:
     return rows
 
 
-def test_there_are_five() -> None:
+def test_document_has_five_queries() -> None:
     assert len(QUERIES) == 5
 
 
@@ -48,13 +48,13 @@ def test_peak_has_the_parameters(answers: list[list[Any]]) -> None:
     assert ("cpu", "Parameter", (4 * 8 + 8) * 4) in answers[0]
 
 
-def test_largest_tensors_at_the_peak_are_the_weight_and_what_is_like_it(
+def test_largest_tensors_at_the_peak_have_the_size_of_the_weight(
     answers: list[list[Any]],
 ) -> None:
     assert answers[1][0][:4] == (128, "Parameter", "[8, 4]", "float32")
 
 
-def test_linear_saved_what_the_relu_gave(answers: list[list[Any]]) -> None:
+def test_relu_output_is_saved_for_backward(answers: list[list[Any]]) -> None:
     by_module = {row[0]: row for row in answers[2]}
     assert by_module["Sequential.1"][3] == 2 * (2 * 8) * 4
 
@@ -63,7 +63,7 @@ def test_momentum_is_never_freed(answers: list[list[Any]]) -> None:
     assert [row[3] for row in answers[3] if row[1] == "Optstate"] == [160]
 
 
-def test_run_ended_well(answers: list[list[Any]]) -> None:
+def test_run_has_ended(answers: list[list[Any]]) -> None:
     ((events, lost, ended),) = answers[4]
     assert events > 50
     assert lost == 0

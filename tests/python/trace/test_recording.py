@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What can go wrong with a file is said before the training, or counted during it."""
+"""Problems with a file are reported before the training, or counted during it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def step_under(tracker: MemTracker, steps: int = 1) -> None:
             torch.nn.Linear(4, 4)(torch.zeros(2, 4)).sum().backward()
 
 
-def test_file_that_exists_is_kept(tmp_path: Path) -> None:
+def test_existing_file_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "run.tide"
     path.write_text("precious")
     with pytest.raises(IoError, match="exists; choose another name"):
@@ -56,7 +56,7 @@ def test_missing_folder_is_named_before_the_training(tmp_path: Path) -> None:
         MemTracker(record=tmp_path / "no" / "run.tide")
 
 
-def test_module_that_dies_is_no_event_to_a_tracker_that_has_seen_none(tmp_path: Path) -> None:
+def test_end_of_a_module_is_no_event_for_a_tracker_without_modules(tmp_path: Path) -> None:
     model = torch.nn.Linear(2, 2)
     with MemTracker():
         model(torch.ones(1, 2))
@@ -65,7 +65,7 @@ def test_module_that_dies_is_no_event_to_a_tracker_that_has_seen_none(tmp_path: 
         late._core.record_to(Recorder(tmp_path / "run.tide")._core)
 
 
-def test_module_that_dies_is_an_event_to_those_that_saw_it_run(tmp_path: Path) -> None:
+def test_end_of_a_module_is_an_event_for_trackers_that_saw_it(tmp_path: Path) -> None:
     early, late = Recorder(tmp_path / "early.tide"), Recorder(tmp_path / "late.tide")
     model = torch.nn.Linear(2, 2, bias=False)
     with MemTracker(record=early):
@@ -89,7 +89,7 @@ def test_recorder_serves_one_tracker(tmp_path: Path) -> None:
         MemTracker(record=recorder)
 
 
-def test_full_disk_costs_events_and_the_training_goes_on(tmp_path: Path) -> None:
+def test_full_disk_drops_events_and_the_training_continues(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "run.tide", max_file_bytes=96 * 1024)
     tracker = MemTracker(record=recorder)
     with pytest.warns(UserWarning, match=r"lacks .* events \(database or disk is full\)"):
@@ -124,7 +124,7 @@ def run_training(path: Path, steps: int) -> subprocess.Popen[str]:
 @pytest.mark.parametrize(
     "seed", [*range(3), *(pytest.param(i, marks=pytest.mark.long) for i in range(3, 50))]
 )
-def test_killed_run_leaves_a_file_that_is_right(seed: int, tmp_path: Path) -> None:
+def test_killed_run_leaves_a_valid_file(seed: int, tmp_path: Path) -> None:
     path = tmp_path / "run.tide"
     process = run_training(path, 1_000_000)
     assert process.stdout is not None
@@ -145,7 +145,7 @@ def test_killed_run_leaves_a_file_that_is_right(seed: int, tmp_path: Path) -> No
     assert sizes[0] == parameter_bytes
 
 
-def test_process_that_ends_closes_its_file(tmp_path: Path) -> None:
+def test_process_exit_completes_the_file(tmp_path: Path) -> None:
     process = run_training(tmp_path / "run.tide", 5)
     process.communicate()
     assert process.returncode == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What was recorded and is replayed equals the live tracker, bit by bit, in every scenario."""
+"""In every scenario, a replayed recording equals the live tracker, bit by bit."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_replay_equals_the_live_tracker(
 
     def scenario(run: Run) -> None:
         kept = SCENARIOS[name](run)
-        tracker._core.current()  # finds what was exchanged in secret, an event or more
+        tracker._core.current()  # finds exchanged tensors that no op showed, one event or more
         recorder.flush()
         assert_replay_equals(tracker._core, path)
         compared.append(kept)
@@ -72,7 +72,7 @@ def test_replay_equals_the_live_tracker(
 
 
 @pytest.mark.parametrize("allocator", [False, True], ids=["tensors", "allocator"])
-def test_storages_know_their_tensor_op_and_module(allocator: bool, tmp_path: Path) -> None:
+def test_storages_have_their_tensor_op_and_module(allocator: bool, tmp_path: Path) -> None:
     path = tmp_path / "run.tide"
     model = torch.nn.Sequential(torch.nn.Linear(4, 8))
     x = torch.zeros(2, 4)
@@ -93,7 +93,7 @@ def test_storages_know_their_tensor_op_and_module(allocator: bool, tmp_path: Pat
     del y
 
 
-def test_parameter_that_is_made_inside_has_its_shape_and_op(tmp_path: Path) -> None:
+def test_parameter_made_inside_has_its_shape_and_op(tmp_path: Path) -> None:
     path = tmp_path / "run.tide"
     with MemTracker(record=path, allocator=True):
         model = torch.nn.Linear(4, 8)
@@ -124,7 +124,7 @@ def test_fake_run_replays(tmp_path: Path) -> None:
         ("Parameter", "[8, 4]", "cpu"),
         ("Parameter", "[8]", "cpu"),
         ("Gradient", "[8, 4]", "cpu"),
-        ("Gradient", "[1, 8]", "cpu"),  # of the bias, as it was summed
+        ("Gradient", "[1, 8]", "cpu"),  # of the bias, in the shape of the sum
     }
 
 
@@ -163,7 +163,7 @@ def steps_of(path: Path) -> list[int]:
     ]
 
 
-def test_step_begins_with_the_model_and_holds_several_batches(tmp_path: Path) -> None:
+def test_step_begins_with_the_model_and_contains_several_batches(tmp_path: Path) -> None:
     path = tmp_path / "run.tide"
     model = torch.nn.Linear(4, 4)
     optimizer = torch.optim.SGD(model.parameters(), momentum=0.9)
@@ -187,7 +187,7 @@ def test_step_begins_with_the_model_and_holds_several_batches(tmp_path: Path) ->
         gradients + momentum + row,
         momentum + 100 * row,
         momentum + 10 * row,
-        gradients + momentum + row + 2 * loss,  # and its gradient
+        gradients + momentum + row + 2 * loss,  # loss and its gradient
     ]
 
 
@@ -200,7 +200,7 @@ def test_step_of_a_run_without_an_optimizer_is_an_iteration(tmp_path: Path) -> N
     assert len(steps_of(path)) == 3
 
 
-def test_module_that_becomes_a_part_later_has_its_longer_name(tmp_path: Path) -> None:
+def test_module_that_becomes_a_submodule_gets_its_longer_name(tmp_path: Path) -> None:
     path = tmp_path / "run.tide"
     inner = torch.nn.Linear(4, 4)
     outer = torch.nn.Sequential(inner)

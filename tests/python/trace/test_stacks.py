@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where memory was allocated: by modules that ran, or by lines of Python."""
+"""Where memory was allocated: running modules, or lines of Python."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Outer(nn.Module):
 
 
 def record(path: Path, stacks: str) -> dict[tuple[str, int], list[str]]:
-    """The frames of what a forward and a backward made first, by operator and bytes."""
+    """The frames of the first allocations in a forward and a backward, by operator and bytes."""
     tracker = MemTracker(record=path, stacks=stacks)
     model, x = Outer(), torch.ones(4, 4, requires_grad=True)
     tracker.track_external(model, x)
@@ -55,19 +55,19 @@ def line_of(function: Any, text: str) -> str:
     return f"{__file__}:{first + offset} {function.__qualname__}"
 
 
-def test_no_stacks_unless_asked_for(tmp_path: Path) -> None:
+def test_no_stacks_by_default(tmp_path: Path) -> None:
     assert not any(record(tmp_path / "run.tide", "none").values())
 
 
-def test_module_stacks_are_the_modules_that_run_the_innermost_first(tmp_path: Path) -> None:
+def test_module_stacks_list_running_modules_innermost_first(tmp_path: Path) -> None:
     rows = record(tmp_path / "run.tide", "module")
     assert rows["aten::mul.Tensor", 64] == ["Outer.inner", "Outer"]
     assert rows["aten::addmm", 128] == ["Outer.fc", "Outer"]
     assert rows["aten::tanh", 128] == ["Outer"]
-    # Of the backward: by the module whose node ran.
+    # In the backward: the module whose node ran.
     assert rows["aten::tanh_backward", 128] == ["Outer"]
     assert rows["aten::mm", 64] == ["Outer.fc", "Outer"]
-    # What nobody saw being made has none.
+    # A tensor made before tracking has none.
     assert rows["", 128] == []
 
 
@@ -77,7 +77,7 @@ def test_python_stacks_are_lines_of_the_program(tmp_path: Path) -> None:
     assert rows["aten::mul.Tensor", 64][:3] == [line_of(Inner.forward, "x * 2"), *forward]
     assert rows["aten::addmm", 128][:2] == forward  # nn.Linear is torch's own
     assert rows["aten::tanh", 128][:2] == forward
-    # The backward on the CPU runs in the thread that asked for it.
+    # A CPU backward runs in the thread that called it.
     assert rows["aten::mm", 64][0] == line_of(record, "torch.autograd.grad")
     torch_folder = str(Path(torch.__file__).parent)
     assert not [line for frames in rows.values() for line in frames if torch_folder in line]
@@ -85,7 +85,7 @@ def test_python_stacks_are_lines_of_the_program(tmp_path: Path) -> None:
     assert rows["", 128] == []
 
 
-def test_python_stacks_are_of_the_thread_that_allocates(tmp_path: Path) -> None:
+def test_python_stacks_belong_to_the_allocating_thread(tmp_path: Path) -> None:
     def worker() -> None:
         torch.ones(7)
 
@@ -99,7 +99,7 @@ def test_python_stacks_are_of_the_thread_that_allocates(tmp_path: Path) -> None:
     assert not any("test_python_stacks" in line for line in frames[1:])
 
 
-def test_equal_stacks_are_one_row(tmp_path: Path) -> None:
+def test_equal_stacks_share_one_row(tmp_path: Path) -> None:
     import sqlite3
 
     tracker = MemTracker(record=tmp_path / "run.tide", stacks="python")
@@ -127,7 +127,7 @@ def test_stacks_hold_no_tensor_and_no_frame(tmp_path: Path) -> None:
         assert tracker.get_tracker_snapshot() == {}
 
 
-def test_two_trackers_have_stacks_of_their_own_kind(tmp_path: Path) -> None:
+def test_two_trackers_can_have_different_kinds_of_stacks(tmp_path: Path) -> None:
     model = Inner()
     with (
         MemTracker(record=tmp_path / "a.tide", stacks="module"),
@@ -142,7 +142,7 @@ def test_two_trackers_have_stacks_of_their_own_kind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["full", "", "Python"])
-def test_stacks_that_there_are_not_are_refused_by_name(value: str) -> None:
+def test_unknown_kind_of_stacks_is_refused_by_name(value: str) -> None:
     message = f'there are no stacks \'{value}\'; use "none", "module" or "python"'
     with pytest.raises(ValueError, match=message):
         MemTracker(stacks=value)
