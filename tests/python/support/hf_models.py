@@ -143,7 +143,7 @@ def build(name: str) -> tuple[nn.Module, Inputs]:
 
 
 def with_checkpoints(model: nn.Module) -> nn.Module:
-    """Enables checkpointing as a user would; wraps the stages of ResNet, which has no such option."""
+    """Enables checkpointing as a user would. ResNet has no such option: wraps its stages."""
     if getattr(model, "supports_gradient_checkpointing", False):
         model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
         return model.train()

@@ -69,7 +69,7 @@ def test_places_are_taken_inside_only() -> None:
     assert places() == before
 
 
-def test_exception_inside_restores() -> None:
+def test_torch_is_restored_after_an_exception() -> None:
     with pytest.raises(ZeroDivisionError), MemTracker():
         raise ZeroDivisionError
 

@@ -14,7 +14,7 @@ from torch import nn
 
 
 def active_at_accumulation(tracker: Tracker, model: nn.Module, *args: Any) -> dict[str, str]:
-    """What is active when each parameter's gradient has been accumulated."""
+    """The active modules when each parameter's gradient has been accumulated."""
     seen: dict[str, str] = {}
     for name, parameter in model.named_parameters():
         parameter.register_post_accumulate_grad_hook(
@@ -34,8 +34,8 @@ def test_gradient_is_accumulated_within_the_owner_of_the_parameter() -> None:
     }
 
 
-def test_gradient_that_is_accumulated_late_belongs_to_its_owner_too() -> None:
-    """The weights of the first layer come last, when upstream has popped the layer."""
+def test_gradient_accumulated_late_belongs_to_its_owner() -> None:
+    """The weights of the first layer come last, when upstream has already popped the layer."""
     theirs = active_at_accumulation(UpstreamModTracker(), Net())
     mine = active_at_accumulation(tidegauge.ModTracker(), Net())
     assert theirs["fc1.weight"] == "-"
@@ -71,7 +71,7 @@ def test_parameter_of_a_parent_used_by_its_child_belongs_to_the_parent() -> None
     assert seen["child.fc.weight"] == "Parent Parent.child Parent.child.fc"
 
 
-def test_leaf_that_is_no_parameter_belongs_to_nobody() -> None:
+def test_leaf_that_is_not_a_parameter_has_no_owner() -> None:
     tracker = tidegauge.ModTracker()
     seen: list[str] = []
     x = inputs()
@@ -117,7 +117,7 @@ def test_backward_of_a_custom_function_runs_within_its_module() -> None:
 
 
 def test_autograd_grad_inside_a_forward_runs_within_that_module() -> None:
-    """A force field: the forward returns the gradient of an energy by its input."""
+    """A force field: the forward returns the gradient of an energy with respect to its input."""
     tracker = tidegauge.ModTracker()
     seen: list[str] = []
 
@@ -134,7 +134,7 @@ def test_autograd_grad_inside_a_forward_runs_within_that_module() -> None:
     assert seen[:2] == ["Sequential Sequential.0"] * 2
 
 
-def test_module_called_inside_a_backward_is_within_that_of_the_node() -> None:
+def test_module_called_in_backward_is_inside_the_module_of_the_node() -> None:
     tracker = tidegauge.ModTracker()
     seen: list[str] = []
     helper = nn.Linear(4, 4)
@@ -163,7 +163,7 @@ def gradient_penalty(model: nn.Module, x: torch.Tensor) -> None:
     grad.square().sum().backward()
 
 
-def test_gradient_by_a_leaf_input_works() -> None:
+def test_grad_of_a_leaf_input_works() -> None:
     """WGAN's penalty."""
     with (
         UpstreamModTracker(),
@@ -176,16 +176,16 @@ def test_gradient_by_a_leaf_input_works() -> None:
         assert names(tracker.parents) == "-"
 
 
-def test_gradient_by_a_leaf_input_gives_each_module_its_hooks_in_both_backwards() -> None:
+def test_grad_of_a_leaf_input_runs_module_hooks_in_both_backwards() -> None:
     model = Net()
     hooks = ours(lambda: gradient_penalty(model, inputs())).hooks
     for module in ("Net", "Net.fc1", "Net.act", "Net.fc2"):
-        # grad() by the input, then backward() through what grad() made.
+        # grad() with respect to the input, then backward() through its result.
         assert hooks.count(f"pre_bw {module}") == 2
         assert hooks.count(f"post_bw {module}") == 2
 
 
-def test_gradient_by_a_leaf_input_does_not_change_the_gradients() -> None:
+def test_grad_of_a_leaf_input_does_not_change_the_gradients() -> None:
     torch.manual_seed(0)
     model = Residual()
     grads = []
@@ -204,7 +204,7 @@ def test_gradient_by_a_leaf_input_does_not_change_the_gradients() -> None:
 
 
 def test_gradient_of_one_input_of_two_ends_the_module() -> None:
-    """Only one of the inputs is asked for: its gradient is all there is to wait for."""
+    """Only the gradient of one input is requested, so the module ends with that gradient."""
     tracker = tidegauge.ModTracker()
     ended: list[Any] = []
     tracker.register_user_hooks(post_bw_hook=lambda mod, grads: ended.append(grads))
@@ -226,7 +226,7 @@ def test_retained_graph_has_its_hooks_in_each_backward() -> None:
     assert ours(scenario).hooks[2:] == ["pre_bw Tanh", "post_bw Tanh"] * 2
 
 
-def test_only_the_modules_that_a_backward_reaches_are_told() -> None:
+def test_hooks_run_only_for_modules_that_a_backward_reaches() -> None:
     def scenario() -> nn.Module:
         first, second = nn.Tanh(), nn.Sigmoid()
         reached, other = first(inputs()), second(inputs())
@@ -238,7 +238,7 @@ def test_only_the_modules_that_a_backward_reaches_are_told() -> None:
     assert hooks == ["pre_bw Tanh", "post_bw Tanh"]
 
 
-def test_graph_that_is_kept_for_long_still_knows_its_modules() -> None:
+def test_old_graph_still_knows_its_modules() -> None:
     tracker = tidegauge.ModTracker()
     seen: list[str] = []
     model = Residual()
@@ -283,7 +283,7 @@ def test_exception_in_backward_is_followed_by_a_good_step() -> None:
     assert after_failure(tidegauge.ModTracker()) == ["-", "-"]
 
 
-def test_exception_in_forward_leaves_no_backward_to_end() -> None:
+def test_exception_in_forward_leaves_no_open_backward() -> None:
     def ended(tracker: Tracker) -> int:
         model = nn.Linear(4, 4)
         calls: list[Any] = []
@@ -295,5 +295,5 @@ def test_exception_in_forward_leaves_no_backward_to_end() -> None:
             assert names(tracker.parents) == "-"
         return len(calls)
 
-    assert ended(UpstreamModTracker()) == 2  # one of a call that made no node
+    assert ended(UpstreamModTracker()) == 2  # one for a call that made no node
     assert ended(tidegauge.ModTracker()) == 1

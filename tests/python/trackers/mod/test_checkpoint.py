@@ -58,7 +58,7 @@ def test_reentrant_modules_have_their_backward_hooks() -> None:
         *begin,
         *recompute,
         "post_bw Checkpointed",
-        "post_bw Checkpointed.body",  # of the forward without grad, after all is over
+        "post_bw Checkpointed.body",  # for the forward without grad, at the very end
         "post_bw Checkpointed.body.fc1",
         "post_bw Checkpointed.body.fc2",
         "post_bw Checkpointed.body.act",
@@ -101,7 +101,7 @@ def test_reentrant_checkpoint_of_a_function() -> None:
     assert differences(theirs.backward, mine.backward) == [
         (f"{op}: {root}", f"{op}: {root} {root}.body") for op in ("mm", "mm", "sum")
     ]
-    # What the function does on its own, recomputed and then differentiated, belongs to the root.
+    # The function's own ops, recomputed and then differentiated, belong to the root.
     assert mine.backward.count(f"sin: {root}") == 2
     assert mine.backward.count(f"cos: {root}") == 2
 
@@ -127,7 +127,7 @@ def test_mixed_nesting_ends_each_backward_once(scenario: Callable[[], nn.Module]
 @pytest.mark.parametrize(
     ("use_reentrant", "recomputed"),
     [
-        # Asked for by the backward of layer 1, which needs the output of layer 0.
+        # Caused by the backward of layer 1, which needs the output of layer 0.
         (False, ["addmm: Sequential.0 Sequential.1"]),
         (True, ["addmm: Sequential.0", "addmm: Sequential.1"]),
     ],
@@ -135,7 +135,7 @@ def test_mixed_nesting_ends_each_backward_once(scenario: Callable[[], nn.Module]
 def test_sequential_checkpoint_names_each_layer(use_reentrant: bool, recomputed: list[str]) -> None:
     def scenario() -> nn.Module:
         model = nn.Sequential(*(nn.Linear(4, 4) for _ in range(4)))
-        model(inputs())  # gives the names
+        model(inputs())  # assigns the names
         checkpoint_sequential(model, 2, inputs(), use_reentrant=use_reentrant).sum().backward()
         return model
 
@@ -207,7 +207,7 @@ def test_exception_in_recompute_is_followed_by_a_good_step(use_reentrant: bool) 
 
 
 def test_recompute_in_backward_of_another_module_is_not_its_child() -> None:
-    """The node that asks for the recompute is one of the recomputed module itself."""
+    """The node that triggers the recompute belongs to the recomputed module itself."""
     seen: list[str] = []
     tracker = tidegauge.ModTracker()
 
@@ -222,7 +222,7 @@ def test_recompute_in_backward_of_another_module_is_not_its_child() -> None:
     assert seen == [f"{own} bw=False", f"{own} bw=True"]
 
 
-def test_checkpoint_at_top_level_has_no_parents_but_its_own() -> None:
+def test_checkpoint_at_top_level_has_only_its_own_modules() -> None:
     model = Net()
     tracker = tidegauge.ModTracker()
     seen: list[str] = []

@@ -77,7 +77,7 @@ def test_compiled_inside_is_one_graph_and_not_compiled_again(compiled: Compile) 
 
 
 @KINDS
-def test_compiled_inside_has_the_operators_of_the_model_only(compiled: Compile) -> None:
+def test_graph_compiled_inside_has_only_operators_of_the_model(compiled: Compile) -> None:
     def operators(is_tracked: bool) -> int:
         torch._dynamo.reset()
         counter = CompileCounter()
@@ -93,7 +93,7 @@ def test_compiled_inside_has_the_operators_of_the_model_only(compiled: Compile) 
 
 
 @pytest.mark.filterwarnings("ignore:Using `torch.compile\\(module\\)`")  # upstream's global hooks
-def test_part_that_is_compiled_is_silent_and_the_rest_is_told() -> None:
+def test_compiled_part_is_not_tracked_and_the_rest_is() -> None:
     def scenario() -> nn.Module:
         return train(nn.Sequential(torch.compile(Net(), backend="eager"), nn.Tanh()))
 
@@ -103,7 +103,7 @@ def test_part_that_is_compiled_is_silent_and_the_rest_is_told() -> None:
 
 
 def test_module_that_is_compiled_in_place_is_one_module() -> None:
-    """Upstream's hooks become part of the graph, where they cannot be."""
+    """Upstream's hooks become part of the graph, which breaks it."""
 
     def hooks(tracker: Tracker) -> list[str]:
         model = Net()
@@ -123,7 +123,7 @@ def test_module_that_is_compiled_in_place_is_one_module() -> None:
     ]
 
 
-def test_compiled_model_is_undisturbed_in_its_results() -> None:
+def test_compiled_model_has_the_same_results() -> None:
     torch.manual_seed(0)
     model, x = Residual(), inputs()
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
@@ -144,7 +144,7 @@ def test_exception_in_a_compiled_module_leaves_the_next_ones_visible() -> None:
     assert tracker.get_known_fqn(model) == "Tanh"
 
 
-def test_modules_after_a_compiled_one_are_told_again() -> None:
+def test_modules_after_a_compiled_one_are_tracked() -> None:
     tracker = tidegauge.ModTracker()
     seen: list[str] = []
     compiled = torch.compile(Net(), backend="eager")
@@ -198,7 +198,7 @@ def in_jacobian(model: nn.Module) -> Any:
 
 @pytest.mark.parametrize("run", [in_grad, in_vmap, in_vmap_of_grad, in_jvp, in_jacobian])
 @pytest.mark.parametrize("has_hooks", [False, True])
-def test_function_transforms_give_what_they_give_untracked(
+def test_function_transforms_give_the_same_results(
     run: Callable[[nn.Module], Any], has_hooks: bool
 ) -> None:
     torch.manual_seed(0)

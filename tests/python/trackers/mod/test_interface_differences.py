@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where a caller can tell our object from upstream's without looking at modules' names."""
+"""Differences of our object from upstream's that do not concern module names."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from torch import nn
 BOTH = pytest.mark.parametrize("make", [UpstreamModTracker, tidegauge.ModTracker])
 
 
-def test_parents_is_what_is_active_at_the_time_of_asking() -> None:
-    """Upstream hands out its own set, which it changes, and throws away after each backward."""
+def test_parents_is_a_snapshot_of_the_active_modules() -> None:
+    """Upstream returns its own set, which it changes, and replaces after each backward."""
 
     def held(tracker: Tracker) -> list[str]:
         sets: list[set[str]] = []
@@ -28,7 +28,7 @@ def test_parents_is_what_is_active_at_the_time_of_asking() -> None:
     assert held(tidegauge.ModTracker()) == ["Sequential", "Sequential Sequential.0"]
 
 
-def test_parents_cannot_be_spoilt_by_its_reader() -> None:
+def test_changing_parents_does_not_affect_the_tracker() -> None:
     def after_change(tracker: Tracker) -> str:
         tracker.parents.add("Wrong")
         return names(tracker.parents)
@@ -45,15 +45,15 @@ def test_second_exit_is_an_error() -> None:
             pass
         tracker.__exit__(None, None, None)
 
-    leave_twice(UpstreamModTracker())  # takes away hooks that are gone already
+    leave_twice(UpstreamModTracker())  # removes hooks that are already removed
     with pytest.raises(AttributeError, match="was exited without being entered"):
         leave_twice(tidegauge.ModTracker())
 
 
-def test_backward_hook_is_told_of_calls_made_after_it_was_registered() -> None:
-    """Nodes are hooked only if there is somebody to tell: that is why tracking costs so little."""
+def test_backward_hook_runs_for_calls_made_after_its_registration() -> None:
+    """Nodes get hooks only if a user hook is registered, which keeps tracking cheap."""
 
-    def told(tracker: Tracker) -> int:
+    def count_calls(tracker: Tracker) -> int:
         calls: list[Any] = []
         model = nn.Tanh()
         with tracker:
@@ -62,12 +62,12 @@ def test_backward_hook_is_told_of_calls_made_after_it_was_registered() -> None:
             loss.backward()
         return len(calls)
 
-    assert told(UpstreamModTracker()) == 1
-    assert told(tidegauge.ModTracker()) == 0
+    assert count_calls(UpstreamModTracker()) == 1
+    assert count_calls(tidegauge.ModTracker()) == 0
 
 
 @BOTH
-def test_backward_hooks_of_a_graph_go_on_after_exit(make: type[Tracker]) -> None:
+def test_backward_hooks_of_a_graph_still_run_after_exit(make: type[Tracker]) -> None:
     tracker, model = make(), nn.Tanh()
     calls: list[str] = []
     tracker.register_user_hooks(
@@ -109,8 +109,8 @@ def test_gradients_of_keyword_inputs_are_given() -> None:
     assert count(tidegauge.ModTracker()) == [1]
 
 
-def test_upstream_state_that_we_do_not_have() -> None:
-    """Private, and used by nobody in torch: the active set is computed, not kept."""
+def test_private_state_of_upstream_is_missing() -> None:
+    """Private, and unused in torch: we compute the active set instead of storing it."""
     private = {"_active_module_cnt", "_known_modules", "_seen_modules", "_has_callback"}
     assert private <= set(vars(UpstreamModTracker()))
     assert not private & set(vars(tidegauge.ModTracker()))
@@ -127,5 +127,5 @@ def test_two_trackers_at_once_do_not_mix() -> None:
         hidden = model.fc1(inputs())
         with second:
             model.fc2(hidden).sum().backward()
-    # In the hook of `first`, `second` says what runs: the same module, or one it has never seen.
+    # In the hook of `first`, `second` names the running module: the same, or one it never saw.
     assert seen == [("Linear#2", "Linear"), ("Linear", "-")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A tracked loop keeps nothing: neither Python objects, nor hooks, nor memory of the process."""
+"""A tracked loop accumulates no Python objects, no hooks and no process memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def object_count() -> int:
 
 
 def growth(step: Step, warm_up: int, steps: int) -> tuple[int, int]:
-    """(Python objects, bytes) that `steps` steps have added."""
+    """(Python objects, bytes) that `steps` steps add."""
     for _ in range(warm_up):
         step()
     objects, size_bytes = object_count(), resident_bytes()
@@ -63,7 +63,7 @@ def make_eval_step() -> Step:
 
 
 def make_forward_with_grad_only() -> Step:
-    """The loss is never differentiated: the graph dies unused."""
+    """The loss is never differentiated: the graph is freed unused."""
     model, x = Net(), inputs()
     return lambda: model(x).sum()
 
@@ -78,7 +78,7 @@ def make_checkpoint_step() -> Step:
 
 
 def make_same_non_leaf_input() -> Step:
-    """A hook per call on the node of `x` would stay as long as `x`."""
+    """A hook per call on the node of `x` would live as long as `x`."""
     model, x = Net(), inputs().sin()
 
     def step() -> None:
@@ -118,7 +118,7 @@ def make_failing_backward() -> Step:
 
 
 def make_unused_output() -> Step:
-    """Backward through one of two graphs; the other one dies."""
+    """Backward through one of two graphs; the other one is freed."""
     model, x = Net(), inputs()
 
     def step() -> None:
@@ -149,7 +149,7 @@ def test_loop_of_200_steps_adds_no_objects(make_step: Callable[[], Step], has_ho
     step = make_step()
     with tracker_with(has_hooks):
         objects, _ = growth(step, warm_up=150, steps=200)
-    assert objects < 100  # less than one for two steps
+    assert objects < 100  # less than one per two steps
 
 
 @pytest.mark.parametrize("has_hooks", [False, True])
@@ -165,7 +165,7 @@ def test_entering_each_step_adds_no_objects(has_hooks: bool) -> None:
 
 
 def test_upstream_eval_loop_grows() -> None:
-    """What the rule is about: one closure and more for each call in which no input needs grad."""
+    """Upstream keeps at least one closure for each call in which no input needs grad."""
     model, x = nn.Tanh(), inputs(requires_grad=False)
 
     def step() -> None:
@@ -183,7 +183,7 @@ def test_upstream_eval_loop_grows() -> None:
 
 
 @pytest.mark.parametrize("has_hooks", [False, True])
-def test_model_dies_when_the_user_lets_it_go(has_hooks: bool) -> None:
+def test_model_is_freed_when_the_user_drops_it(has_hooks: bool) -> None:
     with tracker_with(has_hooks):
         model = train(Net())
         references = [weakref.ref(mod) for mod in model.modules()]
@@ -194,7 +194,7 @@ def test_model_dies_when_the_user_lets_it_go(has_hooks: bool) -> None:
 
 
 @pytest.mark.parametrize("has_hooks", [False, True])
-def test_graph_dies_when_the_user_lets_it_go(has_hooks: bool) -> None:
+def test_graph_is_freed_when_the_user_drops_it(has_hooks: bool) -> None:
     freed: list[str] = []
 
     class Witness:
@@ -219,7 +219,7 @@ def test_graph_dies_when_the_user_lets_it_go(has_hooks: bool) -> None:
         assert freed == ["graph"]
 
 
-def test_user_hooks_are_let_go() -> None:
+def test_user_hooks_are_freed() -> None:
     class Owner:
         def hook(self, *args: Any) -> None:
             pass
@@ -238,7 +238,7 @@ def test_user_hooks_are_let_go() -> None:
     loss.backward()
 
 
-def test_tracker_dies_while_its_graph_lives() -> None:
+def test_tracker_can_be_freed_before_its_graph() -> None:
     tracker = tracker_with(has_hooks=True)
     with tracker:
         loss = Net()(inputs()).sum()
@@ -277,4 +277,4 @@ def test_loop_of_10000_steps_adds_no_memory(make_step: Callable[[], Step], has_h
     with tracker_with(has_hooks):
         objects, size_bytes = growth(step, warm_up=2_000, steps=10_000)
     assert objects < 100
-    assert size_bytes < 2 << 20  # 200 bytes a step; one closure of upstream's would be more
+    assert size_bytes < 2 << 20  # 200 bytes per step; one closure of upstream's would be more

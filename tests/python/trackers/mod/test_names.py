@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fully qualified names: which, when they change, and whose they are."""
+"""Fully qualified names: their form, when they change, and which module has them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_child_that_was_called_alone_first_is_renamed_by_its_parent(make: type[T
     assert fqns(tracker, model.fc1) == ["Net.fc1"]
 
 
-def test_what_is_below_a_renamed_child_is_renamed_too() -> None:
+def test_submodules_of_a_renamed_child_are_renamed() -> None:
     expected = {UpstreamModTracker: "Net.fc1", tidegauge.ModTracker: "Sequential.0.fc1"}
     for make, name in expected.items():
         model, tracker = nn.Sequential(Net()), make()
@@ -155,7 +155,7 @@ class Equal(nn.Module):
         return x.sin()
 
 
-def test_modules_that_compare_equal_are_told_apart() -> None:
+def test_modules_that_compare_equal_are_distinguished() -> None:
     expected = {
         UpstreamModTracker: ["Sequential.2.0"] * 3,
         tidegauge.ModTracker: ["Sequential.0", "Sequential.1", "Sequential.2.0"],
@@ -184,7 +184,7 @@ def test_module_without_a_hash_can_be_tracked() -> None:
     assert fqns(tracker, model) == ["Unhashable"]
 
 
-def test_name_of_a_dead_root_is_free_again() -> None:
+def test_name_of_a_dead_root_is_reused() -> None:
     tracker = tidegauge.ModTracker()
     with tracker:
         for _ in range(3):
@@ -195,7 +195,7 @@ def test_name_of_a_dead_root_is_free_again() -> None:
             gc.collect()
 
 
-def test_new_root_has_its_own_name_while_the_dead_ones_backward_is_to_come() -> None:
+def test_new_root_gets_a_new_name_while_a_dead_root_has_a_pending_backward() -> None:
     tracker = tidegauge.ModTracker()
     with tracker:
         dead = nn.Tanh()
@@ -253,7 +253,7 @@ def test_module_below_itself_does_not_hang() -> None:
     assert fqns(tracker, model, model.fc) == ["Calls", "Calls.fc"]
 
 
-def test_each_tracker_has_names_of_its_own() -> None:
+def test_each_tracker_has_its_own_names() -> None:
     model, outer, inner = Net(), tidegauge.ModTracker(), tidegauge.ModTracker()
     with inner:
         model.fc1(inputs())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Modules that are called in other ways than by the `__call__` of nn.Module itself."""
+"""Modules that are not called through nn.Module's own `__call__`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class WithoutSuper(Net):
 
 
 class ByForward(nn.Module):
-    """Calls `forward` of its child, past all hooks."""
+    """Calls `forward` of its child directly, which bypasses all hooks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,13 +34,13 @@ class ByForward(nn.Module):
 
 
 class ByCallImpl(ByForward):
-    """Calls `_call_impl`, which knows hooks but is not `__call__`; some wrappers do."""
+    """Calls `_call_impl`, which runs hooks but is not `__call__`, as some wrappers do."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.fc._call_impl(x)
 
 
-def test_call_with_super_is_seen_but_for_what_it_adds() -> None:
+def test_call_with_super_is_tracked_without_its_own_ops() -> None:
     theirs, mine = upstream(lambda: train(WithSuper())), ours(lambda: train(WithSuper()))
     assert mine.forward == theirs.forward
     assert "sin: -" in mine.forward
@@ -48,7 +48,7 @@ def test_call_with_super_is_seen_but_for_what_it_adds() -> None:
     assert sorted(mine.hooks) == sorted(theirs.hooks)
 
 
-def test_call_without_super_is_not_seen_but_its_children_are() -> None:
+def test_call_without_super_is_not_tracked_but_its_children_are() -> None:
     theirs, mine = upstream(lambda: train(WithoutSuper())), ours(lambda: train(WithoutSuper()))
     forward = [line for line in mine.forward if line.startswith(("addmm", "relu"))]
     assert forward == ["addmm: Linear", "relu: ReLU", "addmm: Linear#2"]
@@ -58,7 +58,7 @@ def test_call_without_super_is_not_seen_but_its_children_are() -> None:
     ]
 
 
-def test_call_without_super_below_a_root_has_its_children_by_their_path() -> None:
+def test_children_of_a_call_without_super_have_their_path_names() -> None:
     theirs, mine = (see(lambda: train(nn.Sequential(WithoutSuper()))) for see in (upstream, ours))
     assert mine.forward == theirs.forward
     assert "addmm: Sequential Sequential.0.fc1" in mine.forward
@@ -76,8 +76,8 @@ def test_call_impl_called_directly_is_part_of_the_caller() -> None:
     assert "addmm: ByCallImpl" in mine.forward
 
 
-def test_call_that_is_replaced_on_the_class_is_not_lost() -> None:
-    """A subclass that took nn.Module's `__call__` while it was ours keeps working after exit."""
+def test_call_copied_to_a_subclass_still_works_after_exit() -> None:
+    """A subclass that copied our `__call__` from nn.Module keeps working after exit."""
     with tidegauge.ModTracker():
         taken = type("Taken", (Net,), {"__call__": nn.Module.__call__})
     model = taken()
@@ -89,7 +89,7 @@ def test_call_that_is_replaced_on_the_class_is_not_lost() -> None:
     assert tracker.get_known_fqn(model) == "Taken"
 
 
-def test_module_that_returns_objects_is_told() -> None:
+def test_module_that_returns_objects_has_backward_hooks() -> None:
     class Output(dict[str, torch.Tensor]):
         pass
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Whatever happens inside, torch is as it was when the last tracker has gone."""
+"""Torch is restored when the last tracker exits, whatever happened inside."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch.nn.modules import module as nn_module
 
 
 def patched_places() -> list[Any]:
-    """As they are in the classes' own dictionaries, so that a staticmethod counts as one."""
+    """Values from the classes' own dictionaries, so that a staticmethod is compared as such."""
     return [
         nn.Module.__dict__["__call__"],
         checkpoint._recomputation_hook.__dict__.get("__enter__"),
@@ -40,7 +40,7 @@ def is_patched() -> bool:
     return nn.Module.__call__.__module__.startswith("tidegauge")
 
 
-def test_patches_are_there_inside_only() -> None:
+def test_patches_exist_only_inside() -> None:
     assert not is_patched()
     with tidegauge.ModTracker():
         assert is_patched()
@@ -58,7 +58,7 @@ def test_nothing_is_put_on_the_model() -> None:
     assert {key: dict(vars(mod)) for key, mod in model.named_modules()} == before
 
 
-def test_exception_inside_restores() -> None:
+def test_torch_is_restored_after_an_exception() -> None:
     model, tracker = Calls(lambda self, x: 1 / 0), tidegauge.ModTracker()
     with pytest.raises(ZeroDivisionError), tracker:
         model(inputs())
@@ -111,8 +111,8 @@ def test_nested_entry_of_one_tracker_ends_with_the_outer_exit() -> None:
     assert calls == ["Tanh", "ReLU"]
 
 
-def test_nested_entry_upstream_keeps_its_first_hooks_for_ever() -> None:
-    """What the rule above is about: upstream tells of GELU, and never stops."""
+def test_nested_entry_of_upstream_keeps_its_first_hooks_forever() -> None:
+    """Upstream's hooks still run for GELU, and never stop."""
     hooks = dict(nn_module._global_forward_pre_hooks), dict(nn_module._global_forward_hooks)
     always = dict(nn_module._global_forward_hooks_always_called)
     tracker = UpstreamModTracker()
@@ -151,7 +151,7 @@ def test_two_trackers_may_leave_out_of_order() -> None:
     assert second.get_known_fqn(other) == "Tanh"
 
 
-def test_tracker_entered_inside_a_forward_sees_what_begins_from_then_on() -> None:
+def test_tracker_entered_inside_a_forward_sees_only_later_calls() -> None:
     tracker = tidegauge.ModTracker()
     seen: list[str] = []
 
@@ -166,7 +166,7 @@ def test_tracker_entered_inside_a_forward_sees_what_begins_from_then_on() -> Non
     assert seen == ["-", "Linear"]
 
 
-def test_tracker_left_inside_a_forward_forgets_what_is_open() -> None:
+def test_tracker_left_inside_a_forward_forgets_open_calls() -> None:
     tracker = tidegauge.ModTracker()
 
     def function(self: Any, x: torch.Tensor) -> torch.Tensor:
@@ -219,7 +219,7 @@ def counting_patch() -> tuple[list[str], Callable[[], None]]:
     return calls, replace_call(theirs)
 
 
-def test_patch_of_somebody_else_before_ours_is_kept() -> None:
+def test_foreign_patch_made_before_ours_is_kept() -> None:
     calls, undo = counting_patch()
     theirs = nn.Module.__call__
     with tidegauge.ModTracker() as tracker:
@@ -230,7 +230,7 @@ def test_patch_of_somebody_else_before_ours_is_kept() -> None:
     assert calls == ["Tanh"]
 
 
-def test_patch_of_somebody_else_inside_ours_is_kept() -> None:
+def test_foreign_patch_made_inside_ours_is_kept() -> None:
     tracker = tidegauge.ModTracker()
     with tracker:
         calls, undo = counting_patch()
@@ -241,7 +241,7 @@ def test_patch_of_somebody_else_inside_ours_is_kept() -> None:
     assert [tracker.get_known_fqn(first), tracker.get_known_fqn(second)] == ["Tanh", "ReLU"]
 
 
-def test_patch_of_somebody_else_that_outlives_ours_goes_on_and_is_seen_again() -> None:
+def test_foreign_patch_that_outlives_ours_keeps_working() -> None:
     tracker = tidegauge.ModTracker()
     with tracker:
         calls, undo = counting_patch()
@@ -249,20 +249,20 @@ def test_patch_of_somebody_else_that_outlives_ours_goes_on_and_is_seen_again() -
     assert nn.Module.__call__ is theirs
     train(nn.Tanh())  # theirs calls our wrapper, which does nothing now
     assert calls == ["Tanh"]
-    with tracker:  # our wrapper is there still, below theirs
+    with tracker:  # our wrapper is still below theirs
         assert nn.Module.__call__ is theirs
         second = train(nn.ReLU())
     assert tracker.get_known_fqn(second) == "ReLU"
     assert calls == ["Tanh", "ReLU"]
     undo()
-    assert is_patched()  # they put back what they had found
+    assert is_patched()  # they restored what they had found: our wrapper
     with tracker:
         third = train(nn.GELU())
     assert tracker.get_known_fqn(third) == "GELU"
     assert not is_patched()
 
 
-def test_patch_of_somebody_else_that_takes_ours_away_does_not_blind_the_next_entry() -> None:
+def test_next_entry_works_after_a_foreign_patch_removed_ours() -> None:
     original = nn.Module.__call__
     tracker = tidegauge.ModTracker()
     with tracker:
@@ -273,7 +273,7 @@ def test_patch_of_somebody_else_that_takes_ours_away_does_not_blind_the_next_ent
     assert tracker.get_known_fqn(model) == "Tanh"
 
 
-def test_patch_of_somebody_else_on_checkpoint_is_kept() -> None:
+def test_foreign_patch_of_checkpoint_is_kept() -> None:
     found = checkpoint.CheckpointFunction.__dict__["backward"]
     original = checkpoint.CheckpointFunction.backward
     calls: list[str] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Backward: an operator belongs to the module that made its node. Upstream's figure beside ours."""
+"""In backward, an operator belongs to the module that made its node. Compared with upstream."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_last_accumulation_of_a_shared_weight_belongs_to_its_owner(
 
 
 def test_pass_through_module_is_not_active_while_others_run() -> None:
-    """A dropout that drops nothing returns its input: upstream pops it before it pushes it."""
+    """A dropout with p=0 returns its input: upstream pops it before it pushes it."""
 
     def scenario() -> nn.Module:
         return train(nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.0)))
@@ -88,7 +88,7 @@ def test_pass_through_module_is_not_active_while_others_run() -> None:
     ]
 
 
-def test_two_roots_of_one_class_are_apart() -> None:
+def test_two_roots_of_one_class_are_distinguished() -> None:
     def scenario() -> nn.Module:
         first, second = nn.Linear(4, 4), nn.Linear(4, 4)
         second(first(inputs())).sum().backward()
@@ -103,10 +103,10 @@ def test_two_roots_of_one_class_are_apart() -> None:
     assert forward == ["addmm: Linear", "addmm: Linear#2"]
 
 
-def test_a_class_nested_in_itself_is_two_modules() -> None:
+def test_module_nested_in_one_of_the_same_class_is_another_module() -> None:
     def scenario() -> nn.Module:
         inner = Calls(lambda self, x: x.sin())
-        outer = Calls(lambda self, x: inner(x).cos())  # no child of outer: a root of its own
+        outer = Calls(lambda self, x: inner(x).cos())  # not a child of outer: its own root
         train(outer)
         return nn.ModuleList([inner, outer])
 
@@ -127,7 +127,7 @@ def test_outer_module_begins_before_the_inner_one_with_the_same_output() -> None
     assert pre_bw(ours(lambda: train(Net())).hooks) == ["pre_bw Net", "pre_bw Net.fc2"]
 
 
-def test_backward_hook_sees_its_own_module_and_those_around_it_only() -> None:
+def test_backward_hook_sees_only_its_module_and_the_enclosing_ones() -> None:
     def bw(lines: list[str]) -> list[str]:
         return [line for line in lines if "_bw" in line]
 
@@ -168,7 +168,7 @@ def test_module_run_without_grad_has_no_backward() -> None:
     assert bw(ours(scenario).hooks) == ["pre_bw Tanh", "post_bw Tanh"]
 
 
-def test_eval_loop_keeps_nothing_for_the_next_backward() -> None:
+def test_eval_loop_leaves_no_state_for_the_next_backward() -> None:
     def ended(tracker: tidegauge.ModTracker | UpstreamModTracker) -> int:
         evaluated, trained = nn.Linear(4, 4), nn.Tanh()
         calls: list[object] = []
@@ -184,7 +184,7 @@ def test_eval_loop_keeps_nothing_for_the_next_backward() -> None:
     assert ended(tidegauge.ModTracker()) == 1
 
 
-def test_active_set_is_global_alone_after_backward() -> None:
+def test_only_global_is_active_after_backward() -> None:
     tracker = tidegauge.ModTracker()
     with tracker:
         train(Net())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where upstream is right, we say the same at every operator and user hook."""
+"""Where upstream is right, we give the same answer at every operator and user hook."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ SCENARIOS: dict[str, Callable[[], nn.Module]] = {
 
 
 def hooks_of_one_tensor(record: Record) -> Counter[str]:
-    """Upstream tells inner before outer where both have the same output: compare as a bag."""
+    """Upstream runs inner before outer hooks if both share an output, so compare as a multiset."""
     return Counter(record.hooks)
 
 
@@ -100,7 +100,7 @@ def test_operators_and_hooks_agree(name: str) -> None:
 
 
 @pytest.mark.parametrize("model", [Twice, Shared])
-def test_module_used_several_times_agrees_but_for_the_last_accumulation(
+def test_module_used_several_times_agrees_except_for_the_last_accumulation(
     model: type[nn.Module],
 ) -> None:
     theirs, mine = upstream(lambda: train(model())), ours(lambda: train(model()))
@@ -111,12 +111,12 @@ def test_module_used_several_times_agrees_but_for_the_last_accumulation(
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_names_agree(name: str) -> None:
-    """`hooks` carries the name of each module that was called."""
+    """`hooks` contains the name of each called module."""
     theirs, mine = upstream(SCENARIOS[name]), ours(SCENARIOS[name])
     assert {line.split()[1] for line in mine.hooks} == {line.split()[1] for line in theirs.hooks}
 
 
-def test_order_of_hooks_is_that_of_upstream_where_it_has_one() -> None:
+def test_order_of_hooks_equals_upstreams_where_defined() -> None:
     expected = [
         "pre_fw Residual",
         "pre_fw Residual.left",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The protocol of subclasses: overriding `_fw_pre_hook`/`_fw_post_hook`, driving by hand."""
+"""Subclasses: overriding `_fw_pre_hook`/`_fw_post_hook`, and calling the methods by hand."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_overridden_hooks_are_global_forward_hooks(base: type[Tracker]) -> None:
 
 
 @pytest.mark.parametrize("scenario", [Residual, lambda: Checkpointed(False)])
-def test_subclass_says_what_the_tracker_says(scenario: Any) -> None:
+def test_subclass_gives_the_same_answers_as_the_tracker(scenario: Any) -> None:
     plain = observe(tidegauge.ModTracker(), lambda: train(scenario()))
     derived = observe(make_subclass(tidegauge.ModTracker)(), lambda: train(scenario()))
     assert derived.forward == plain.forward
@@ -85,7 +85,7 @@ def test_subclass_that_overrides_nothing_has_no_global_hooks() -> None:
 
 
 @BOTH
-def test_exception_in_a_forward_ends_the_overridden_hooks_too(base: type[Tracker]) -> None:
+def test_exception_in_a_forward_also_runs_the_overridden_post_hook(base: type[Tracker]) -> None:
     tracker = make_subclass(base)()
     with tracker:
         with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
@@ -96,7 +96,7 @@ def test_exception_in_a_forward_ends_the_overridden_hooks_too(base: type[Tracker
 
 @BOTH
 def test_own_enter_that_sets_the_handles_is_undone_by_exit(base: type[Any]) -> None:
-    """As CommDebugMode does: no call of super().__enter__()."""
+    """Like CommDebugMode: does not call super().__enter__()."""
 
     class Own(base):
         def __enter__(self) -> Any:
@@ -126,14 +126,14 @@ def test_append_and_pop_by_hand(base: type[Tracker]) -> None:
 
 
 @BOTH
-def test_pop_of_what_is_not_active_is_a_runtime_error(base: type[Tracker]) -> None:
+def test_pop_of_an_inactive_module_is_a_runtime_error(base: type[Tracker]) -> None:
     tracker, model = base(), nn.Tanh()
     pop = tracker._get_pop_fn(weakref.ref(model), tracker._get_mod_name(model), False)
     with pytest.raises(RuntimeError, match="The Module hierarchy tracking is wrong"):
         pop()
 
 
-def test_pop_of_what_is_not_active_says_what_to_do() -> None:
+def test_pop_of_an_inactive_module_says_what_to_do() -> None:
     tracker, model = tidegauge.ModTracker(), nn.Tanh()
     pop = tracker._get_pop_fn(weakref.ref(model), tracker._get_mod_name(model), False)
     with pytest.raises(RuntimeError, match=r"Tanh ends but is not active\. Call `_get_append_fn`"):
@@ -141,7 +141,7 @@ def test_pop_of_what_is_not_active_says_what_to_do() -> None:
 
 
 @BOTH
-def test_backward_functions_by_hand_tell_the_user_hooks(base: type[Tracker]) -> None:
+def test_backward_functions_called_by_hand_run_the_user_hooks(base: type[Tracker]) -> None:
     tracker, model = base(), nn.Tanh()
     calls: list[str] = []
     tracker.register_user_hooks(
@@ -158,8 +158,8 @@ def test_backward_functions_by_hand_tell_the_user_hooks(base: type[Tracker]) -> 
 
 
 @BOTH
-def test_name_is_given_on_demand(base: type[Tracker]) -> None:
-    """DebugMode asks from its own hook; the children are named with it."""
+def test_name_is_assigned_on_demand(base: type[Tracker]) -> None:
+    """DebugMode asks for a name in its own hook; this also names the children."""
     tracker, model = base(), Net()
     assert tracker._get_mod_name(model) == "Net"
     assert tracker._get_mod_name(model) == "Net"

@@ -19,7 +19,7 @@ THREADS = 4
 
 
 class Meet(torch.autograd.Function):
-    """Waits in forward and in backward until all threads are there, then looks."""
+    """Waits in forward and in backward for all threads, then reads the active modules."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, look: Callable[[str], None]) -> torch.Tensor:
@@ -34,7 +34,7 @@ class Meet(torch.autograd.Function):
 
 
 def look_in_all_threads(tracker: Tracker) -> dict[str, list[str]]:
-    """What each of four threads sees at a moment when all are inside a module of their own."""
+    """The modules that each of four threads sees while all are inside their own module."""
     barrier = threading.Barrier(THREADS, timeout=60)
     seen: dict[str, list[str]] = {"forward": [""] * THREADS, "backward": [""] * THREADS}
 
@@ -114,7 +114,7 @@ def test_backward_in_another_thread_knows_the_modules_of_the_forward() -> None:
 
 
 def test_kept_gradient_accumulator_of_another_thread_belongs_to_its_owner() -> None:
-    """Data-parallel wrappers keep the accumulators that they make at the beginning."""
+    """Data-parallel wrappers keep the accumulators that they make at construction."""
     tracker = tidegauge.ModTracker()
     seen: list[str] = []
     model = Net()
@@ -237,7 +237,7 @@ def test_tracker_left_while_a_thread_is_inside_a_module() -> None:
     assert seen == ["-"]
 
 
-def test_many_threads_that_come_and_go_leave_nothing() -> None:
+def test_many_short_threads_leave_no_state() -> None:
     tracker = tidegauge.ModTracker()
     model = Net()
     with tracker:
@@ -250,7 +250,7 @@ def test_many_threads_that_come_and_go_leave_nothing() -> None:
 
 
 def test_entering_and_leaving_while_others_run() -> None:
-    """No crash, no wrong name, everything restored: the count of entries is under a lock."""
+    """No crash, no wrong name, everything restored: a lock protects the count of entries."""
     original = nn.Module.__call__
     everybody_runs, stop = threading.Barrier(THREADS + 1, timeout=60), threading.Event()
 

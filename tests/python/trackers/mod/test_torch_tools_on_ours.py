@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""torch's own tools that lean on ModTracker, with ours put in its place: the same results."""
+"""torch's own tools that use ModTracker give the same results with ours in its place."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ Estimate = Callable[[Any, Any, Any], tuple[Any, float]]
 
 
 def one_each(namespace: str) -> Estimate:
-    """In place of the estimates, which need CUDA: 1 ms for each operator of a namespace."""
+    """Replaces the estimates, which need CUDA, by 1 ms for each operator of a namespace."""
 
     def estimate(func: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
         return func(*args, **(kwargs or {})), float(func.namespace == namespace)
@@ -189,15 +189,15 @@ def test_runtime_estimator(build: Callable[[], nn.Module]) -> None:
     ]
 
 
-def test_engine_asks_for_the_device_of_a_gradient_on_behalf_of_the_next_node() -> None:
-    """`prim.device`, asked under a fake mode before the hooks of the node have run."""
+def test_device_lookup_before_a_node_belongs_to_that_node() -> None:
+    """Under a fake mode, autograd calls `prim.device` before the hooks of the next node run."""
 
     def asked(tracker: Tracker) -> dict[str, float]:
         operators = operators_by_module(tracker, Net, namespace="prim")["operators"]
         return {name: times["bw"] for name, times in operators.items() if times.get("bw")}
 
     theirs, mine = asked(UpstreamModTracker()), asked(tidegauge.ModTracker())
-    assert mine["Net.fc1"] == theirs["Net.fc1"] + 1  # upstream: counted for Net.act, before it
+    assert mine["Net.fc1"] == theirs["Net.fc1"] + 1  # upstream counts it for Net.act
     assert mine["Net"] == theirs["Net"] + 1
     assert mine["Global"] == theirs["Global"]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Language models of Hugging Face, made from tiny configurations; nothing is downloaded."""
+"""Hugging Face language models with tiny configurations; nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_every_node_belongs_to_the_module_that_made_it(
 def test_every_module_begins_and_ends_its_backward_once_per_call(
     build: Callable[[], nn.Module],
 ) -> None:
-    """Also those called by keyword, those whose inputs need no gradient, and the root."""
+    """Includes modules called by keyword, modules whose inputs need no gradient, and the root."""
     hooks = ours(lambda: step(build)).hooks
     begun = sorted(line.split()[1] for line in hooks if line.startswith("pre_bw"))
     ended = sorted(line.split()[1] for line in hooks if line.startswith("post_bw"))
@@ -104,7 +104,7 @@ def test_gradient_checkpointing_recomputes_within_the_layers(
 
 
 @MODELS
-def test_generation_keeps_nothing(build: Callable[[], nn.Module]) -> None:
+def test_generation_keeps_no_state(build: Callable[[], nn.Module]) -> None:
     model = build().eval()
 
     def generate() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A tracked training is bit for bit the untracked one."""
+"""A tracked training equals the untracked one, bit for bit."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_tied_weights_are_bit_equal(has_hooks: bool) -> None:
     assert [t.tolist() for t in plain] == [t.tolist() for t in seen]
 
 
-def test_gradient_is_still_stolen_and_not_copied() -> None:
+def test_gradient_is_moved_and_not_copied() -> None:
     """A hook on the accumulator that held the gradient would make autograd copy it."""
     pointers: list[int] = []
     model = nn.Linear(4, 4)
@@ -94,7 +94,7 @@ def test_gradient_is_still_stolen_and_not_copied() -> None:
     assert pointers == [model.weight.grad.data_ptr()]
 
 
-def test_hooks_of_the_user_on_the_same_tensors_run_in_their_order() -> None:
+def test_user_hooks_on_the_same_tensors_run_in_order() -> None:
     order: list[str] = []
     tracker = tidegauge.ModTracker()
     tracker.register_user_hooks(pre_bw_hook=lambda *_: order.append("tracker"))
@@ -107,7 +107,7 @@ def test_hooks_of_the_user_on_the_same_tensors_run_in_their_order() -> None:
     assert order.index("first") < order.index("second")
 
 
-def test_hook_that_changes_a_gradient_still_does() -> None:
+def test_hook_that_changes_a_gradient_still_works() -> None:
     x = inputs()
     tracker = tracked(has_hooks=True)
     with tracker:
@@ -118,7 +118,7 @@ def test_hook_that_changes_a_gradient_still_does() -> None:
     assert torch.equal(x.grad, torch.full((2, 4), 3.0))
 
 
-def test_output_is_the_very_object_that_forward_returned() -> None:
+def test_output_is_the_same_object_that_forward_returned() -> None:
     made: list[Any] = []
 
     class Returning(nn.Module):

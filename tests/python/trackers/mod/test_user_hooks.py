@@ -25,7 +25,7 @@ def nothing(*args: Any) -> None:
 
 @BOTH
 @pytest.mark.parametrize("slot", SLOTS)
-def test_slot_that_is_taken_is_an_assertion_error(make: type[Tracker], slot: str) -> None:
+def test_registering_a_set_hook_again_is_an_assertion_error(make: type[Tracker], slot: str) -> None:
     tracker = make()
     tracker.register_user_hooks(**{slot: nothing})
     with pytest.raises(AssertionError) as error:
@@ -39,7 +39,7 @@ def test_slot_that_is_taken_is_an_assertion_error(make: type[Tracker], slot: str
 
 
 @BOTH
-def test_none_clears_a_slot(make: type[Tracker]) -> None:
+def test_none_clears_a_hook(make: type[Tracker]) -> None:
     calls: list[str] = []
     tracker = make()
     tracker.register_user_hooks(pre_fw_hook=lambda *_: calls.append("pre"))
@@ -50,7 +50,7 @@ def test_none_clears_a_slot(make: type[Tracker]) -> None:
 
 
 @BOTH
-def test_earlier_slots_are_set_when_a_later_one_raises(make: type[Tracker]) -> None:
+def test_earlier_hooks_are_set_when_a_later_one_raises(make: type[Tracker]) -> None:
     calls: list[str] = []
     tracker = make()
     tracker.register_user_hooks(post_fw_hook=lambda *_: calls.append("old post"))
@@ -119,7 +119,7 @@ def test_backward_hooks_get_the_gradients(make: type[Tracker]) -> None:
 
 
 @BOTH
-def test_no_gradients_are_given_where_no_input_needs_one(make: type[Tracker]) -> None:
+def test_no_gradients_are_passed_if_no_input_needs_one(make: type[Tracker]) -> None:
     seen: list[Any] = []
     tracker = make()
     tracker.register_user_hooks(post_bw_hook=lambda mod, grads: seen.append(grads))
@@ -251,8 +251,8 @@ def test_hook_may_clear_itself() -> None:
     assert calls == ["Net"]
 
 
-def test_hooks_see_keyword_inputs_end_in_time() -> None:
-    """As for positional inputs: the module ends when their gradients are there."""
+def test_module_with_keyword_inputs_ends_in_time() -> None:
+    """As with positional inputs: the module ends when their gradients have arrived."""
     tracker = tidegauge.ModTracker()
     order: list[str] = []
     first, second = nn.Tanh(), nn.Tanh()
@@ -283,7 +283,7 @@ def test_unknown_module_has_no_name(make: type[Tracker]) -> None:
 
 @BOTH
 @pytest.mark.parametrize("thing", [3, "Net", None])
-def test_what_cannot_be_a_module_is_a_type_error(make: type[Tracker], thing: Any) -> None:
+def test_object_that_is_not_a_module_is_a_type_error(make: type[Tracker], thing: Any) -> None:
     with pytest.raises(TypeError, match="cannot create weak reference"):
         make().get_known_fqn(thing)
 
@@ -295,7 +295,7 @@ def recursive() -> nn.Module:
     return Calls(function)
 
 
-def test_recursion_warns_and_leaves_the_formatting_of_warnings_alone(
+def test_recursion_warns_without_changing_the_format_of_warnings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     original = warnings.formatwarning
