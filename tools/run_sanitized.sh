@@ -45,4 +45,4 @@ run_python -m pytest -p no:cacheprovider --capture=sys -k "not loop_of" \
   tests/python/trackers/mod/test_{autograd,checkpoint,memory,restoration,threads,user_hooks}.py \
   tests/python/trackers/mem/test_{interpreter_exit,mem_tracker_object,mem_tracker_statistics}.py \
   tests/python/trackers/mem/test_mem_{random_programs,several_trackers}.py \
-  tests/python/trackers/mem/test_mem_against_upstream.py::test_totals_are_those_of_the_allocator
+  tests/python/trackers/mem/test_mem_against_upstream.py::test_totals_equal_the_allocator

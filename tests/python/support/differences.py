@@ -50,7 +50,7 @@ _REENTRANT_BLOCKS = {
 DIFFERENCES: dict[str, dict[str, Rows]] = {
     "attention": {
         # Three gradients of x are added up. For upstream's figure, see
-        # test_upstream_is_told_what_it_disturbs.
+        # test_upstream_is_right_about_the_run_that_it_disturbs.
         UNDISTURBED: {
             "peak: Gradient": (1088, 4352),
             "peak: Temp": (6400, 1920),

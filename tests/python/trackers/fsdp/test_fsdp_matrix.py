@@ -19,7 +19,7 @@ FAKE_MODE_FAILS = {"resharded_to_2", "tensor_parallel", "tensor_parallel_in_half
 
 
 @pytest.mark.parametrize(("name", "size"), [*RUNS, *OTHER_WORLDS])
-def test_totals_are_those_of_the_allocator(name: str, size: int) -> None:
+def test_totals_equal_the_allocator(name: str, size: int) -> None:
     mine = figures(name, size, "real")
     assert [mark["Total"] for mark in mine.marks] == mine.allocated
     if name == "unused_but_reduced":

@@ -7,7 +7,7 @@ import importlib
 
 import pytest
 
-# Internal to upstream's way of patching FSDP2, which is not ours.
+# Internal to upstream's patches of FSDP2, which we do not have.
 NOT_OURS = {"_P", "_R", "_Ts", "_SavedFSDPMethods"}
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A process that ends while it is tracked ends as it would without a tracker.
+"""A process that exits while it is tracked exits as it would without a tracker.
 
-`make asan` runs these too: what Python no longer takes care of then is torn down in any order.
+`make asan` also runs these tests, because objects are destroyed in any order at exit.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ ENDS = {
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[dict[str, subprocess.Popen[str]]]:
-    """All at once: most of their time is the import of torch."""
+    """Starts all processes at once: most of their time is the import of torch."""
     with contextlib.ExitStack() as stack:
         yield {
             end: stack.enter_context(
@@ -98,6 +98,6 @@ def processes() -> Iterator[dict[str, subprocess.Popen[str]]]:
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_process_ends_well(end: str, processes: dict[str, subprocess.Popen[str]]) -> None:
+def test_process_exits_cleanly(end: str, processes: dict[str, subprocess.Popen[str]]) -> None:
     output, _ = processes[end].communicate()
     assert (processes[end].returncode, output) == (0, "")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Ours, upstream and the counting allocator on the same scenarios.
 
-The allocator decides on totals. Where upstream is right we say the same, to the byte; where it is
-not, `differences.py` has both figures and the reason.
+The allocator is the truth for totals. Where upstream is right, our figures are equal to the byte;
+where it is not, `differences.py` has both figures and the reason.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ OBSERVED = (
     "Pre-Backward",
 )
 NOT_OBSERVED = {
-    # The observer forgets, at a reset, the calls whose backward is still to come.
+    # At a reset, the observer forgets calls whose backward has not run yet.
     "gan",
     "reset_between_forward_and_backward",
     "truncated_backpropagation",
-    # Its hooks go on after the tracker was left.
+    # Its hooks still run after the exit of the tracker.
     "exit_between_forward_and_backward",
 }
 
 
 def without_labels_of_gradients(lines: dict[str, Any]) -> dict[str, Any]:
-    """Upstream calls a gradient Temp from its birth to a hook on its parameter, so at the peak the
-    last ones are Temp there: compare their sum."""
+    """In upstream a gradient is Temp until a hook on its parameter runs, so at the peak the last
+    gradients are Temp: compares the sum of both categories."""
     lines = dict(lines)
     lines["peak: Gradient and Temp"] = lines.pop("peak: Gradient") + lines.pop("peak: Temp")
     return lines
@@ -45,12 +45,12 @@ def test_there_are_enough_scenarios() -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_totals_are_those_of_the_allocator(name: str) -> None:
+def test_totals_equal_the_allocator(name: str) -> None:
     ours, untracked = record("ours", name), record("untracked", name)
     assert (ours.error, untracked.error) == (None, None)
     assert untracked.allocator is not None
     assert {mark: held.get("Total", 0) for mark, held in ours.marks.items()} == untracked.allocated
-    # A resize is no operator, so the allocator's storage peak may miss what a mark has seen.
+    # A resize is not an operator, so the allocator's storage peak may miss bytes at a mark.
     top = max(untracked.allocator.storage_peak_bytes, *untracked.allocated.values())
     assert ours.peak.get("Total", 0) == top
     assert ours.allocator == untracked.allocator
@@ -58,7 +58,7 @@ def test_totals_are_those_of_the_allocator(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in NOT_OBSERVED])
-def test_states_of_modules_are_those_of_the_allocator(name: str) -> None:
+def test_module_states_equal_the_allocator(name: str) -> None:
     ours, observed = record("ours", name), record("observed", name)
     assert observed.error is None
     assert observed.allocated == record("untracked", name).allocated
@@ -74,7 +74,7 @@ def test_states_of_modules_are_those_of_the_allocator(name: str) -> None:
 @pytest.mark.parametrize(
     "name", [name for name in SCENARIOS if name not in UPSTREAM_FAILS.keys() | NAMED_APART]
 )
-def test_agrees_with_upstream_but_for_the_known_differences(name: str) -> None:
+def test_agrees_with_upstream_except_for_known_differences(name: str) -> None:
     ours, upstream = record("ours", name), record("upstream", name)
     assert (ours.error, upstream.error) == (None, None)
     mine, theirs = ours.flat(), upstream.flat()
@@ -97,7 +97,7 @@ def is_shift(theirs: Any, mine: Any, shifts: set[int]) -> bool:
     return isinstance(theirs, int) and isinstance(mine, int) and mine - theirs in shifts
 
 
-def test_states_of_random_numbers_are_all_that_upstream_misses_in_checkpoints() -> None:
+def test_upstream_misses_only_random_states_in_checkpoints() -> None:
     ours = record("ours", "checkpoint_keeps_rng_state")
     upstream = record("upstream", "checkpoint_keeps_rng_state")
     for key in ("Activation", "Total"):
@@ -107,8 +107,8 @@ def test_states_of_random_numbers_are_all_that_upstream_misses_in_checkpoints() 
 
 
 @pytest.mark.parametrize("name", DIFFERENCES)
-def test_upstream_is_told_what_it_disturbs(name: str) -> None:
-    """Where upstream's own run has another peak, its figure is true of that run."""
+def test_upstream_is_right_about_the_run_that_it_disturbs(name: str) -> None:
+    """If the run under upstream has another peak, upstream's figure equals that peak."""
     upstream, untracked = record("upstream", name), record("untracked", name)
     assert upstream.allocator is not None
     assert untracked.allocator is not None
@@ -127,15 +127,15 @@ def test_ours_runs_where_upstream_raises(name: str) -> None:
     assert {mark: held[mark] for mark in EXPECTED[name]} == EXPECTED[name]
 
 
-def test_two_roots_of_one_class_are_kept_apart() -> None:
-    """Upstream has one name for both, so each has the peaks of the other."""
+def test_two_roots_of_one_class_have_separate_statistics() -> None:
+    """Upstream gives both the same name, so each has the peaks of the other."""
     ours, upstream = (
         record("ours", "two_roots_of_one_class"),
         record("upstream", "two_roots_of_one_class"),
     )
     assert list(ours.states) == ["Tower", "Tower.fc", "Tower#2", "Tower#2.fc"]
     assert [states["Peak-Forward"] for states in ours.states.values()] == [
-        [11520],  # 8,448 of weights, 1,024 of inputs, `fc` and its ReLU
+        [11520],  # weights 8,448; inputs, `fc` and its ReLU 1,024 each
         [10496],
         [12544],  # ReLU of the first tower
         [11520],

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""With the allocator channel our total is the counting allocator's, at every event of it.
+"""With the allocator channel, our total equals the counting allocator's at every event.
 
-The counting allocator sits below our layer. It asks the tracker for its total before each
-allocation and after each free, and keeps count of the answers that differ from its own.
+The counting allocator is below our wrapper. It asks the tracker for its total before each
+allocation and after each free, and counts the answers that differ from its own.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ CPU = torch.device("cpu")
 
 
 def without_untracked(held: Split) -> Split:
-    """All but Other, which has what no tensor shows."""
+    """All categories but Other, which includes memory of no tensor."""
     return {name: size for name, size in held.items() if name not in ("Other", "Total")}
 
 
 def check_against_the_allocator(scenario: Scenario) -> tuple[Record, Record]:
     channel, untracked = run_scenario("channel", scenario), run_scenario("untracked", scenario)
     assert (channel.error, untracked.error) == (None, None)
-    assert channel.allocator == untracked.allocator  # we are not in the way
+    assert channel.allocator == untracked.allocator  # tracking does not change it
     assert channel.allocator is not None
     assert channel.probed is not None
     assert channel.probed.disagreements == 0, channel.probed
@@ -56,7 +56,7 @@ def check_against_the_allocator(scenario: Scenario) -> tuple[Record, Record]:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_total_is_that_of_the_allocator_at_every_event(name: str) -> None:
+def test_total_equals_the_allocator_at_every_event(name: str) -> None:
     channel, _ = check_against_the_allocator(SCENARIOS[name])
     ours = run_scenario("ours", SCENARIOS[name])
     assert {mark: without_untracked(held) for mark, held in channel.marks.items()} == {
@@ -66,7 +66,7 @@ def test_total_is_that_of_the_allocator_at_every_event(name: str) -> None:
 
 @pytest.mark.parametrize("checkpoints", [False, True], ids=["plain", "checkpoints"])
 @pytest.mark.parametrize("name", hf_models.MODELS)
-def test_total_of_transformers_is_that_of_the_allocator(name: str, checkpoints: bool) -> None:
+def test_total_of_transformers_equals_the_allocator(name: str, checkpoints: bool) -> None:
     channel, _ = check_against_the_allocator(training(name, checkpoints=checkpoints))
     assert channel.probed is not None
     assert channel.probed.events > 1000
@@ -88,7 +88,7 @@ def test_many_random_programs() -> None:
 
 
 def test_workspace_is_untracked_at_the_peak() -> None:
-    """`mm` copies an expanded gradient for the time of its kernel."""
+    """`mm` copies an expanded gradient while its kernel runs."""
     model, x = nn.Linear(16, 8, bias=False), torch.ones(32, 16)
     tracker = MemTracker(allocator=True)
     tracker.track_external(model, x)
@@ -100,12 +100,12 @@ def test_workspace_is_untracked_at_the_peak() -> None:
     assert peak(tracker)["Other"] == x.nbytes + 32 * 8 * FLOAT
 
 
-def test_untracked_memory_of_an_unknown_moment_is_refused() -> None:
+def test_unknown_type_of_untracked_memory_is_refused() -> None:
     with pytest.raises(ValueError, match="Invalid type"):
         MemTracker().get_untracked_memory("last")
 
 
-def test_number_is_untracked_while_it_is_an_argument() -> None:
+def test_python_number_is_untracked_while_it_is_an_argument() -> None:
     x = torch.ones(256)
     tracker = MemTracker(allocator=True)
     tracker.track_external(x)
@@ -115,7 +115,7 @@ def test_number_is_untracked_while_it_is_an_argument() -> None:
     assert tracker.get_untracked_memory("peak") == {CPU: 8 + 4}  # as float64 and as float32
 
 
-def test_thread_that_is_not_tracked_is_counted() -> None:
+def test_untracked_thread_is_counted() -> None:
     made = []
     with MemTracker(allocator=True) as tracker:
         thread = threading.Thread(target=lambda: made.append(torch.ones(256)))
@@ -126,8 +126,8 @@ def test_thread_that_is_not_tracked_is_counted() -> None:
         assert now(tracker) == {}
 
 
-def test_threads_that_train_at_once_have_the_total_of_the_allocator() -> None:
-    """Whenever they all stand still: while they run, the order of events is that of our lock."""
+def test_concurrent_threads_have_the_total_of_the_allocator() -> None:
+    """Compared while all threads wait: while they run, our lock decides the order of events."""
     threads_count, steps = 4, 10
     everybody = threading.Barrier(threads_count + 1)
 
@@ -137,13 +137,13 @@ def test_threads_that_train_at_once_have_the_total_of_the_allocator() -> None:
         optimizer = torch.optim.AdamW(model.parameters())
         for _ in range(steps):
             loss = model(x).square().mean()
-            everybody.wait(60)  # activations are there
+            everybody.wait(60)  # activations exist
             everybody.wait(60)
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
             del loss
-            everybody.wait(60)  # states are
+            everybody.wait(60)  # states exist
             everybody.wait(60)
 
     threads = [threading.Thread(target=train, args=(index,)) for index in range(threads_count)]
@@ -162,13 +162,13 @@ def test_threads_that_train_at_once_have_the_total_of_the_allocator() -> None:
             thread.join()
         assert now(tracker).get("Total", 0) == allocator.read().live_bytes - base
         assert tracker._core.anomalies() == (0, "")
-    # A parameter and its two moments, six steps counted as numbers, and the inputs.
+    # A parameter and its two moments, six step counters, and the inputs.
     widths = (16, 32, 48, 64)
     after_step = sum(3 * parameter_bytes(mlp(w)) + 6 * FLOAT + 8 * w * FLOAT for w in widths)
     assert totals_seen[1::2] == [after_step] * steps
 
 
-def test_memory_from_before_and_after_is_left_alone() -> None:
+def test_memory_from_before_and_after_is_not_counted() -> None:
     before = torch.ones(256)
     with MemTracker(allocator=True) as tracker:
         del before
@@ -199,7 +199,7 @@ def test_trackers_with_and_without_the_channel() -> None:
 
 
 def compiled_step(allocator: CountingAllocator, tracker: Any) -> None:
-    """A small model in C++ that inductor has generated, compiled before it is tracked."""
+    """A small model that inductor compiled to C++ before tracking."""
     model = nn.Sequential(nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 8))
     compiled, x = torch.compile(model, backend="inductor"), torch.ones(16, 32)
     compiled(x).sum().backward()
@@ -225,7 +225,7 @@ def test_generated_code_is_counted() -> None:
     except InvalidCxxCompiler:
         if os.environ.get("CI") == "true":
             raise
-        pytest.skip("inductor needs a C++ compiler, and there is none")
+        pytest.skip("found no C++ compiler, which inductor needs")
     with counting() as allocator:
         compiled_step(allocator, MemTracker(allocator=True))
 
@@ -264,7 +264,7 @@ EXITS = {
 
 
 @pytest.mark.parametrize("how", EXITS)
-def test_process_ends_in_peace(how: str) -> None:
+def test_process_exits_cleanly_with_the_channel(how: str) -> None:
     program = (
         "import os, torch\nfrom tidegauge import MemTracker\n"
         f"tracker = MemTracker(allocator=True)\n{EXITS[how]}\nprint('fine')"
@@ -302,7 +302,7 @@ def test_nothing_grows() -> None:
     assert tracker._core.anomalies() == (0, "")
 
 
-def test_program_allocates_the_same_in_the_same_order() -> None:
+def test_program_makes_the_same_allocations_in_the_same_order() -> None:
     def log(tracker: Any) -> list[tuple[int, int]]:
         torch.manual_seed(0)
         model, x = mlp(), torch.ones(8, 32)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Our total is the allocator's, to the byte, on models of `transformers`.
+"""Our total equals the allocator's, to the byte, on `transformers` models.
 
-Two things that the allocator sees are no tensors of the program, and the counting allocator tells
-them apart: the workspace of a kernel, which is freed before its operator ends (its storage peak is
-taken at the ends of operators), and the 8 bytes of a Python number while it is an argument.
+The allocator also sees two kinds of memory that are not tensors of the program. The counting
+allocator separates them: the workspace of a kernel, which is freed before its operator ends (its
+storage peak is taken at the ends of operators), and the 8 bytes of a Python number while it is an
+argument.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.mark.parametrize("checkpoints", [False, True], ids=["plain", "checkpoints"])
 @pytest.mark.parametrize("name", hf_models.MODELS)
-def test_total_is_that_of_the_allocator(name: str, checkpoints: bool) -> None:
+def test_total_equals_the_allocator(name: str, checkpoints: bool) -> None:
     scenario = training(name, checkpoints=checkpoints)
     ours, untracked = run_scenario("ours", scenario), run_scenario("untracked", scenario)
     assert (ours.error, untracked.error) == (None, None)
-    assert ours.allocator == untracked.allocator  # we are not in the way
+    assert ours.allocator == untracked.allocator  # tracking does not change it
     assert untracked.allocator is not None
     assert totals(ours) == untracked.allocated
     assert ours.peak["Total"] == untracked.allocator.storage_peak_bytes
 
 
 @pytest.mark.parametrize("name", hf_models.MODELS)
-def test_parameters_gradients_and_states_are_those_of_the_model(name: str) -> None:
+def test_parameters_gradients_and_states_equal_those_of_the_model(name: str) -> None:
     model, inputs = hf_models.build(name)
     optimizer = torch.optim.AdamW(model.parameters())
     tracker = track(model, optimizer, inputs)
@@ -61,8 +62,8 @@ def _bytes(tensors: Any) -> int:
     return sum(storages.values())
 
 
-def test_workspace_of_a_product_with_an_expanded_gradient_is_its_copy() -> None:
-    """The gradient of a sum is one number, expanded; `mm` copies it for the time of its kernel."""
+def test_workspace_of_a_product_is_the_copy_of_an_expanded_gradient() -> None:
+    """The gradient of a sum is one expanded number; `mm` copies it while its kernel runs."""
     model, x = nn.Linear(16, 8, bias=False), torch.ones(32, 16)
     with counting() as allocator:
         base = allocator.read().live_bytes
@@ -80,8 +81,8 @@ def test_workspace_of_a_product_with_an_expanded_gradient_is_its_copy() -> None:
     del loss
 
 
-def test_workspace_of_a_number_is_no_memory_of_the_program() -> None:
-    """`x * 2` makes 8 bytes for the number, and its kernel casts them to the 4 of a float32."""
+def test_workspace_of_a_python_number_is_not_counted() -> None:
+    """`x * 2` makes 8 bytes for the number, and its kernel casts it to a float32 of 4 bytes."""
     x = torch.ones(256)
     with counting() as allocator:
         base = allocator.read().live_bytes
@@ -94,8 +95,8 @@ def test_workspace_of_a_number_is_no_memory_of_the_program() -> None:
     assert counts.peak_bytes - base == y.nbytes + 8 + 4
 
 
-def test_state_of_the_random_numbers_that_a_checkpoint_keeps_is_counted() -> None:
-    """5,056 bytes each, Activation as all that forward keeps; upstream does not see them."""
+def test_random_state_that_a_checkpoint_keeps_is_counted() -> None:
+    """5,056 bytes each, Activation like all memory kept by forward; upstream does not see them."""
     from torch.utils.checkpoint import checkpoint
 
     model, x = nn.Linear(16, 16), torch.ones(4, 16)

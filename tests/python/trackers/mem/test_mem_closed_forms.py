@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Bytes of the usual layers by category, worked out from their shapes.
+"""Bytes of common layers by category, computed from their shapes.
 
-`loss = model(x).sum()` keeps 4 bytes of loss and what the layers save for backward; the output of
-the last layer is gone. The gradient of the loss, 4 bytes, is made before the backward begins, so it
-is Activation, as upstream has it.
+`loss = model(x).sum()` keeps 4 bytes of loss and the tensors saved for backward; the output of the
+last layer is freed. The gradient of the loss, 4 bytes, is made before the backward begins, so it is
+Activation, as in upstream.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def test_linear(batch: int) -> None:
         )
 
 
-def test_linear_whose_input_needs_a_gradient() -> None:
-    """The gradient of a leaf that is no parameter is Temp."""
+def test_linear_with_an_input_that_needs_a_gradient() -> None:
+    """The gradient of a leaf that is not a parameter is Temp."""
     model, x = nn.Linear(64, 64), torch.ones(4, 64, requires_grad=True)
     weights, inputs = (64 * 64 + 64) * FLOAT, 4 * 64 * FLOAT
     _, backward, top = train_once(model, x)
@@ -66,7 +66,7 @@ def test_two_linears_and_a_relu(batch: int) -> None:
         Parameter=first + second, Gradient=first + second, Activation=LOSS, Other=inputs
     )
     if batch == 256:
-        # In the backward of ReLU its saved output, the gradient of that and its own result live.
+        # In the backward of ReLU, its saved output, the gradient of that and its result are live.
         assert top == split(
             Parameter=first + second,
             Gradient=second,
@@ -75,7 +75,7 @@ def test_two_linears_and_a_relu(batch: int) -> None:
             Other=inputs,
         )
     else:
-        # In the backward of the first Linear the gradient of its output and all weights' live.
+        # In the backward of the first Linear, the gradients of its output and all weights are live.
         assert top == split(
             Parameter=first + second,
             Gradient=first + second,
@@ -103,9 +103,9 @@ def test_convolution_batch_norm_and_relu() -> None:
     assert backward == split(
         Parameter=weights, Buffer=buffers, Gradient=weights, Activation=LOSS, Other=inputs
     )
-    # The sum's gradient takes no memory of its own, so ReLU's result is the first large Temp; the
-    # norm then has its own result and the gradients of its two parameters beside it. ReLU's
-    # saved output is gone, the norm's saved input is not.
+    # The gradient of the sum has no memory of its own, so ReLU's result is the first large Temp.
+    # The norm then adds its own result and the gradients of its two parameters. ReLU's saved output
+    # is freed, the norm's saved input is not.
     norm_gradients = 2 * channels * FLOAT
     assert top == split(
         Parameter=weights,
@@ -135,7 +135,7 @@ def test_embedding(sparse: bool) -> None:
     x = torch.arange(tokens).view(4, 6)
     weights, inputs = words * width * FLOAT, tokens * 8
     outputs = tokens * width * FLOAT
-    # A sparse gradient is the indices and one row for each.
+    # A sparse gradient consists of indices and one row for each.
     gradient = tokens * 8 + outputs if sparse else weights
     forward, backward, top = train_once(model, x)
     assert forward == split(Parameter=weights, Activation=LOSS, Other=inputs)
@@ -149,7 +149,7 @@ def test_embedding(sparse: bool) -> None:
 
 
 class Attention(nn.Module):
-    """One head, spelt out: every tensor that autograd saves can be counted."""
+    """One head, written out so that every tensor saved by autograd can be counted."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -170,8 +170,8 @@ def test_attention_block() -> None:
     row = batch * length * width * FLOAT
     scores = batch * length * length * FLOAT
     forward, backward, _ = train_once(model, x)
-    # q, k, v: one storage of three rows. `bmm` wants each of them contiguous or with a simple
-    # stride, which chunks have, so none is copied. The probabilities serve softmax and `bmm`.
+    # q, k, v: one storage of three rows. `bmm` needs each of them contiguous or with a simple
+    # stride, as chunks have, so none is copied. softmax and `bmm` share the probabilities.
     assert forward == split(
         Parameter=weights,
         Activation=3 * row + scores + row + LOSS,  # the last row: the input of `out`
@@ -197,7 +197,7 @@ def test_cross_entropy() -> None:
         assert now(tracker) == split(
             Parameter=weights, Gradient=weights, Activation=LOSS, Other=inputs
         )
-    # log_softmax and its gradient; the gradient of nll_loss, which log_softmax turns into its own.
+    # log_softmax and its gradient; the gradient of nll_loss, the input of log_softmax's backward.
     assert peak(tracker) == split(
         Parameter=weights,
         Activation=logits + LOSS_AND_ITS_GRADIENT,
@@ -207,8 +207,8 @@ def test_cross_entropy() -> None:
 
 
 def test_states_of_adam_and_temporaries_of_its_step() -> None:
-    """While a weight is updated, the root of its second moment and its quotient live, and the
-    denominator of the bias before it: 16,384 + 16,384 + 256 bytes."""
+    """While a weight is updated, the root of its second moment, its quotient, and the denominator
+    of the previous bias are live: 16,384 + 16,384 + 256 bytes."""
     model = nn.Sequential(*(nn.Linear(64, 64) for _ in range(3)))
     x = torch.ones(8, 64)
     optimizer = torch.optim.Adam(model.parameters(), foreach=False)
@@ -257,8 +257,8 @@ def test_storage_of_two_parameters_counts_once() -> None:
         assert tracker.memory_tracking[model].parameter_mem == 32_768
 
 
-def test_peak_of_a_module_is_that_of_its_own_call() -> None:
-    """Each of two Linears with one sum: Pre-, Post- and Peak-Forward by hand."""
+def test_peak_of_a_module_belongs_to_its_own_call() -> None:
+    """Two Linears with one sum: Pre-, Post- and Peak-Forward of each by hand."""
     model = nn.Sequential(nn.Linear(16, 32), nn.Linear(32, 8))
     x = torch.ones(64, 16)
     weights, inputs = parameter_bytes(model), 64 * 16 * FLOAT

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A compiled model is compiled once, tracked or not; what it shows has its labels."""
+"""Tracking does not recompile a model, and its visible tensors are labelled."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def gradients_and_loss(model: nn.Module, **more: int) -> dict[str, int]:
     return split(Parameter=weights, Gradient=weights, Activation=LOSS, **more)
 
 
-def test_operators_of_the_graph_are_those_without_a_tracker() -> None:
+def test_compiled_graph_has_the_same_operators_as_without_a_tracker() -> None:
     def operators(is_tracked: bool) -> int:
         torch._dynamo.reset()
         counter = CompileCounterWithBackend("eager")
@@ -130,7 +130,7 @@ def test_output_of_a_compiled_module_is_an_activation(compiled: Compile) -> None
         assert now(tracker) == split(Parameter=parameter_bytes(model))
 
 
-def test_what_comes_after_compiled_code_is_seen_also_if_that_raised() -> None:
+def test_ops_after_compiled_code_are_seen_even_if_it_raised() -> None:
     run = torch.compile(nn.Linear(4, 4), backend="eager")
     with MemTracker() as tracker:
         with pytest.raises(Exception, match=r"same reduction dim|cannot be multiplied"):
@@ -140,8 +140,8 @@ def test_what_comes_after_compiled_code_is_seen_also_if_that_raised() -> None:
         assert now(tracker)["Total"] == before + x.nbytes
 
 
-def test_fakes_of_the_compiler_are_not_counted() -> None:
-    """The first call compiles, and keeps two states of the random numbers meanwhile: real ones."""
+def test_fake_tensors_of_the_compiler_are_not_counted() -> None:
+    """The first call compiles, and meanwhile keeps two real random states."""
     model, x = model_and_input()
     run = torch.compile(model, backend="aot_eager")
     with MemTracker() as tracker:
@@ -182,8 +182,8 @@ def held(tracker: MemTracker) -> tuple[dict[str, int], dict[str, int]]:
 
 @pytest.mark.parametrize("allocator", [False, True])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_compiling_adds_nothing_to_the_bytes_of_a_step(backend: str, allocator: bool) -> None:
-    """On no device. Random states that the compiler keeps, real ones, are below the peak here."""
+def test_compiling_does_not_change_the_bytes_of_a_step(backend: str, allocator: bool) -> None:
+    """On any device. The compiler's real random states are below the peak here."""
     model = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256))
     x = torch.ones(64, 256)
     counter = CompileCounterWithBackend(backend)
@@ -245,7 +245,7 @@ def whole(backend: Any) -> tuple[nn.Module, Callable[..., Any], int]:
 @pytest.mark.parametrize("allocator", [False, True], ids=["plain", "allocator"])
 @pytest.mark.parametrize("is_cold", [False, True], ids=["warm", "cold"])
 @pytest.mark.parametrize("make", [broken, part, whole])
-def test_nothing_is_compiled_again_by_entering_or_leaving(
+def test_entering_and_leaving_do_not_recompile(
     make: Callable[..., Any], is_cold: bool, allocator: bool, in_another_thread: bool
 ) -> None:
     counter = CompileCounterWithBackend("aot_eager")
@@ -276,13 +276,13 @@ def test_nothing_is_compiled_again_by_entering_or_leaving(
     assert graph_breaks() == frames - 1
 
 
-def test_compiled_within_the_fake_mode_of_the_entry() -> None:
+def test_model_compiled_within_the_fake_mode_of_the_entry() -> None:
     def step(compiles: bool) -> tuple[Any, Any]:
         with FakeTensorMode():
             model, x = model_and_input()
             counter = CompileCounterWithBackend("aot_eager")
             run = torch.compile(model, backend=counter) if compiles else model
-            for _ in range(2):  # the compiler keeps random states the first time
+            for _ in range(2):  # the first time, the compiler keeps random states
                 model.zero_grad()
                 tracker = MemTracker()
                 tracker.track_external(model, x)
@@ -297,7 +297,7 @@ def test_compiled_within_the_fake_mode_of_the_entry() -> None:
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_fakes_of_an_export_are_not_counted(strict: bool) -> None:
+def test_fake_tensors_of_an_export_are_not_counted(strict: bool) -> None:
     model, x = model_and_input()
     with MemTracker() as tracker:
         tracker.track_external(model, x)
@@ -310,8 +310,8 @@ def test_fakes_of_an_export_are_not_counted(strict: bool) -> None:
         del y
 
 
-def test_fake_of_a_real_tensor_is_of_its_device() -> None:
-    """And it is come across, not made, by the first op that uses it."""
+def test_fake_of_a_real_tensor_counts_on_its_device() -> None:
+    """The first op that uses it observes it; the op did not make it."""
     x = torch.ones(4, 16)
     with FakeTensorMode() as mode, MemTracker() as tracker:
         fake = mode.from_tensor(x)
@@ -322,7 +322,7 @@ def test_fake_of_a_real_tensor_is_of_its_device() -> None:
         del kept
 
 
-def test_guard_of_torch_is_as_before_once_nobody_tracks() -> None:
+def test_force_dispatch_key_guard_is_restored_after_the_last_exit() -> None:
     original = torch._C._ForceDispatchKeyGuard
     with MemTracker():
         assert torch._C._ForceDispatchKeyGuard is not original

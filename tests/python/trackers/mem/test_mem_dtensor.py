@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""DTensors: local bytes only, each storage once, under the allocator's eyes and under fake mode."""
+"""DTensors: only local bytes, each storage once; checked by the allocator and under fake mode."""
 
 from __future__ import annotations
 
@@ -85,16 +85,16 @@ MODELS = {
     "fully_sharded": fully_sharded,
     "fully_sharded_foreach": fully_sharded,
 }
-FAKE_MODE_FAILS = {"sequence_parallel"}  # it asks for a value, with a tracker or without
+FAKE_MODE_FAILS = {"sequence_parallel"}  # it reads a value, with or without a tracker
 
 
 class Figures:
-    """Of two steps of a model, by shardings that DTensor works out in the first one."""
+    """Figures of two steps of a model; DTensor computes its shardings in the first one."""
 
     def __init__(self, name: str, make_tracker: Callable[[], Any], *, is_fake: bool) -> None:
         self.marks: list[Split] = []
         self.allocated: list[int] = []
-        gc.collect()  # of an earlier model: it would be freed under the eyes of the allocator
+        gc.collect()  # free earlier models before the allocator counts
         torch.manual_seed(0)
         with FakeTensorMode() if is_fake else nullcontext(), counting() as allocator:
             model, x = MODELS[name](), torch.randn(2, 16, 64)
@@ -136,18 +136,18 @@ def figures(name: str, kind: str = "ours") -> Figures:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_totals_are_those_of_the_allocator(name: str) -> None:
+def test_totals_equal_the_allocator(name: str) -> None:
     mine = figures(name)
     assert [mark["Total"] for mark in mine.marks] == mine.allocated
     assert mine.peak["Total"] == mine.allocated_peak
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_labels_are_those_of_upstream(name: str) -> None:
+def test_labels_equal_those_of_upstream(name: str) -> None:
     mine, theirs = figures(name), figures(name, "upstream")
     assert mine.marks == theirs.marks
     assert mine.peak["Total"] == theirs.peak["Total"]
-    # Upstream knows a gradient only by a hook on its parameter: the last ones are Temp.
+    # Upstream labels a gradient only in a hook on its parameter: the last ones are Temp.
     assert mine.peak["Gradient"] >= theirs.peak["Gradient"]
 
 
@@ -157,7 +157,7 @@ def test_sizes_of_modules_are_local(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in FAKE_MODE_FAILS])
-def test_figures_under_fake_mode_are_those_of_the_real_run(name: str) -> None:
+def test_figures_under_fake_mode_equal_those_of_the_real_run(name: str) -> None:
     real, fake = figures(name), figures(name, "fake")
     assert fake.propagations == real.propagations
     assert fake.propagations.on_fakes > 0
@@ -167,7 +167,7 @@ def test_figures_under_fake_mode_are_those_of_the_real_run(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(FAKE_MODE_FAILS))
-def test_error_of_the_mode_is_that_without_a_tracker(name: str) -> None:
+def test_error_of_the_mode_is_the_same_as_without_a_tracker(name: str) -> None:
     def train(tracker: Any) -> str:
         with FakeTensorMode():
             model, x = MODELS[name](), torch.randn(2, 16, 64)
@@ -195,8 +195,8 @@ def test_one_tensor_by_hand() -> None:
 
 
 @pytest.mark.parametrize("is_fake", [False, True])
-def test_sharding_worked_out_by_a_decomposition_is_no_memory(is_fake: bool) -> None:
-    """hardswish has no strategy of its own: its decomposition is run, whole and on meta."""
+def test_sharding_search_by_decomposition_is_not_counted(is_fake: bool) -> None:
+    """hardswish has no sharding strategy: DTensor runs its decomposition in full size on meta."""
     with FakeTensorMode() if is_fake else nullcontext():
         x = distribute_tensor(torch.ones(64, 16), mesh(), [Shard(0)])
         tracker = MemTracker()
@@ -212,7 +212,7 @@ def test_sharding_worked_out_by_a_decomposition_is_no_memory(is_fake: bool) -> N
             del y
 
 
-def test_propagation_that_raises_leaves_the_tracker_right(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tracker_is_right_after_a_sharding_search_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "_propagate_tensor_meta_non_cached"
 
     def fail(*args: Any) -> Any:

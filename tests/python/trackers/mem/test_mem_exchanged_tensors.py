@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Parameters, buffers and gradients that get other memory without a word have their labels whenever
-somebody looks."""
+"""Parameters, buffers and gradients whose memory is exchanged without an op are labelled in every
+snapshot."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_model_that_changes_its_type_keeps_its_labels() -> None:
         }
 
 
-def test_gradient_that_is_set_by_hand_is_one() -> None:
+def test_gradient_set_by_hand_is_labelled() -> None:
     model = nn.Linear(32, 32)
     with MemTracker() as tracker:
         tracker.track_external(model)
@@ -63,7 +63,7 @@ def through_a_file(model: nn.Module) -> nn.Module:
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, AveragedModel, through_a_file])
-def test_copy_of_a_model_has_its_labels_though_nobody_calls_it(
+def test_copy_of_a_model_is_labelled_without_a_call(
     duplicate: Callable[[nn.Module], nn.Module],
 ) -> None:
     model = batch_norm()
@@ -78,7 +78,7 @@ def test_copy_of_a_model_has_its_labels_though_nobody_calls_it(
         assert now(tracker)["Parameter"] == BATCH_NORM[0]
 
 
-def test_module_restores_its_state_as_before_once_nobody_tracks(
+def test_setstate_of_modules_is_restored_after_the_last_exit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with MemTracker():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Under a user's FakeTensorMode the figures are those of the real run."""
+"""Under a user's FakeTensorMode, figures equal those of the real run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FAKE_MODE_FAILS = {
     "nested_tensor": "AssertionError",
     "distributed_data_parallel": "RuntimeError",
 }
-"""scenario -> the error of the mode itself, with a tracker or without"""
+"""scenario -> the error of the mode itself, with or without a tracker"""
 ADDED_OUT_OF_PLACE = {
     "attention",
     "lora",
@@ -45,11 +45,11 @@ ADDED_OUT_OF_PLACE = {
     "transformer_layer",
     "truncated_backpropagation",
 }
-"""Fake tensors are a subclass, whose gradients autograd never adds up in place."""
+"""Fake tensors are a subclass, so autograd never adds their gradients in place."""
 OTHER_KERNELS = {"embedding_bag", "lstm", "quantised_tensor"}
-"""The fake kernel has other results than that of the CPU."""
+"""The fake kernel has other results than the CPU kernel."""
 NO_ENTRIES = {"embedding_sparse", "sparse_tensor"}
-"""A fake sparse tensor has no entries, whatever it was made of."""
+"""A fake sparse tensor has no entries, whatever it was made from."""
 NO_WRITES = {"cow_clone"}
 """A fake kernel writes nothing, so nothing is copied on write."""
 APART = FAKE_MODE_FAILS.keys() | ADDED_OUT_OF_PLACE | OTHER_KERNELS | NO_ENTRIES | NO_WRITES
@@ -69,13 +69,13 @@ def test_figures_equal_those_of_the_real_run(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FAKE_MODE_FAILS)
-def test_error_of_the_mode_is_that_without_a_tracker(name: str) -> None:
+def test_error_of_the_mode_is_the_same_as_without_a_tracker(name: str) -> None:
     for kind in ("ours", "untracked"):
         assert type(record(kind, name).error).__name__ == FAKE_MODE_FAILS[name]
 
 
 @pytest.mark.parametrize("name", sorted(ADDED_OUT_OF_PLACE))
-def test_only_the_peak_of_backward_shows_sums_out_of_place(name: str) -> None:
+def test_out_of_place_sums_change_only_the_peak_of_backward(name: str) -> None:
     fake, real = record("ours", name).flat(), record_real("ours", name).flat()
     found = {key for key in fake | real if fake.get(key) != real.get(key)}
     assert found
@@ -84,9 +84,9 @@ def test_only_the_peak_of_backward_shows_sums_out_of_place(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted((ADDED_OUT_OF_PLACE | OTHER_KERNELS) - {"lora"}))
-def test_where_the_run_itself_is_another_the_totals_are_those_of_upstream(name: str) -> None:
-    # The first fake run of an LSTM in a process copies two gradients, which later ones hand on: by
-    # then its operators are in a cache of the mode's.
+def test_where_the_fake_run_differs_totals_equal_upstream(name: str) -> None:
+    # The first fake run of an LSTM in a process copies two gradients that later runs do not: by
+    # then the mode has its operators in a cache.
     record("untracked", name)
     ours, upstream = record("ours", name), record("upstream", name)
     assert upstream.error is None
@@ -94,7 +94,7 @@ def test_where_the_run_itself_is_another_the_totals_are_those_of_upstream(name: 
     assert ours.marks == upstream.marks
 
 
-def test_lazy_clone_of_a_fake_tensor_is_made_as_without_a_tracker() -> None:
+def test_lazy_clone_of_a_fake_tensor_works_as_without_a_tracker() -> None:
     with FakeTensorMode(), MemTracker() as tracker:
         x = torch.ones(16)
         lazy = torch._lazy_clone(x)
@@ -135,7 +135,7 @@ def test_only_the_mode_at_entry_counts() -> None:
         assert total(tracker) == 32
 
 
-def test_tracker_entered_outside_of_the_mode_does_not_count_it() -> None:
+def test_tracker_entered_outside_the_mode_does_not_count_its_tensors() -> None:
     with MemTracker() as tracker:
         kept = [torch.ones(4)]
         with FakeTensorMode():
@@ -143,7 +143,7 @@ def test_tracker_entered_outside_of_the_mode_does_not_count_it() -> None:
         assert total(tracker) == 16
 
 
-def test_two_trackers_of_two_modes_are_apart() -> None:
+def test_two_trackers_of_two_modes_are_independent() -> None:
     with FakeTensorMode(), MemTracker() as outer:
         first = torch.ones(4)
         with FakeTensorMode(), MemTracker() as inner:
@@ -179,21 +179,21 @@ TRAINED = {
     "Parameter": PARAMETERS,
     "Buffer": 7 * 4,
     "Gradient": PARAMETERS,
-    "Optstate": 2 * PARAMETERS + 2 * 4,  # two moments, and the number of steps of each parameter
+    "Optstate": 2 * PARAMETERS + 2 * 4,  # two moments, and a step counter per parameter
     "Total": 4 * PARAMETERS + 7 * 4 + 2 * 4,
 }
-"""What there is after `train`."""
+"""The bytes after `train`."""
 
 
 def read_all(tracker: Any, kind: str = "current") -> dict[str, Split]:
-    """Of all devices."""
+    """The snapshot of all devices."""
     snapshot = tracker.get_tracker_snapshot(kind)
     return {str(device): read_split(snapshot, device) for device in snapshot}
 
 
 @pytest.mark.parametrize("is_entered_in_a_mode", [False, True])
 def test_training_in_another_mode_does_not_count(is_entered_in_a_mode: bool) -> None:
-    """Upstream counts what it is shown by its hooks on modules and optimizers, and no peak."""
+    """Upstream counts only tensors that its module and optimizer hooks see, and has no peak."""
 
     def run(tracker: Any) -> Any:
         entered_in = FakeTensorMode() if is_entered_in_a_mode else nullcontext()
@@ -208,7 +208,7 @@ def test_training_in_another_mode_does_not_count(is_entered_in_a_mode: bool) -> 
     assert run(UpstreamMemTracker()) == (({"cpu": TRAINED}, {}), ({"cpu": TRAINED}, {}))
 
 
-def test_trackers_of_two_modes_have_each_its_own_model() -> None:
+def test_trackers_of_two_modes_see_only_their_own_model() -> None:
     with FakeTensorMode(), MemTracker() as outer:
         first = train()
         alone = read_all(outer), read_all(outer, "peak")
@@ -223,7 +223,7 @@ def test_trackers_of_two_modes_have_each_its_own_model() -> None:
         assert (read_all(outer), read_all(inner)) == ({}, {})
 
 
-def test_threads_with_a_mode_and_a_tracker_each_are_apart() -> None:
+def test_threads_with_their_own_mode_and_tracker_are_independent() -> None:
     figures: list[Any] = []
     count = 4
     together = threading.Barrier(count)
@@ -248,7 +248,7 @@ def test_threads_with_a_mode_and_a_tracker_each_are_apart() -> None:
     assert figures == [figures[0]] * (count + 1)
 
 
-def test_tensors_of_another_mode_that_the_user_names_count() -> None:
+def test_external_tensors_of_another_mode_count() -> None:
     def run(tracker: Any) -> list[int]:
         totals = []
         with FakeTensorMode():
@@ -266,7 +266,7 @@ def test_tensors_of_another_mode_that_the_user_names_count() -> None:
 
 
 @pytest.mark.parametrize("is_entered_in_a_mode", [False, True])
-def test_storage_of_another_mode_that_is_resized_does_not_count(is_entered_in_a_mode: bool) -> None:
+def test_resized_storage_of_another_mode_does_not_count(is_entered_in_a_mode: bool) -> None:
     entered_in = FakeTensorMode() if is_entered_in_a_mode else nullcontext()
     with entered_in, MemTracker() as tracker, FakeTensorMode():
         x = torch.ones(4)
@@ -288,7 +288,7 @@ def test_device_is_the_claimed_one() -> None:
 
 
 def cuda_sizes(tracker: Any) -> list[dict[str, Split]]:
-    """Of tensors and of a model, by upstream's rounding to multiples of 512 bytes."""
+    """Figures of tensors and of a model, with upstream's rounding to multiples of 512 bytes."""
     figures = []
     with FakeTensorMode(), tracker:
         for device in ("cuda:1", "xpu:0", "cpu"):
@@ -371,7 +371,7 @@ def test_meta_within_the_mode_counts() -> None:
 
 @pytest.mark.parametrize("mode", [nullcontext, FakeTensorMode])
 def test_training_on_meta_has_the_figures_of_the_cpu(mode: Any) -> None:
-    """But for the numbers of steps, which an optimizer keeps on the CPU."""
+    """Except for step counters, which an optimizer keeps on the CPU."""
 
     def run(tracker: Any, device: str) -> tuple[dict[str, Split], dict[str, Split]]:
         with mode(), torch.device(device), tracker:
@@ -394,7 +394,7 @@ def test_training_on_meta_has_the_figures_of_the_cpu(mode: Any) -> None:
     assert on_cpu[0] == {"cpu": TRAINED}
 
 
-def test_op_that_raises_leaves_the_tracker_right() -> None:
+def test_tracker_is_right_after_an_op_raised() -> None:
     with FakeTensorMode(), MemTracker() as tracker:
         x = torch.ones(4, 8)
         with pytest.raises(RuntimeError):
@@ -417,7 +417,7 @@ def test_symbolic_sizes_do_not_raise() -> None:
 
 
 def test_real_memory_within_the_mode_counts_once() -> None:
-    """A constant is real inside of its fake tensor."""
+    """A constant is a real tensor inside its fake tensor."""
     with FakeTensorMode(), MemTracker() as tracker:
         x = torch.tensor([1.0, 2.0, 3.0])
         assert total(tracker) == x.nbytes
@@ -428,7 +428,7 @@ class Passing(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_mode_of_a_user_on_top_changes_nothing() -> None:
+def test_user_mode_on_top_changes_nothing() -> None:
     model = nn.Linear(8, 8)
 
     def run(with_mode: bool) -> dict[str, int]:
@@ -454,8 +454,8 @@ def fake_world() -> Any:
 
 @pytest.mark.usefixtures("fake_world")
 @pytest.mark.parametrize("mode", [nullcontext, FakeTensorMode])
-def test_collective_that_was_waited_for_is_one_tensor(mode: Any) -> None:
-    """As it really is. The fake kernel of wait_tensor makes another tensor."""
+def test_waited_collective_is_one_tensor(mode: Any) -> None:
+    """As in a real run, although the fake kernel of wait_tensor makes another tensor."""
     gather, wait = (
         getattr(torch.ops._c10d_functional, name).default
         for name in ("all_gather_into_tensor", "wait_tensor")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Random programs: see `random_programs.py`, which has the lines that they are made of."""
+"""Runs random programs; `random_programs.py` has their possible lines."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Several trackers: at once, one within the other, one after the other, and made in odd places."""
+"""Several trackers: at once, nested, one after the other, and created in unusual places."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INPUTS = 8 * 32 * FLOAT
 
 
 def patched() -> tuple[Any, ...]:
-    """What trackers replace while they are active."""
+    """The attributes that trackers replace while they are active."""
     optimizer = sys.modules["torch.optim.optimizer"]
     return (
         torch.UntypedStorage.resize_,
@@ -38,13 +38,13 @@ def one_step(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
 
 
 def expected(model: nn.Module, x: torch.Tensor) -> tuple[Split, Split]:
-    """(after backward, at the peak) of one step, from a tracker on its own."""
+    """(after backward, at the peak) of one step, from a single tracker."""
     _, after, top = train_once(model, x)
     model.zero_grad()
     return after, top
 
 
-def test_two_trackers_at_once_say_the_same() -> None:
+def test_two_trackers_at_once_give_the_same_figures() -> None:
     model, x = mlp(), torch.ones(8, 32)
     after, top = expected(model, x)
     first, second = track(model, x), track(model, x)
@@ -74,7 +74,7 @@ def test_trackers_may_overlap_without_nesting() -> None:
     assert patched() == before
 
 
-def test_inner_tracker_sees_what_happens_within_it() -> None:
+def test_inner_tracker_sees_only_its_own_context() -> None:
     outer, inner = track(), track()
     with outer:
         a = torch.ones(100)
@@ -91,7 +91,7 @@ def test_inner_tracker_sees_what_happens_within_it() -> None:
     assert peak(outer) == split(Activation=700 * FLOAT)
 
 
-def test_labels_of_one_tracker_are_not_those_of_another() -> None:
+def test_each_tracker_has_its_own_labels() -> None:
     x = torch.ones(64)
     first, second = track(x), track(nn.Linear(1, 1))
     model = nn.Module()
@@ -118,7 +118,7 @@ def test_trackers_in_sequence() -> None:
 
 
 def test_tracker_made_within_another_and_used_later() -> None:
-    """Upstream keeps the patched UntypedStorage.resize_ for the life of the process."""
+    """Upstream leaves UntypedStorage.resize_ patched for the life of the process."""
     model, x = mlp(), torch.ones(8, 32)
     after, top = expected(model, x)
     before = patched()
@@ -169,7 +169,7 @@ def test_second_entry_restarts_the_peak() -> None:
     assert peak(tracker) == split(Activation=64)
 
 
-def test_tracker_that_is_dropped_while_storages_live() -> None:
+def test_tracker_can_be_dropped_while_storages_live() -> None:
     """The deleters of its storages outlive it."""
     tensors = []
     for _ in range(10):
@@ -190,14 +190,14 @@ def test_frees_after_exit_are_seen() -> None:
     assert now(tracker) == split(Activation=64 + 128)
     del y
     assert now(tracker) == split(Activation=64)
-    z = torch.ones(8)  # not seen: nobody is in the context
+    z = torch.ones(8)  # not seen: no tracker is entered
     assert now(tracker) == split(Activation=64)
     del x, z
     assert now(tracker) == {}
 
 
 def test_ours_and_upstream_can_run_together() -> None:
-    """Under upstream's mode the run itself is another, so only the end is compared."""
+    """Upstream's mode changes the run itself, so only the end is compared."""
     model, x = mlp(), torch.ones(8, 32)
     after, _ = expected(model, x)
     ours, upstream = track(model, x), make_tracker("upstream")
@@ -211,7 +211,7 @@ def test_ours_and_upstream_can_run_together() -> None:
         del loss
 
 
-def test_statistics_of_modules_are_each_trackers_own() -> None:
+def test_each_tracker_has_its_own_module_statistics() -> None:
     model, x = mlp(), torch.ones(8, 32)
     outer, inner = track(model, x), track(model, x)
     with outer:

@@ -90,15 +90,15 @@ def test_nothing_grows(kind: str, resets: bool) -> None:
         gc.collect()
         assert now(tracker) == held
         assert peak(tracker) == top
-        # What is kept to settle late labels is cut back when it has grown to a few 100 KiB.
+        # The log for late labels is trimmed when it has grown to a few 100 KiB.
         assert tracker._core.footprint_bytes <= max(footprint, 1 << 19)
-        # Less than 20 bytes a step, or what the C library takes in one piece.
+        # Less than 20 bytes per step, or one chunk of the C library.
         assert resident_bytes() - resident < max(20 * STEPS, 1 << 20)
         assert len(tracker.memory_tracking) <= len(list(model.modules()))
     assert tracker._core.anomalies() == (0, "")
 
 
-def test_many_trackers_leave_nothing_behind() -> None:
+def test_many_trackers_leave_no_state() -> None:
     model, x = mlp(), torch.ones(8, 32)
 
     def track_one_step() -> None:

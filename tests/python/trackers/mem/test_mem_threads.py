@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Threads: those that start while somebody tracks, those that attach, and those that do not."""
+"""Threads that start while a tracker is entered, threads that attach, and other threads."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_thread_that_starts_inside_is_tracked() -> None:
         }
 
 
-def test_thread_that_was_there_before_is_seen_once_it_attaches() -> None:
+def test_existing_thread_is_tracked_once_it_attaches() -> None:
     kept = []
     with ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()
@@ -60,7 +60,7 @@ def test_thread_that_was_there_before_is_seen_once_it_attaches() -> None:
             pool.submit(tidegauge.attach_thread).result()
             kept.append(pool.submit(torch.ones, 8).result())
             assert now(tracker) == split(Activation=32)
-        with MemTracker() as later:  # attached once and for all
+        with MemTracker() as later:  # attached for all trackers
             kept.append(pool.submit(torch.ones, 8).result())
             assert now(later) == split(Activation=32)
             pool.submit(tidegauge.detach_thread).result()
@@ -74,8 +74,8 @@ def test_detaching_a_thread_that_is_not_attached_is_an_error() -> None:
         tidegauge.detach_thread()
 
 
-def test_backward_is_seen_if_its_thread_is() -> None:
-    """Whatever thread made the graph."""
+def test_backward_is_tracked_if_its_thread_is() -> None:
+    """Whichever thread made the graph."""
     model, x = nn.Linear(32, 32), torch.ones(8, 32)
     tracker = track(model, x)
     with tracker:
@@ -91,7 +91,7 @@ def test_backward_is_seen_if_its_thread_is() -> None:
 THREADS, STEPS = 4, 20
 
 
-def test_threads_that_train_at_once_are_right_together() -> None:
+def test_concurrent_threads_give_exact_figures() -> None:
     models = [
         nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 32)) for _ in range(THREADS)
     ]
@@ -122,17 +122,17 @@ def test_threads_that_train_at_once_are_right_together() -> None:
         assert now(tracker) == split(Parameter=weights, Gradient=weights, Other=inputs_bytes)
         assert now(tracker)["Total"] == allocator.read().storage_bytes - base
         assert tracker._core.anomalies() == (0, "")
-        tracker.reset_mod_stats()  # a second call of any of the roots would begin them anew
+        tracker.reset_mod_stats()  # a second call of any root would restart them
         run(1)
         for module in (module for model in models for module in model.modules()):
             states = tracker.memory_tracking[module].snapshots
             assert [len(calls) for calls in states.values()] == [1] * 6
 
 
-def test_storages_of_threads_that_train_at_once_belong_to_the_modules_of_their_own(
+def test_storages_of_concurrent_threads_belong_to_their_own_modules(
     tmp_path: Path,
 ) -> None:
-    """Each thread has sizes of its own, by which its storages are known in the trace."""
+    """Each thread uses its own sizes, which identify its storages in the trace."""
     widths = [8 * (index + 1) for index in range(THREADS)]
     models = [nn.Sequential(nn.Linear(w, w), nn.Tanh(), nn.Linear(w, w)) for w in widths]
     inputs = [torch.ones(w + 1, w) for w in widths]
@@ -163,8 +163,8 @@ def test_storages_of_threads_that_train_at_once_belong_to_the_modules_of_their_o
             " GROUP BY 1, 2, 3"
         ).fetchall()
     made = {(module, shape): count for module, shape, _, count in rows if module}
-    # By hand: what each Linear makes in forward, and in backward for weight, bias and input; the
-    # first has no gradient for its input, and Tanh has one for its own.
+    # By hand: the tensors that each Linear makes in forward, and in backward for weight, bias and
+    # input. The first has no gradient for its input; Tanh has one.
     by_hand = {}
     for name, width in zip(names, widths, strict=True):
         batch, weight, bias = f"[{width + 1}, {width}]", f"[{width}, {width}]", f"[1, {width}]"
@@ -181,7 +181,7 @@ def test_storages_of_threads_that_train_at_once_belong_to_the_modules_of_their_o
 
 
 class Descend(torch.autograd.Function):
-    """Its backward runs a whole backward through `model` within itself, `depth` times over."""
+    """Its backward runs a nested backward through `model`, `depth` levels deep."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, model: nn.Module, depth: int, seen: Any) -> torch.Tensor:
@@ -202,7 +202,7 @@ class Descend(torch.autograd.Function):
 
 
 def test_deep_reentrant_backward_in_threads_of_the_engine_is_exact() -> None:
-    """Below a depth of 60 autograd goes on in a pool of threads that nobody has attached."""
+    """Beyond a depth of 60, autograd continues in a pool of threads that are not attached."""
     depth, width = 130, 16
     model, x = nn.Linear(width, width), torch.ones(8, width, requires_grad=True)
     threads: set[int] = set()
@@ -236,7 +236,7 @@ def test_deep_reentrant_backward_in_threads_of_the_engine_is_exact() -> None:
     }
 
 
-def test_what_a_producer_makes_is_counted_until_the_consumer_lets_go() -> None:
+def test_tensor_from_another_thread_counts_until_it_is_dropped() -> None:
     batches: queue.Queue[torch.Tensor] = queue.Queue()
     with MemTracker() as tracker:
         in_thread(lambda: [batches.put(torch.ones(256)) for _ in range(3)])
@@ -248,7 +248,7 @@ def test_what_a_producer_makes_is_counted_until_the_consumer_lets_go() -> None:
         assert now(tracker) == {}
 
 
-def test_exception_in_a_thread_leaves_the_others_right() -> None:
+def test_exception_in_a_thread_does_not_affect_the_others() -> None:
     def fail() -> None:
         torch.ones(256) @ torch.ones(3)
 
@@ -292,19 +292,19 @@ def is_switched_on() -> bool:
 
 @pytest.fixture
 def entry() -> Iterator[ExitStack]:
-    """To enter trackers within a scope that ends before they do."""
+    """For entering trackers within a scope that ends before they do."""
     with ExitStack() as stack:
         yield stack
     assert not is_switched_on()
 
 
-def test_tracker_entered_within_inference_mode_goes_on_after_it(entry: ExitStack) -> None:
-    """The mode puts back the keys of the thread from before, and ours is not among them."""
+def test_tracker_entered_within_inference_mode_continues_after_it(entry: ExitStack) -> None:
+    """The mode restores the earlier dispatch keys of the thread, without ours."""
     with torch.inference_mode():
         tracker = entry.enter_context(MemTracker())
         first = torch.ones(8)
     second = torch.ones(16)
-    third = second + 1  # nothing of ours is called until here, but ops
+    third = second + 1  # until here, only ops reach us
     del third
     assert peak(tracker) == split(Activation=first.nbytes + 2 * second.nbytes)
     assert now(tracker) == split(Activation=first.nbytes + second.nbytes)
@@ -328,7 +328,7 @@ def test_every_kind_of_inference_mode_may_be_around_the_entry(entry: ExitStack) 
     assert now(tracker) == split(Activation=kept.nbytes)
 
 
-def test_exception_ends_inference_mode_likewise(entry: ExitStack) -> None:
+def test_tracking_continues_after_inference_mode_ends_by_an_exception(entry: ExitStack) -> None:
     @torch.inference_mode()
     def fail() -> None:
         entry.enter_context(tracker)
@@ -347,7 +347,7 @@ def attach_within_inference_mode() -> None:
 
 
 @pytest.mark.parametrize("is_entered_first", [True, False])
-def test_thread_that_attaches_within_inference_mode_is_seen_after_it(
+def test_thread_attached_within_inference_mode_is_tracked_after_it(
     is_entered_first: bool,
 ) -> None:
     kept = []
@@ -365,7 +365,7 @@ def test_thread_that_attaches_within_inference_mode_is_seen_after_it(
         assert not pool.submit(is_switched_on).result()
 
 
-def test_attached_thread_that_ends_leaves_torch_as_it_was() -> None:
+def test_torch_is_restored_after_an_attached_thread_ends() -> None:
     original = torch._C._InferenceMode.__dict__["__exit__"]
     with ThreadPoolExecutor(1, initializer=tidegauge.attach_thread) as pool:
         pool.submit(int).result()
@@ -378,10 +378,10 @@ def test_attached_thread_that_ends_leaves_torch_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("repair", ["backward", "step", "module", "entry", "attach", "peak"])
-def test_scope_of_torch_that_tells_nobody_is_over_with_the_next_thing_of_ours(
+def test_tracking_resumes_with_our_next_call_after_an_unnoticed_guard(
     entry: ExitStack, repair: str
 ) -> None:
-    """A guard that was made before we came: nobody knows when it ends."""
+    """A guard made before the entry: we cannot notice when it ends."""
     model, x = nn.Linear(8, 8), torch.ones(8)
     loss = (x * model.weight).sum()
     optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))])
@@ -407,7 +407,7 @@ def test_scope_of_torch_that_tells_nobody_is_over_with_the_next_thing_of_ours(
     gradients = model.weight.nbytes if repair == "backward" else 0
     assert now(tracker)["Activation"] == seen.nbytes
     assert now(tracker).get("Gradient", 0) == gradients
-    view = unseen.view(2, 4)  # it is come across: that op did not make it
+    view = unseen.view(2, 4)  # observed here: this op did not make it
     assert now(tracker)["Activation"] == seen.nbytes
     del view
 
@@ -423,7 +423,7 @@ def test_tracker_left_within_inference_mode_stays_left() -> None:
     del kept
 
 
-def test_ops_within_scopes_that_change_the_keys_are_seen() -> None:
+def test_ops_within_scopes_that_change_dispatch_keys_are_tracked() -> None:
     with MemTracker() as tracker:
         kept = []
         for scope in (torch.inference_mode, no_dispatch, torch.no_grad):
@@ -446,7 +446,7 @@ def test_tracker_may_be_left_by_another_thread() -> None:
         assert now(next_one) == split(Activation=32)
 
 
-def test_fake_mode_of_the_entry_counts_in_other_threads_too() -> None:
+def test_fake_mode_of_the_entry_also_counts_in_other_threads() -> None:
     mode = FakeTensorMode()
     kept: list[torch.Tensor] = []
 
@@ -461,7 +461,7 @@ def test_fake_mode_of_the_entry_counts_in_other_threads_too() -> None:
         assert now(tracker) == split(Activation=4000)
 
 
-def test_threads_start_as_before_once_nobody_tracks() -> None:
+def test_thread_start_is_restored_after_the_last_exit() -> None:
     original = threading.Thread.__dict__["_bootstrap_inner"]
     with MemTracker():
         assert threading.Thread.__dict__["_bootstrap_inner"] is not original

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What code imports from mem_tracker is there, and is made alike: names, enums, data classes."""
+"""The names, enums and data classes of mem_tracker equal upstream's."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_all() -> None:
         *("_print_state_snapshots_tabular", "get_untyped_storages", "ModTracker"),
     ],
 )
-def test_name_that_others_import(name: str) -> None:
+def test_public_names_exist(name: str) -> None:
     mine, theirs = getattr(ours, name), getattr(upstream, name)
     if callable(theirs) and not isinstance(theirs, type):
         assert list(inspect.signature(mine).parameters) == list(
@@ -66,7 +66,7 @@ def test_rounding_of_cuda_follows_the_environment(value: str | None, expected: i
     assert text.split() == [str(expected)] * 2
 
 
-def test_product_does_not_import_what_it_replaces() -> None:
+def test_package_does_not_import_the_tools_it_replaces() -> None:
     script = """if True:
         import sys, tidegauge
         print([name for name in sys.modules if name.startswith("torch.distributed._tools")])"""
@@ -91,7 +91,7 @@ def test_enum_has_the_same_members_in_the_same_order(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["_MemRefType", "_ModState"])
-def test_enum_member_is_its_text(name: str) -> None:
+def test_enum_member_equals_its_string(name: str) -> None:
     for mine, theirs in zip(getattr(ours, name), getattr(upstream, name), strict=True):
         assert mine == mine.value == theirs
         assert hash(mine) == hash(mine.value) == hash(theirs)
@@ -101,7 +101,7 @@ def test_enum_member_is_its_text(name: str) -> None:
         assert pickle.loads(pickle.dumps(mine)) is copy.deepcopy(mine) is mine
 
 
-def test_update_type_is_no_text() -> None:
+def test_update_type_is_not_a_string() -> None:
     assert not issubclass(ours._UpdateType, str)
     assert [member.value for member in ours._UpdateType] == [1, 2, 3, 4]
 
@@ -126,7 +126,7 @@ def test_weak_ref_info(size: int, element_size: int, device: str) -> None:
     assert set(described) == {"size", "element_size", "device", "reftype", "mem_consumed"}
 
 
-def test_weak_ref_info_by_eye() -> None:
+def test_weak_ref_info_with_known_numbers() -> None:
     def consumed(size: int, device: str) -> int:
         info = ours._WeakRefInfo(size, 1, torch.device(device), ours._MemRefType.ACT)
         return info.mem_consumed
@@ -146,7 +146,7 @@ def test_weak_ref_info_follows_a_resize() -> None:
     assert assert_same(describe) == [512, 512, 1024, 600]
 
 
-def test_create_winfo_calls_back_when_the_storage_dies() -> None:
+def test_create_winfo_calls_back_when_the_storage_is_freed() -> None:
     def describe(tool: ModuleType) -> list[Any]:
         told: list[Any] = []
         storage = torch.UntypedStorage(12)
@@ -242,7 +242,7 @@ def test_opaque_tensor_has_no_storage() -> None:
         assert ours.get_untyped_storages(torch.ones(3).to_mkldnn()) == set()
 
 
-def test_storages_of_what_is_no_tensor() -> None:
+def test_storages_of_an_object_that_is_not_a_tensor() -> None:
     def describe(tool: ModuleType) -> Any:
         with pytest.warns(UserWarning, match="Expected a tensor") as caught:
             storages = tool.get_untyped_storages(None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A MemTracker made, entered, told of memory and asked for snapshots, as upstream's is."""
+"""Creating and entering a MemTracker, external tensors and snapshots, compared with upstream."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_exit_without_entry() -> None:
     assert "without being entered" in mine
 
 
-def test_exit_without_entry_does_no_harm_unlike_upstream() -> None:
+def test_exit_without_entry_is_harmless_unlike_upstream() -> None:
     tracker = ours.MemTracker()
     with pytest.raises(AttributeError):
         tracker.__exit__()
@@ -104,7 +104,7 @@ def test_exit_does_not_swallow_an_exception() -> None:
 
 
 class Counting(ours.MemTracker):
-    """As CommDebugMode and its like do: counts operators, and leaves the rest to the base."""
+    """Counts operators and leaves the rest to the base class, like CommDebugMode."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ def test_subclass_that_overrides_nothing_is_not_pushed() -> None:
         assert torch._C._len_torch_dispatch_stack() == 0
 
 
-def test_mod_tracker_is_one_of_ours_and_knows_the_names() -> None:
+def test_mod_tracker_attribute_is_ours_and_has_the_names() -> None:
     def describe(tool: ModuleType) -> Any:
         tracker = tool.MemTracker()
         assert type(tracker._mod_tracker) is tool.ModTracker
@@ -156,7 +156,7 @@ def test_mod_tracker_is_one_of_ours_and_knows_the_names() -> None:
     assert isinstance(ours.MemTracker()._mod_tracker, tidegauge.ModTracker)
 
 
-# What is tracked from outside
+# External tensors
 
 
 def test_track_external() -> None:
@@ -186,7 +186,7 @@ def test_track_external() -> None:
         ("Gradient", 32),
         ("Activation", 0),
         ("Temp", 0),
-        ("Optstate", 72),  # two of 4 floats and a step for each of two
+        ("Optstate", 72),  # two of 4 floats and a step for each of two parameters
         ("Other", 60),
         ("Total", 236),
     ]
@@ -206,7 +206,7 @@ def test_last_label_wins() -> None:
 
 
 @pytest.mark.parametrize("thing", ["text", 3, object, [torch.ones(1), {"a": 2.5}]])
-def test_what_cannot_be_tracked(thing: Any) -> None:
+def test_object_that_cannot_be_tracked_is_refused(thing: Any) -> None:
     def describe(tool: ModuleType) -> Any:
         tracker = tool.MemTracker()
         return error_of(lambda: tracker.track_external(thing)), tracker.get_tracker_snapshot()
@@ -215,7 +215,7 @@ def test_what_cannot_be_tracked(thing: Any) -> None:
     assert error.startswith("TypeError: Object of type <class '")
 
 
-def test_bytes_go_with_the_tensor() -> None:
+def test_bytes_are_freed_with_the_tensor() -> None:
     def describe(tool: ModuleType) -> Any:
         tracker, tensor = tool.MemTracker(), torch.ones(3)
         tracker.track_external(tensor)
@@ -248,7 +248,7 @@ def test_snapshot_is_a_copy_indexed_by_enum_or_text() -> None:
 
 
 @pytest.mark.parametrize("kind", ["foo", "", "Peak", None])
-def test_snapshot_of_another_type(kind: Any) -> None:
+def test_snapshot_of_an_unknown_type_is_refused(kind: Any) -> None:
     error = assert_same(lambda tool: error_of(lambda: tool.MemTracker().get_tracker_snapshot(kind)))
     assert error == f"ValueError: Invalid type {kind}"
 
@@ -294,7 +294,7 @@ def test_peak_restarts_at_each_outermost_entry_and_stays_after_exit() -> None:
     assert assert_same(describe) == [408, 408, 48, 48]
 
 
-def test_attributes_show_what_the_snapshots_do() -> None:
+def test_attributes_equal_the_snapshots() -> None:
     tracker = ours.MemTracker()
     model = train_step(tracker, mlp())
     assert tracker._curr_mem_snap == tracker.get_tracker_snapshot()

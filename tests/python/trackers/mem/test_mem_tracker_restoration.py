@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What MemTracker puts into torch works while one is entered, and then goes without a trace."""
+"""MemTracker's patches of torch work while a tracker is entered, and are removed afterwards."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def split(tracker: MemTracker) -> dict[str, int]:
     return {str.__str__(key): size for key, size in sizes.items() if size}
 
 
-def test_places_are_taken_inside_only() -> None:
+def test_patches_exist_only_inside_the_context() -> None:
     before = places()
     tracker = MemTracker()
     assert places() == before
@@ -74,7 +74,7 @@ def test_torch_is_restored_after_an_exception() -> None:
         raise ZeroDivisionError
 
 
-def test_entry_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_entry_leaves_no_patches(monkeypatch: pytest.MonkeyPatch) -> None:
     tracker, before = MemTracker(), places()
 
     class Refusing:
@@ -106,15 +106,17 @@ def test_trackers_may_leave_out_of_order() -> None:
     assert (split(first), split(second)["Total"]) == ({}, 40)
 
 
-def test_tracker_made_inside_another_and_used_later_restores() -> None:
-    """Upstream keeps the resize_ that it found when it was made."""
+def test_tracker_made_inside_another_restores_torch() -> None:
+    """Upstream keeps the resize_ that it found at its construction."""
     with MemTracker():
         later = MemTracker()
     with later:
         pass
 
 
-def test_tracker_made_inside_another_upstream_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_upstream_tracker_made_inside_another_does_not_restore(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     original = torch.UntypedStorage.resize_
     with monkeypatch.context() as patch:
         patch.setattr(torch.UntypedStorage, "resize_", original)  # undone at the end
@@ -125,7 +127,7 @@ def test_tracker_made_inside_another_upstream_does_not(monkeypatch: pytest.Monke
         assert torch.UntypedStorage.resize_ is not original
 
 
-def test_patch_of_somebody_else_on_resize_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_foreign_patch_of_resize_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     original = torch.UntypedStorage.resize_
 
@@ -146,7 +148,7 @@ def test_patch_of_somebody_else_on_resize_is_kept(monkeypatch: pytest.MonkeyPatc
 # Resizes
 
 
-def test_resize_is_seen_at_once_also_by_the_peak() -> None:
+def test_resize_is_seen_at_once_and_by_the_peak() -> None:
     tracker = MemTracker()
     with tracker:
         tensor = torch.ones(4)
@@ -157,7 +159,7 @@ def test_resize_is_seen_at_once_also_by_the_peak() -> None:
     assert tracker._peak_mem == {CPU: 1 << 20}
 
 
-def test_resize_that_fails_changes_nothing() -> None:
+def test_failed_resize_changes_nothing() -> None:
     tracker = MemTracker()
     with tracker:
         tensor = torch.ones(4)
@@ -190,7 +192,7 @@ def test_swap_of_storages_moves_the_bytes() -> None:
 
 
 class Failing(torch.optim.SGD):
-    """Makes a state of 5 floats, then raises what it was told to."""
+    """Makes a state of 5 floats, then raises the given error."""
 
     def __init__(self, params: Any, error: type[BaseException]) -> None:
         super().__init__(params)
@@ -204,7 +206,7 @@ class Failing(torch.optim.SGD):
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_step_that_raises_ends_at_once(error: type[BaseException]) -> None:
+def test_step_that_raises_is_ended(error: type[BaseException]) -> None:
     tracker, model = MemTracker(), nn.Linear(4, 4, bias=False)
     optimizer = Failing(model.parameters(), error)
     with tracker:
@@ -220,7 +222,7 @@ def test_step_that_raises_ends_at_once(error: type[BaseException]) -> None:
     assert after.shape == (3,)
 
 
-def test_hook_of_the_user_that_raises_ends_the_step() -> None:
+def test_user_hook_that_raises_ends_the_step() -> None:
     tracker, model = MemTracker(), nn.Linear(4, 4)
     for register in ("register_step_pre_hook", "register_step_post_hook"):
         optimizer = torch.optim.SGD(model.parameters())
@@ -231,7 +233,7 @@ def test_hook_of_the_user_that_raises_ends_the_step() -> None:
             assert not tracker._in_opt
 
 
-def test_step_that_raises_within_another_step_ends_alone() -> None:
+def test_nested_step_that_raises_ends_only_itself() -> None:
     tracker, model = MemTracker(), nn.Linear(4, 4, bias=False)
     inner = Failing(model.parameters(), ValueError)
     seen: list[bool] = []
@@ -350,7 +352,7 @@ def test_compiled_module_that_rebinds_a_buffer_has_no_graph_break() -> None:
         assert compiled(torch.ones(2)).tolist() == [1, 1]
 
 
-def test_entries_do_not_make_dynamo_compile_again_and_again() -> None:
+def test_entries_do_not_make_dynamo_recompile() -> None:
     graphs: list[Any] = []
 
     def backend(graph: Any, examples: Any) -> Any:
@@ -379,7 +381,7 @@ def test_compiled_step_of_an_optimizer_runs() -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_torch_script_compiles_a_profiled_block_inside() -> None:
-    """It compiles the class `record_function`, of which we replace a method."""
+    """It compiles the class `record_function`, one of whose methods we replace."""
 
     def function(x: torch.Tensor) -> torch.Tensor:
         with torch.autograd.profiler.record_function("block"):
@@ -392,7 +394,7 @@ def test_torch_script_compiles_a_profiled_block_inside() -> None:
     assert scripted(torch.ones(2)).tolist() == [2, 2]
 
 
-def test_leaving_within_a_step_or_a_module_marks_nothing_that_follows() -> None:
+def test_leaving_within_a_step_or_module_does_not_affect_later_labels() -> None:
     model = nn.Linear(4, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     within_step, within_module = MemTracker(), MemTracker()

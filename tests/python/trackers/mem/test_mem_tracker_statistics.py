@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a MemTracker says of each module, by upstream's layout, and over iterations."""
+"""Module statistics of a MemTracker in upstream's layout, and over iterations."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def test_layout_of_statistics(name: str) -> None:
     assert_same(describe)
 
 
-def test_module_that_hands_on_its_input_has_all_states() -> None:
+def test_module_that_returns_its_input_has_all_states() -> None:
     def describe(tool: ModuleType) -> Any:
         tracker = tool.MemTracker()
         handing_on = nn.Sequential(nn.Identity(), nn.Dropout(0.0))
         model = train_step(tracker, nn.Sequential(nn.Linear(4, 4), handing_on, nn.Linear(4, 4)))
-        # Upstream has its Post-Backward before its Pre-Backward.
+        # In upstream, Post-Backward comes before Pre-Backward.
         assert len(layout(tracker)) == len(list(model.modules()))
         return {name: (sizes, sorted(states)) for name, (sizes, states) in layout(tracker).items()}
 
     assert_same(describe)
 
 
-def test_backward_of_a_module_that_died_is_not_worth_a_warning() -> None:
+def test_backward_of_a_freed_module_does_not_warn() -> None:
     def lines(tool: ModuleType) -> list[str]:
         tracker = tool.MemTracker()
         with warnings.catch_warnings(record=True) as caught, tracker:
@@ -75,7 +75,7 @@ def test_backward_of_a_module_that_died_is_not_worth_a_warning() -> None:
     assert lines(ours) == []
 
 
-def test_layout_of_statistics_by_eye() -> None:
+def test_layout_of_statistics_with_known_numbers() -> None:
     tracker = ours.MemTracker()
     model = train_step(tracker, Twice())
     stats = tracker.memory_tracking[model.fc]
@@ -93,7 +93,7 @@ def test_layout_of_statistics_by_eye() -> None:
         ("Pre-Backward", 3),
         ("Post-Backward", 3),
     ]
-    snapshot = stats.snapshots["Pre-Forward"][0]  # the text will do
+    snapshot = stats.snapshots["Pre-Forward"][0]  # a plain string works as key
     assert snapshot[CPU][upstream._MemRefType.PARAM] == snapshot[CPU]["Parameter"] == 80
     assert type(stats.snapshots) is type(snapshot) is type(stats.local_peak) is dict
     assert type(stats.snapshots["Pre-Forward"]) is list
@@ -109,7 +109,7 @@ def test_snapshots_of_a_forward() -> None:
     assert_same(describe)
 
 
-def test_forward_that_raises() -> None:
+def test_forward_that_raises_has_no_output_bytes() -> None:
     def describe(tool: ModuleType) -> Any:
         tracker, model = tool.MemTracker(), nn.Sequential(nn.Linear(4, 8), nn.Linear(4, 4))
         with pytest.raises(RuntimeError), tracker:
@@ -174,7 +174,7 @@ def test_statistics_stay_readable_after_exit() -> None:
     assert tracker.memory_tracking[model].snapshots
 
 
-def test_entries_vanish_with_their_modules() -> None:
+def test_entries_are_removed_with_their_modules() -> None:
     def describe(tool: ModuleType) -> Any:
         tracker = tool.MemTracker()
         model = train_step(tracker, mlp())
@@ -191,7 +191,7 @@ def test_entries_vanish_with_their_modules() -> None:
     assert counts == [4, 1]
 
 
-def test_entries_that_vanish_during_an_iteration() -> None:
+def test_entries_may_be_removed_during_an_iteration() -> None:
     tracker = ours.MemTracker()
     models = [nn.Tanh(), nn.ReLU(), nn.GELU()]
     with tracker:
@@ -207,7 +207,7 @@ def test_entries_that_vanish_during_an_iteration() -> None:
     assert len(tracker.memory_tracking) == 1
 
 
-def test_modules_that_compare_equal_are_kept_apart() -> None:
+def test_modules_that_compare_equal_have_separate_statistics() -> None:
     class Equal(nn.Module):
         def __eq__(self, other: object) -> bool:
             return True
@@ -230,7 +230,7 @@ def test_modules_that_compare_equal_are_kept_apart() -> None:
     assert assert_same(describe) == 2
 
 
-def test_deepcopy_is_plain_and_stays_as_it_is() -> None:
+def test_deepcopy_is_plain_and_does_not_change() -> None:
     def describe(tool: ModuleType) -> Any:
         tracker = tool.MemTracker()
         model = train_step(tracker, mlp())
@@ -259,8 +259,8 @@ def test_shallow_copy_and_pickle_of_statistics_are_plain() -> None:
     assert isinstance(tracker.memory_tracking.copy(), WeakIdKeyDictionary)
 
 
-def test_what_is_written_into_statistics_stays() -> None:
-    """As test_sac_ilp of torch fills up what it finds missing."""
+def test_values_written_into_statistics_persist() -> None:
+    """torch's test_sac_ilp adds missing values in this way."""
 
     def describe(tool: ModuleType) -> Any:
         tracker, model = tool.MemTracker(), mlp()
@@ -371,7 +371,7 @@ def test_second_call_of_a_root_begins_an_iteration() -> None:
     assert other
 
 
-def test_peak_goes_on_over_iterations() -> None:
+def test_peak_continues_over_iterations() -> None:
     tracker, model = ours.MemTracker(), mlp()
     with tracker:
         model(torch.ones(1000, 4))
@@ -384,7 +384,7 @@ def test_peak_goes_on_over_iterations() -> None:
 
 
 def estimators_for(names: list[str]) -> tuple[Any, Any]:
-    """Runtimes and trade-offs are no matter of memory: just enough for `aggregate_stats`."""
+    """Runtimes and trade-offs do not concern memory: just enough for `aggregate_stats`."""
     runtime = SimpleNamespace(
         mod_runtimes={name: {"fw": 1.0, "bw": 2.0} for name in names},
         mod_fw_pre_order=names,
@@ -413,7 +413,7 @@ def test_ilp_utils_aggregate_the_statistics() -> None:
         graph = ilp_utils.parse_module_info(info)
         assert [node["fqn"] for node in graph.nodes] == names
         for stats in info["mod_stats"]:
-            # Upstream calls the gradient just computed Temp, and we Gradient.
+            # The gradient just computed is Temp in upstream and Gradient in ours.
             del stats["act_grad_per_module"]
         return info
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Printed text is upstream's, byte for byte: the same snapshots printed by both."""
+"""Printed text equals upstream's, byte for byte, for the same snapshots."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def states_of(tool: ModuleType, states: dict[str, list[Sizes]]) -> dict[Any, lis
 
 
 def outcome(body: Callable[[], Any]) -> tuple[str, str]:
-    """What was printed, and the error that ended it."""
+    """The printed text, and the error that ended it."""
     text = io.StringIO()
     error = ""
     with contextlib.redirect_stdout(text):
@@ -57,7 +57,7 @@ def assert_same(body: Callable[[ModuleType], Any]) -> tuple[str, str]:
     return mine
 
 
-# Around the sizes at which rounding to two digits makes a difference, and the devices disappear.
+# Sizes near those where rounding to two digits changes the result, or a device disappears.
 sizes = st.one_of(st.integers(0, 2**12), st.integers(0, 2**34), st.just(0))
 snapshots = st.dictionaries(
     st.sampled_from(["cpu", "meta", "cuda:0", "cuda:11", "xpu:1"]),
@@ -95,7 +95,7 @@ def test_any_rounding(value: int, units: str, precision: int) -> None:
 ONE = {"cpu": [16640, 0, 0, 1024, 0, 49928, 0]}
 
 
-def test_plain_snapshot_by_eye() -> None:
+def test_plain_snapshot_with_known_numbers() -> None:
     text, _ = assert_same(lambda tool: tool._print_snapshot(snapshot_of(tool, ONE), "KiB"))
     assert text.splitlines() == [
         "Device: cpu",
@@ -110,7 +110,7 @@ def test_plain_snapshot_by_eye() -> None:
     ]
 
 
-def test_table_by_eye() -> None:
+def test_table_with_known_numbers() -> None:
     text, _ = assert_same(lambda tool: tool._print_snapshot_tabular(snapshot_of(tool, ONE), "B"))
     rule, headers, _, row, _ = text.splitlines()
     assert set(rule) == {"=", " "}
@@ -118,28 +118,28 @@ def test_table_by_eye() -> None:
     assert row.split("  ")[0] == "cpu"
 
 
-def test_table_says_state_and_call_once_for_all_devices() -> None:
+def test_table_has_state_and_call_once_for_all_devices() -> None:
     two = {"cpu": [1] * 7, "meta": [2] * 7}
     states = {"PEAK_FW": [two, two], "PRE_FW": [{}, two]}
     text, _ = assert_same(
         lambda tool: tool._print_state_snapshots_tabular(states_of(tool, states), "B")
     )
     assert [line[:16].strip() for line in text.splitlines()[3:-1]] == [
-        *("Peak-Forward # 1", ".."),  # what rst has for an empty first column
+        *("Peak-Forward # 1", ".."),  # rst's mark for an empty first column
         *("Peak-Forward # 2", ".."),
         *("Pre-Forward # 2", ".."),
     ]
 
 
 @pytest.mark.parametrize("function", ["_print_snapshot", "_print_snapshot_tabular"])
-def test_nothing_tracked_is_said_before_units_are_looked_at(function: str) -> None:
+def test_empty_snapshot_is_reported_before_units_are_checked(function: str) -> None:
     assert assert_same(lambda tool: getattr(tool, function)({}, "kB")) == (
         "No memory tracked.\n",
         "",
     )
 
 
-def test_what_rounds_to_nothing_is_not_printed() -> None:
+def test_sizes_that_round_to_zero_are_not_printed() -> None:
     tiny = {"cpu": [1, 0, 0, 0, 0, 0, 0]}
     text, _ = assert_same(lambda tool: tool._print_snapshot(snapshot_of(tool, tiny), "GiB"))
     assert text == ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A tracked run is the run without a tracker: same numbers, same allocations, same frees."""
+"""A tracked run equals the run without a tracker: same numbers, allocations and frees."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def train(name: str, tracker: Any, steps: int = 5) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_five_steps_are_those_without_a_tracker(name: str) -> None:
+def test_five_steps_equal_those_without_a_tracker(name: str) -> None:
     """Bit by bit, and allocation by allocation."""
     plain, tracked = train(name, None), train(name, make_tracker("ours"))
     assert len(plain["losses"]) == 5
@@ -111,14 +111,14 @@ def test_five_steps_are_those_without_a_tracker(name: str) -> None:
 
 
 def test_upstream_makes_more_allocations() -> None:
-    """A step of Llama: the mode alone changes what torch does."""
+    """In a step of Llama, upstream's mode alone changes torch's behaviour."""
     plain, upstream = train("llama", None, 1), train("llama", make_tracker("upstream"), 1)
     assert upstream["losses"] == plain["losses"]
     assert upstream["allocations"] > plain["allocations"]
 
 
 def chain(tracker: Any) -> tuple[int, int]:
-    """(peak of the allocator in backward, peak of the tracker) of a net that saves nothing."""
+    """(peak of the allocator in backward, peak of the tracker) of a net that saves no tensors."""
     x = torch.ones(MIB, requires_grad=True)  # 4 MiB
     with counting() as allocator:
         if tracker is not None:
@@ -138,18 +138,18 @@ def chain(tracker: Any) -> tuple[int, int]:
 
 
 def test_accumulation_in_place_stays_in_place() -> None:
-    """In the backward of a fan-out two parts of 4 MiB are added, one into the other; under any
-    dispatch mode, such as upstream's, into a third. The gradient of the loss has 4 bytes.
+    """In the backward of a fan-out, two gradients of 4 MiB are added, one into the other; under a
+    dispatch mode like upstream's, into a third. The gradient of the loss has 4 bytes.
     """
     untracked, _ = chain(None)
     ours, told = chain(make_tracker("ours"))
     upstream, _ = chain(make_tracker("upstream"))
     assert untracked == ours == 8 * MIB + 4
     assert upstream == 12 * MIB + 4
-    assert told == ours + 4 * MIB  # x, which the allocator made before
+    assert told == ours + 4 * MIB  # x was allocated before the peak was reset
 
 
-def test_storages_are_freed_when_the_last_tensor_goes() -> None:
+def test_storages_are_freed_with_the_last_tensor() -> None:
     model, x = mlp(), torch.ones(8, 32)
     tracker = track(model, x)
     with tracker, counting() as allocator:
@@ -192,7 +192,7 @@ def test_copy_on_write_works_on_a_tracked_tensor() -> None:
     assert x[0] == 0
 
 
-def test_shared_memory_is_told_from_other_memory() -> None:
+def test_is_shared_is_right_for_tracked_tensors() -> None:
     x, shared = torch.ones(64), torch.ones(64).share_memory_()
     tracker = track(x, shared)
     with tracker:
@@ -222,7 +222,7 @@ def test_pinned_memory() -> None:
 
 
 @pytest.mark.parametrize("while_tracking", [True, False], ids=["inside", "after"])
-def test_tracked_tensors_are_saved_copied_and_pickled_as_others(while_tracking: bool) -> None:
+def test_tracked_tensors_can_be_saved_copied_and_pickled(while_tracking: bool) -> None:
     model, x = mlp(), torch.randn(8, 32)
     optimizer = torch.optim.Adam(model.parameters())
     tracker = track(model, optimizer, x)
@@ -254,8 +254,8 @@ def check_copies(model: nn.Module, x: torch.Tensor, optimizer: torch.optim.Optim
     assert x.numpy().sum() == pytest.approx(x.sum().item(), abs=1e-3)
 
 
-def test_a_tensor_can_be_moved_to_shared_memory_by_another_process_queue() -> None:
-    """What DataLoader workers do with a tensor: its storage becomes a file in memory."""
+def test_tensor_can_be_moved_to_shared_memory_by_a_process_queue() -> None:
+    """As DataLoader workers do: the storage becomes a file in memory."""
     from torch.multiprocessing.reductions import reduce_tensor
 
     x = torch.arange(16.0)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The three cases that upstream's own test of MemTracker checks, on the CPU and to the byte.
+"""The three cases of upstream's own MemTracker test, on the CPU and exact to the byte.
 
-There a tolerance of 10 % stands between the tracker and the allocator's peak.
+Upstream's test allows a difference of 10 % from the allocator's peak.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def test_peak_of_four_linears_in_bfloat16() -> None:
     ours, untracked = both(accelerator_test)
     assert untracked.allocator is not None
     assert ours.peak["Total"] == untracked.allocator.storage_peak_bytes == 10_522_656
-    # 8 bytes of a number and its cast to the 2 of a bfloat16
+    # a number of 8 bytes, and its cast to a bfloat16 of 2 bytes
     assert untracked.allocator.peak_bytes == 10_522_666
 
 
@@ -72,7 +72,7 @@ def checkpoint_test(run: Run, width: int, tokens: int) -> object:
 
 
 def peak_of_checkpoint_test(width: int, tokens: int, rng_state: int) -> int:
-    """In the second backward, when ReLU of the last block has been differentiated."""
+    """In the second backward, after the ReLU of the last block was differentiated."""
     float16 = 2
     row = tokens * width * float16  # the hidden layer of a block has two
     weights = 4 * (2 * 2 * width * width + 3 * width) * float16
@@ -97,7 +97,7 @@ def test_peak_of_four_blocks_with_checkpoints() -> None:
 
 
 def test_peak_of_four_blocks_at_the_size_of_upstreams_test() -> None:
-    """Which upstream has without the states of the random numbers, under a fake mode."""
+    """Upstream's figure under a fake mode, which does not include random states."""
     assert peak_of_checkpoint_test(1024, 128 * 1024, rng_state=0) == 3_326_158_916
 
 
