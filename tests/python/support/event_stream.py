@@ -56,9 +56,9 @@ def _read_batch(data: bytes) -> Iterator[dict[str, Any]]:
     last: dict[str, Any] = {"time": 0, "storage": 0, "module": 0, "thread": 0, "device": (0, 255)}
     while stream:
         event: dict[str, Any] = {"kind": KINDS[stream.byte()]}
-        told = stream.leb128()
+        present = stream.leb128()
         for bit, field in enumerate(FIELDS):
-            if not (told >> bit) & 1:
+            if not (present >> bit) & 1:
                 continue
             if field in DIFFERENCES:
                 event[field] = stream.zigzag() + (last[field] if field != "bytes" else 0)

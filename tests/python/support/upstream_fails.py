@@ -53,13 +53,13 @@ def _sparse_tensor() -> dict[str, Split]:
     indices, values, dense = 2 * 2 * 8, 2 * FLOAT, 9 * FLOAT
     coo = indices + values
     csr = 4 * 8 + 2 * 2 * 8 + values  # rows; columns and the indices of both; values
-    told = indices + values
+    external = indices + values
     return {
-        "coalesced": split(Activation=coo, Other=told),
-        "dense": split(Activation=coo + dense, Other=told),
-        "csr": split(Activation=coo + dense + csr, Other=told),
-        "after del": split(Other=told),
-        "peak": split(Activation=coo + dense + csr, Other=told),
+        "coalesced": split(Activation=coo, Other=external),
+        "dense": split(Activation=coo + dense, Other=external),
+        "csr": split(Activation=coo + dense + csr, Other=external),
+        "after del": split(Other=external),
+        "peak": split(Activation=coo + dense + csr, Other=external),
     }
 
 
@@ -149,22 +149,22 @@ def _child_called_alone_after_root() -> dict[str, Split]:
 
 def _gan() -> dict[str, Split]:
     critic, generator = LINEAR, 3 * LINEAR
-    weights, told = critic + generator, 2 * ROW
+    weights, external = critic + generator, 2 * ROW
     return {
-        "generated": split(Parameter=weights, Activation=3 * ROW, Other=told),
+        "generated": split(Parameter=weights, Activation=3 * ROW, Other=external),
         "critic trained": split(
-            Parameter=weights, Gradient=critic, Activation=3 * ROW + LOSS, Other=told
+            Parameter=weights, Gradient=critic, Activation=3 * ROW + LOSS, Other=external
         ),
         "generator trained": split(
-            Parameter=weights, Gradient=weights, Activation=ROW + LOSS, Other=told
+            Parameter=weights, Gradient=weights, Activation=ROW + LOSS, Other=external
         ),
-        "after del": split(Parameter=weights, Gradient=weights, Other=told),
+        "after del": split(Parameter=weights, Gradient=weights, Other=external),
         "peak": split(
             Parameter=weights,
             Gradient=weights,
             Activation=ROW + LOSS + LOSS_AND_ITS_GRADIENT,
             Temp=ROW,
-            Other=told,
+            Other=external,
         ),
     }
 

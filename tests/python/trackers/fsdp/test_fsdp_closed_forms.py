@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Sizes worked out from shapes and the size of the world."""
+"""Sizes computed from shapes and the size of the world."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def blocks(**options: Any) -> nn.Sequential:
 
 
 def test_peak_of_a_backward() -> None:
-    """Of the middle block: its own parameters and gradients, the next one's reduction, the previous
-    one's gathering; of the activations what the first two blocks saved."""
+    """In the middle block: its own parameters and gradients, the next block's reduction, the
+    previous block's gathering, and the activations saved by the first two blocks."""
     model, x = blocks(), torch.randn(BATCH, WIDTH)
     tracker = FSDPMemTracker(model)
     tracker.track_inputs((x,))
@@ -73,7 +73,7 @@ def test_peak_of_a_backward() -> None:
     }
 
 
-def test_upstream_calls_gradients_temporary_until_the_end_of_the_backward() -> None:
+def test_gradients_are_temporary_in_upstream_until_the_end_of_backward() -> None:
     figures = []
     for make in (FSDPMemTracker, UpstreamTracker):
         model, x = blocks(), torch.randn(BATCH, WIDTH)
@@ -101,7 +101,7 @@ def test_unshard_by_the_user() -> None:
     assert unit["gatherings"][0]["released_ns"] is not None
 
 
-def test_upstream_calls_unsharded_parameters_of_the_user_activations() -> None:
+def test_parameters_unsharded_by_the_user_are_activations_in_upstream() -> None:
     model = blocks()
     with UpstreamTracker(model) as tracker:
         model[0].unshard()
@@ -132,7 +132,7 @@ def test_accumulation_in_the_reduce_dtype() -> None:
         assert now(tracker)["Unsharded Param"] == BLOCK_NUMEL * HALF
 
 
-def test_all_reduce_that_is_put_off_keeps_partial_sums() -> None:
+def test_deferred_all_reduce_keeps_partial_sums() -> None:
     model, x = blocks(mesh=two_level_mesh()), torch.randn(BATCH, WIDTH)
     model.set_requires_all_reduce(False)
     with FSDPMemTracker(model) as tracker:
@@ -169,7 +169,7 @@ def test_reasons_of_gatherings() -> None:
     assert [unit["name"] for unit in tracker.units()] == ["0", "1", "2"]
 
 
-def test_gradients_from_before_entry_are_known() -> None:
+def test_gradients_from_before_entry_are_labelled() -> None:
     model, x = blocks(), torch.randn(BATCH, WIDTH)
     model(x).sum().backward()
     with FSDPMemTracker(model) as tracker:
@@ -204,7 +204,7 @@ def test_ignored_parameters_are_whole() -> None:
         assert now(tracker)["Unsharded Grad"] == whole
 
 
-def test_key_orders_and_snapshots_are_those_of_upstream() -> None:
+def test_key_orders_and_snapshots_equal_upstream() -> None:
     def states(make: Any) -> dict[str, dict[str, list[dict[str, int]]]]:
         torch.manual_seed(0)
         model, x = blocks(), torch.randn(BATCH, WIDTH)
@@ -225,7 +225,7 @@ def test_key_orders_and_snapshots_are_those_of_upstream() -> None:
     bias = WIDTH * FLOAT
     for name in mine:
         assert list(mine[name]) == list(theirs[name])
-        # Upstream itself keeps the last gradient of the block alive while it looks.
+        # Upstream itself keeps the last gradient of the block alive while it takes a snapshot.
         last = theirs[name]["After Post-Backward"][0]
         assert last.pop("Unsharded Grad") == bias
         last["Total"] -= bias

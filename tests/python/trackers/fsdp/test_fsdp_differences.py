@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What upstream says otherwise, and what is right; docs/differences.md has the rows."""
+"""Differences from upstream and the right figures; docs/differences.md has the rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _world() -> Iterator[None]:
 def both(
     make: Callable[[], Any], work: Callable[[Any, Any, torch.Tensor], Split]
 ) -> tuple[Split, Split]:
-    """What `work(tracker, model, x)` reads, of ours and of upstream's, both at the first step."""
+    """The results of `work(tracker, model, x)` with ours and upstream's, both at the first step."""
     figures = []
     for tracker_class in (FSDPMemTracker, UpstreamTracker):
         torch.manual_seed(0)
@@ -51,7 +51,7 @@ def blocks(**options: Any) -> Net:
     return shard_all(Net(), **options)
 
 
-def test_states_of_an_optimizer_that_was_not_given() -> None:
+def test_states_of_an_optimizer_that_was_not_passed() -> None:
     def work(tracker: Any, model: Any, x: torch.Tensor) -> Split:
         optimizer = torch.optim.Adam(model.parameters(), foreach=False)
         model(x).sum().backward()
@@ -60,7 +60,7 @@ def test_states_of_an_optimizer_that_was_not_given() -> None:
         return now(tracker)
 
     mine, theirs = both(blocks, work)
-    # Two for each parameter, of which the head and the norm are not evenly sharded, and a step.
+    # Two per parameter (head and norm are sharded unevenly), and a step.
     parameters = BLOCKS * 4 + 4
     rows = BLOCKS * BLOCK_NUMEL // WORLD + 2 * WIDTH // WORLD + 2 * WIDTH + 2
     states = 2 * rows * FLOAT + parameters * FLOAT
@@ -121,7 +121,7 @@ def test_reset_between_forward_and_backward() -> None:
                 assert now(tracker)["Sharded Grad"] == now(tracker)["Sharded Param"]
 
 
-def test_partial_sums_of_an_all_reduce_that_is_put_off() -> None:
+def test_partial_sums_of_a_deferred_all_reduce() -> None:
     def work(tracker: Any, model: Any, x: torch.Tensor) -> Split:
         model.set_requires_all_reduce(False)
         model(x).sum().backward()
@@ -149,7 +149,7 @@ def test_shards_of_a_smaller_mesh() -> None:
     assert mine["Sharded Param"] - theirs["Sharded Param"] >= BLOCKS * BLOCK // 2
 
 
-def test_gradients_that_are_accumulated_in_another_type() -> None:
+def test_gradients_accumulated_in_another_dtype() -> None:
     def work(tracker: Any, model: Any, x: torch.Tensor) -> Split:
         model.set_requires_gradient_sync(False)
         model(x).float().sum().backward()

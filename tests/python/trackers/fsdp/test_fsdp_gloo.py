@@ -56,7 +56,7 @@ def run_rank(rank: int, size: int, folder: str) -> None:
         result["gathered"] = tracker.gather("current")
         result["is_unseen"] = before == read_split(tracker.get_tracker_snapshot("peak"))
 
-    # Only the last rank has another model.
+    # Only the last rank has a different model.
     model = fully_shard(nn.Linear(4, 8 if rank == size - 1 else 4), mesh=flat_mesh())
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -64,7 +64,7 @@ def run_rank(rank: int, size: int, folder: str) -> None:
             result["of_different_models"] = tracker.gather("current")
     result["warnings"] = [str(each.message) for each in caught]
 
-    # The process group goes while the tracker is entered.
+    # The process group is destroyed while the tracker is entered.
     model = fully_shard(nn.Linear(4, 4), mesh=flat_mesh())
     with FSDPMemTracker(model) as tracker:
         model(torch.ones(1, 4)).sum().backward()
@@ -88,9 +88,9 @@ def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_totals_on_gloo_are_those_of_the_allocator(ranks: Ranks, name: str) -> None:
-    """Threads of gloo have buffers of their own, at times that nobody knows: only the allocator
-    channel sees them."""
+def test_totals_on_gloo_equal_the_allocator(ranks: Ranks, name: str) -> None:
+    """gloo's threads have their own buffers at unpredictable times: only the allocator channel sees
+    them."""
     for rank in ranks:
         assert rank[name]["totals"] == rank[name]["allocated"]
         mine, allocated = rank[name]["peaks"]
@@ -100,8 +100,8 @@ def test_totals_on_gloo_are_those_of_the_allocator(ranks: Ranks, name: str) -> N
         assert rank[name]["is_same"]
 
 
-def test_figures_of_all_ranks_come_to_the_first(ranks: Ranks) -> None:
-    """Of 3 rows the first ranks have more. Shards are padded to the largest, states are not."""
+def test_figures_of_all_ranks_are_gathered_on_the_first(ranks: Ranks) -> None:
+    """The first ranks have more of 3 rows. Shards are padded to the largest, states are not."""
     rows = [2, 1] if len(ranks) == 2 else [1, 1, 1, 0]
     row, step = 4 * FLOAT, FLOAT
     states = [2 * each * row + step for each in rows]
@@ -119,11 +119,11 @@ def test_figures_of_all_ranks_come_to_the_first(ranks: Ranks) -> None:
     assert gathered["Total"]["all"] == [rank["odd"]["Total"] for rank in ranks]
 
 
-def test_gathering_itself_is_not_tracked(ranks: Ranks) -> None:
+def test_gathering_of_figures_is_not_tracked(ranks: Ranks) -> None:
     assert all(rank["is_unseen"] for rank in ranks)
 
 
-def test_ranks_of_different_models_are_told(ranks: Ranks) -> None:
+def test_ranks_with_different_models_are_reported(ranks: Ranks) -> None:
     last = len(ranks) - 1
     assert len(ranks[0]["warnings"]) == 1
     assert f"unit 'FSDPLinear' has 40 parameters on rank {last}, 20 on 0" in ranks[0]["warnings"][0]
@@ -132,7 +132,7 @@ def test_ranks_of_different_models_are_told(ranks: Ranks) -> None:
     assert sizes[-1] > sizes[0] == min(sizes)
 
 
-def test_process_group_may_go_while_the_tracker_is_entered(ranks: Ranks) -> None:
+def test_process_group_may_be_destroyed_while_the_tracker_is_entered(ranks: Ranks) -> None:
     for rank in ranks:
         assert "Call it before destroy_process_group" in rank["without_group"]
         assert rank["after_group"]["Sharded Grad"] == rank["after_group"]["Sharded Param"]

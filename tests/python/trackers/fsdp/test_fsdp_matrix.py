@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Options of FSDP2: bytes are the allocator's, real and fake runs agree, nothing is disturbed."""
+"""Options of FSDP2: bytes equal the allocator's, real and fake runs agree, runs are unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sharded import run, world
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-# torch makes a mesh within, with a tracker or without.
+# torch makes a mesh inside, with or without a tracker.
 FAKE_MODE_FAILS = {"resharded_to_2", "tensor_parallel", "tensor_parallel_in_half"}
 
 
@@ -23,7 +23,7 @@ def test_totals_equal_the_allocator(name: str, size: int) -> None:
     mine = figures(name, size, "real")
     assert [mark["Total"] for mark in mine.marks] == mine.allocated
     if name == "unused_but_reduced":
-        # At the peak there are zeros that were just made, and no operator ends before they go.
+        # The peak includes new zeros that are freed before any operator ends.
         assert mine.allocated_peak <= mine.peak["Total"] <= mine.allocated_peak_of_all
     else:
         assert mine.peak["Total"] == mine.allocated_peak
@@ -34,13 +34,13 @@ def test_totals_equal_the_allocator(name: str, size: int) -> None:
 )
 def test_fake_run_has_the_figures_of_the_real_one(name: str, size: int) -> None:
     real, fake = figures(name, size, "real"), figures(name, size, "fake")
-    assert fake.propagations.on_fakes > 0  # which is no memory
+    assert fake.propagations.on_fakes > 0  # they are not counted as memory
     assert fake.marks == real.marks
     assert fake.peak == real.peak
 
 
-def test_fake_run_with_an_optimizer_step_of_lists_has_the_figures_of_the_real_one() -> None:
-    """The step is the peak, and DTensor works out its shardings on lists of whole parameters."""
+def test_fake_run_with_a_foreach_optimizer_has_the_figures_of_the_real_one() -> None:
+    """The peak is in the step, where DTensor computes shardings on lists of whole parameters."""
     with world(8):
         real, fake = (
             run(CASES["plain"], FSDPMemTracker, steps=1, is_fake=is_fake, foreach=True)
@@ -66,17 +66,17 @@ def test_run_is_the_same_as_without_a_tracker(name: str, size: int) -> None:
 
 
 UPSTREAM_DIFFERS = {
-    # It refuses a second call of the root, and a second group of a module.
+    # Upstream refuses a second call of the root, and a second group of a module.
     *("hsdp_late_all_reduce", "accumulation", "accumulation_in_float", "evaluation", "inference"),
     "two_groups",
-    # It does not see the states of the generator that these keep, nor parameters from before.
+    # Upstream does not see the random states that these keep, nor earlier parameters.
     *("checkpoint", "checkpoint_wrapper", "checkpoint_function", "checkpoint_selective"),
     *("checkpoint_reentrant", "ignored"),
 }
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name not in UPSTREAM_DIFFERS])
-def test_totals_are_those_of_upstream(name: str) -> None:
+def test_totals_equal_upstream(name: str) -> None:
     with world(8):
         mine, theirs = (run(ALL[name], make, steps=1) for make in (FSDPMemTracker, UpstreamTracker))
     assert [mark["Total"] for mark in mine.marks] == [mark["Total"] for mark in theirs.marks]
@@ -84,8 +84,8 @@ def test_totals_are_those_of_upstream(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "size"), RUNS)
-def test_units_have_what_the_tracker_has(name: str, size: int) -> None:
-    """All that FSDP2 makes belongs to a unit; whole parameters and gradients may be nobody's."""
+def test_bytes_of_units_equal_those_of_the_tracker(name: str, size: int) -> None:
+    """FSDP2's tensors belong to a unit; whole parameters and gradients may belong to none."""
     mine = figures(name, size, "real")
     categories = ["Sharded Param", "Unsharded Param", "All Gather", "Reduce Scatter"]
     if name == "ignored":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Options of FSDP2 in combination: each value of one with each value of another at least once."""
+"""Combinations of FSDP2 options: each pair of values of two options occurs at least once."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "after_backward": {"reshard": True, "keep": False},
 }
 Choice = tuple[str, ...]
-"""a value of each option, in their order"""
+"""one value per option, in their order"""
 
 
 Pair = tuple[int, str, int, str]
@@ -59,7 +59,7 @@ COLUMNS = list(itertools.combinations(range(len(NAMES)), 2))
 
 
 def all_pairs() -> Iterator[Choice]:
-    """Greedy: each value of the next choice brings the most pairs that none had before."""
+    """Greedy: each value of the next choice adds the most new pairs."""
     missing = {(i, a, j, b) for i, j in COLUMNS for a, b in itertools.product(NAMES[i], NAMES[j])}
     while missing:
         i, a, j, b = min(missing)
@@ -157,7 +157,7 @@ def sum_of_units(units: list[dict[str, Any]], category: str) -> int:
     return sum(peak.get(name, 0) for peak in peaks for name in finer)
 
 
-def test_each_pair_of_values_is_chosen() -> None:
+def test_choices_cover_each_pair_of_values() -> None:
     for i, j in COLUMNS:
         chosen = {(choice[i], choice[j]) for choice in CHOICES}
         assert chosen == set(itertools.product(NAMES[i], NAMES[j]))

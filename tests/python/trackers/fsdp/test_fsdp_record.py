@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A trace file of a sharded run, replayed, says what the tracker said."""
+"""The replay of a sharded run's trace equals the tracker."""
 
 from __future__ import annotations
 

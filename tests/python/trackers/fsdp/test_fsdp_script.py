@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The tracker of `tidegauge run`, which is told nothing, sees what an FSDPMemTracker sees."""
+"""The tracker of `tidegauge run`, which gets no model, has the figures of an FSDPMemTracker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def by_name(units: list[dict[str, Any]]) -> dict[str, Any]:
-    """What does not depend on when a tracker came."""
+    """The fields that do not depend on when the tracker was entered."""
     kept = ("state", "now", "reduce_count")
     return {unit["name"]: {key: unit[key] for key in kept} for unit in units}
 
@@ -45,7 +45,7 @@ def test_script_that_shards_has_the_same_units(name: str) -> None:
         assert found._core.failures() == (0, "")
 
 
-def test_script_that_shards_nothing_has_the_figures_of_a_mem_tracker() -> None:
+def test_script_without_sharding_has_the_figures_of_a_mem_tracker() -> None:
     from tidegauge import MemTracker
 
     with ScriptTracker() as found, MemTracker() as told:

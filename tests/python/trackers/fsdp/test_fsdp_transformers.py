@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Transformers with a unit for each layer, in mixed precision and with checkpoints: categories at
-named moments of three steps, worked out from the shapes of the parameters."""
+"""Transformers with one unit per layer, in mixed precision and with checkpoints: categories at
+named moments of three steps, computed from the shapes of the parameters."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def llama() -> Training:
 
 
 class Encoder(nn.Module):
-    """Of an odd width of output, so that the shards of the root are uneven."""
+    """The output has an odd width, so that the shards of the root are uneven."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,11 +78,11 @@ class Sizes:
 
     shard: int
     whole: int
-    """in the type of computation"""
+    """in the dtype of the computation"""
     reduced: int
     """the input of the reduce-scatter"""
     grads: int
-    """not padded, in the type of computation"""
+    """not padded, in the dtype of the computation"""
 
     @classmethod
     def of(cls, parameters: Sequence[nn.Parameter]) -> Sizes:
@@ -97,7 +97,7 @@ class Sizes:
 
 
 def shard(training: Training) -> tuple[list[Sizes], Sizes]:
-    """The layers, and the rest, which belongs to the root."""
+    """The layers, and the remaining parameters, which belong to the root."""
     layers = [Sizes.of(list(layer.parameters())) for layer in training.layers]
     inner = {p for layer in training.layers for p in layer.parameters()}
     root = Sizes.of([p for p in training.model.parameters() if p not in inner])
@@ -156,7 +156,7 @@ def check_states(
         previous = sizes[i - 1].whole if i > 0 else root.whole
         following = [each.shard for each in sizes[i + 1 :]]
         expected = {
-            # The buffer of a gathering stays until the next one is complete.
+            # The buffer of an all-gather lives until the next one is complete.
             ("Before Pre-Forward", "All Gather"): previous,
             ("Before Pre-Forward", "Unsharded Param"): root.whole,
             ("After Pre-Forward", "All Gather"): own.whole,
@@ -164,7 +164,7 @@ def check_states(
             ("Before Post-Forward", "Unsharded Param"): root.whole + own.whole,
             ("After Post-Forward", "Unsharded Param"): root.whole,
             ("After Post-Forward", "All Gather"): own.whole,
-            # It was prefetched, as the one before it is now.
+            # It was prefetched, and so is the previous layer now.
             ("Before Pre-Backward", "All Gather"): own.whole,
             ("After Pre-Backward", "Unsharded Param"): root.whole + own.whole,
             ("After Pre-Backward", "All Gather"): sizes[i - 1].whole if i > 0 else 0,
@@ -175,7 +175,7 @@ def check_states(
         }
         found = {key: split[key[0]].get(key[1], 0) for key in expected}
         assert found == expected
-        # All gradients of the layer, none of which is left after the reduction.
+        # All gradients of the layer; the reduction frees them.
         before, after = (
             split[f"{when} Post-Backward"].get("Unsharded Grad", 0) for when in ("Before", "After")
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Nothing is put on a model, and FSDP2's classes are as before."""
+"""The tracker adds nothing to a model and restores FSDP2's classes."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def classes() -> list[Any]:
     ]
 
 
-def test_model_and_classes_are_as_before() -> None:
+def test_model_and_classes_are_restored() -> None:
     model, x = shard_all(Net()), torch.randn(8, 64)
-    model(x).sum().backward()  # FSDP2 itself sets attributes in the first one
+    model(x).sum().backward()  # FSDP2 itself sets attributes in the first backward
     hooks, before = hooks_of(model), classes()
     attributes = [sorted(vars(group)) for group in groups_of(model)]
     with FSDPMemTracker(model):
@@ -69,7 +69,7 @@ def test_group_of_two_modules_runs_on_after_exit() -> None:
     model(x).sum().backward()
 
 
-def test_exception_leaves_nothing_behind() -> None:
+def test_exception_leaves_no_state() -> None:
     model, before = shard_all(Net()), classes()
     tracker = FSDPMemTracker(model)
     with pytest.raises(RuntimeError, match="shapes"), tracker:
@@ -106,8 +106,8 @@ def test_second_iteration_is_refused_only_if_strict() -> None:
 
 
 @pytest.mark.parametrize("moment", ["forward", "backward", "reduction", "recompute"])
-def test_tracker_may_come_and_go_at_any_moment(moment: str) -> None:
-    """One is left and another one entered in the middle of something."""
+def test_tracker_may_be_entered_and_left_at_any_moment(moment: str) -> None:
+    """One tracker is left and another one entered in the middle of a step."""
     before = classes()
     torch.manual_seed(0)
     model, x = Net(), torch.randn(8, 64)
@@ -135,7 +135,7 @@ def test_tracker_may_come_and_go_at_any_moment(moment: str) -> None:
     new.__exit__(None, None, None)
     assert calls
     assert classes() == before
-    # Gradients were reduced in `new`, but for those that it found.
+    # Gradients were reduced in `new`, except those that already existed.
     assert after["Sharded Param"] == after["Sharded Grad"]
     assert not {"Unsharded Param", "Unsharded Grad", "All Gather", "Reduce Scatter"} & set(after)
     for tracker in (old, new):

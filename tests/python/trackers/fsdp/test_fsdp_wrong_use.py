@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Wrong use is told, or does no harm; FSDP2's classes are restored in any case."""
+"""Wrong use is reported or harmless; FSDP2's classes are always restored."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def _world() -> Iterator[None]:
     assert all(a is b for a, b in zip(classes(), before, strict=True))
 
 
-def test_root_that_is_not_sharded() -> None:
+def test_root_that_is_not_sharded_is_refused() -> None:
     with pytest.raises(AssertionError, match="FSDPMemTracker only supports FSDP modules"):
         FSDPMemTracker(Net())
 
 
-def test_optimizer_made_before_sharding_is_told() -> None:
+def test_optimizer_made_before_sharding_is_reported() -> None:
     model = Net()
     optimizer = torch.optim.SGD(model.parameters())
     shard_all(model)
@@ -55,12 +55,12 @@ def test_optimizer_made_before_sharding_is_told() -> None:
         pass
 
 
-def test_another_fsdp2_is_told() -> None:
+def test_other_version_of_fsdp2_is_reported() -> None:
     with pytest.raises(NotImplementedError, match=r"lacks Net\.gather"):
         fsdp_patches.check_names({Net: "forward gather"})
 
 
-def test_optimizer_of_another_model_is_told() -> None:
+def test_optimizer_of_another_model_is_reported() -> None:
     optimizer = torch.optim.SGD(nn.Linear(2, 2).parameters())
     with (
         pytest.warns(UserWarning, match="no parameter of the SGD belongs to the FSDPNet"),
@@ -69,12 +69,12 @@ def test_optimizer_of_another_model_is_told() -> None:
         pass
 
 
-def test_optimizer_that_is_none() -> None:
+def test_object_that_is_not_an_optimizer_is_refused() -> None:
     with pytest.raises(TypeError, match="optm is a list, expected an optimizer or None"):
         FSDPMemTracker(shard_all(Net()), [])  # type: ignore[arg-type]
 
 
-def test_part_that_is_sharded_within_the_context_is_a_unit() -> None:
+def test_submodule_sharded_within_the_context_is_a_unit() -> None:
     model, x = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)), torch.ones(8, WIDTH)
     with counting() as allocator:
         fully_shard(model[0], mesh=flat_mesh())
@@ -99,7 +99,7 @@ def test_gather_without_a_process_group() -> None:
 
 @pytest.mark.parametrize("is_fake", [False, True])
 def test_gather_over_a_fake_group(is_fake: bool) -> None:
-    """Its collectives copy: all ranks are this one."""
+    """Collectives of a fake group copy: all ranks are this one."""
     mesh = flat_mesh()
     with FakeTensorMode() if is_fake else torch.enable_grad():
         model = fully_shard(nn.Linear(8, 8, bias=False), mesh=mesh)
@@ -126,7 +126,7 @@ def test_exception_in_backward() -> None:
     assert tracker._core.failures() == (0, "")
 
 
-def test_what_we_fail_at_does_not_reach_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_in_our_code_does_not_reach_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
     model, x = shard_all(Net()), torch.randn(8, WIDTH)
 
     def fail(*_: object) -> list[torch.Tensor]:
@@ -138,8 +138,8 @@ def test_what_we_fail_at_does_not_reach_the_training(monkeypatch: pytest.MonkeyP
     assert tracker._core.failures() == (4, "_notify_reduced: ValueError('ours')")
 
 
-def test_unit_that_was_gathered_in_vain_is_released() -> None:
-    """The first block is prefetched by the backward of the second, but needs none itself."""
+def test_unit_gathered_without_need_is_released() -> None:
+    """The backward of the second block prefetches the first, which has no backward."""
     model, x = shard_all(Net()), torch.randn(8, WIDTH)
     model.blocks[0].requires_grad_(False)
     with FSDPMemTracker(model) as tracker:

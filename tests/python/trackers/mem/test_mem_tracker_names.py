@@ -148,17 +148,17 @@ def test_weak_ref_info_follows_a_resize() -> None:
 
 def test_create_winfo_calls_back_when_the_storage_is_freed() -> None:
     def describe(tool: ModuleType) -> list[Any]:
-        told: list[Any] = []
+        calls: list[Any] = []
         storage = torch.UntypedStorage(12)
         info, ref = tool._WeakRefInfo.create_winfo(
-            storage, CPU, tool._MemRefType.TEMP, lambda *args: told.append(args)
+            storage, CPU, tool._MemRefType.TEMP, lambda *args: calls.append(args)
         )
         assert isinstance(info, tool._WeakRefInfo)
         assert isinstance(ref, weakref.ref)
         assert ref() is storage
-        assert not told
+        assert not calls
         del storage
-        assert [(winfo is info, which is ref) for winfo, which in told] == [(True, True)]
+        assert [(winfo is info, which is ref) for winfo, which in calls] == [(True, True)]
         return [vars(info), ref()]
 
     assert_same(describe)

@@ -142,11 +142,11 @@ def test_accumulation_in_place_stays_in_place() -> None:
     dispatch mode like upstream's, into a third. The gradient of the loss has 4 bytes.
     """
     untracked, _ = chain(None)
-    ours, told = chain(make_tracker("ours"))
+    ours, tracked = chain(make_tracker("ours"))
     upstream, _ = chain(make_tracker("upstream"))
     assert untracked == ours == 8 * MIB + 4
     assert upstream == 12 * MIB + 4
-    assert told == ours + 4 * MIB  # x was allocated before the peak was reset
+    assert tracked == ours + 4 * MIB  # x was allocated before the peak was reset
 
 
 def test_storages_are_freed_with_the_last_tensor() -> None:
