@@ -208,11 +208,11 @@ TEST(TraceReplay, WithKnownDeviceMemoryReleasesAreSimulated) {
   recording.malloc(150 * kMiB);  // out of memory: releases the 30
   const DeviceTrace trace = recording.trace();
   const RewoundTrace rewound = rewind_trace(trace, options.config);
-  ReplayOptions told{.config = options.config, .tie = options.tie};
-  EXPECT_NE(divergence(replay_trace(rewound, trace.final_layout, told)), "none")
+  ReplayOptions replay_options{.config = options.config, .tie = options.tie};
+  EXPECT_NE(divergence(replay_trace(rewound, trace.final_layout, replay_options)), "none")
       << "treated as an emptied cache, which would have released the 30 too";
-  told.total_bytes = options.total_bytes;
-  EXPECT_EQ(divergence(replay_trace(rewound, trace.final_layout, told)), "none");
+  replay_options.total_bytes = options.total_bytes;
+  EXPECT_EQ(divergence(replay_trace(rewound, trace.final_layout, replay_options)), "none");
 }
 
 TEST(TraceReplay, PoolOfABlockIsFoundFromItsSegment) {

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A CPU allocator that counts. It shares no code and no mechanism with tidegauge, so that the two
-// can be checked against each other. It hands on the pointers of the allocator it replaces and only
-// swaps the deleter, so context == data still holds, as raw_allocate wants it.
+// can be checked against each other. It passes on the pointers of the allocator it replaces and
+// only replaces the deleter, so context == data still holds, as raw_allocate requires.
 //
-// A kernel may allocate and free memory that no tensor ever shows (workspace). To tell how much of
-// a peak that is, the live bytes are also looked at whenever an operator that was called from above
-// the kernels ends: no workspace is alive then, so that peak is one of storages alone. The 8 bytes
-// that a Python number takes while it is an operator's argument (or saved as one for backward) are
-// no storage that anybody made.
+// A kernel may allocate and free memory that belongs to no tensor (workspace). To separate it from
+// storages, the live bytes are also read at the end of every operator that no kernel called: no
+// workspace is live then, so that peak contains only storages. The 8 bytes of a Python number while
+// it is an operator's argument (or saved for backward) do not count as a storage.
 //
-// A probe says how many bytes somebody above believes to be alive. It is asked at each event at
-// which the two must agree: before an allocation, and after a free.
+// A probe returns the live bytes that a tracker reports. It is called at each event at which the
+// two must agree: before an allocation and after a free.
 #include <ATen/core/Tensor.h>
 #include <ATen/record_function.h>
 #include <Python.h>
@@ -60,7 +59,7 @@ struct Counts {
   int64_t first_live_bytes = 0;
 };
 
-// Leaked: blocks may outlive everything else.
+// Leaked, because blocks may outlive everything else.
 Counts& counts() {
   static auto* instance = new Counts;
   return *instance;
@@ -73,7 +72,7 @@ struct RunningOp {
 
 thread_local std::vector<RunningOp> running_ops;
 
-// The operator whose kernel runs, not what that calls.
+// The operator whose kernel runs, not the operators that the kernel calls.
 const char* running_op() {
   for (auto op = running_ops.rbegin(); op != running_ops.rend(); ++op) {
     if (!op->is_called_by_a_kernel) return op->name;
@@ -81,13 +80,13 @@ const char* running_op() {
   return "";
 }
 
-// Without the lock: the probe may allocate or free, but is not asked about that.
+// Called without the lock: the probe may allocate or free, but is not called for that.
 void ask_probe() {
   Counts& c = counts();
   static thread_local bool is_asking = false;
   if (c.probe == nullptr || is_asking) return;
   is_asking = true;
-  // Memory is freed while a Python exception is on its way, too, and the probe is Python.
+  // Memory is also freed while a Python exception propagates, and the probe is Python code.
   const PyGILState_STATE gil = PyGILState_Ensure();
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
@@ -151,8 +150,8 @@ constexpr uint8_t kPriority = 100;
 c10::Allocator* replaced = nullptr;
 at::CallbackHandle callback = 0;
 
-// Kernels run below autograd. Factories such as torch.ones do so too when Python calls them, but
-// they are called by no other operator.
+// Kernels run below autograd. So do factories (torch.ones) called from Python, but no other
+// operator calls them.
 bool is_called_by_a_kernel() {
   return !running_ops.empty() &&
          c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutogradFunctionality);
@@ -225,8 +224,8 @@ void counting_set_logging(bool on) {
   counts().is_logging = on;
 }
 
-/// live, live without numbers, peak, peak at the ends of operators, allocations since the restart,
-/// lines of the log.
+/// Writes: live bytes, live bytes without numbers, peak, peak at the ends of operators, allocations
+/// since the restart, lines of the log.
 void counting_read(int64_t* to) {
   Counts& c = counts();
   const std::lock_guard lock(c.mutex);
@@ -252,7 +251,8 @@ void counting_set_probe(int64_t (*probe)()) {
   counts().probe = probe;
 }
 
-/// How often the probe was asked and was wrong; what it said first when it was, and what was live.
+/// Writes: number of probe calls, number of wrong answers, the first wrong answer, and the live
+/// bytes at that moment.
 void counting_read_probe(int64_t* to) {
   Counts& c = counts();
   const std::lock_guard lock(c.mutex);

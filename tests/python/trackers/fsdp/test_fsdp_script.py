@@ -28,17 +28,17 @@ def test_script_that_shards_has_the_same_units(name: str) -> None:
     with world(4), ScriptTracker() as found:
         model, x = make(), torch.randn(8, WIDTH)
         optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
-        with FSDPMemTracker(model, optimizer) as told:  # type: ignore[arg-type]
+        with FSDPMemTracker(model, optimizer) as given:  # type: ignore[arg-type]
             for step in range(2):
                 loss = train(model, x, step)
-                assert by_name(found._core.units()) == by_name(told.units())
+                assert by_name(found._core.units()) == by_name(given.units())
                 optimizer.step()
                 optimizer.zero_grad()
                 del loss
-            assert by_name(found._core.units()) == by_name(told.units())
+            assert by_name(found._core.units()) == by_name(given.units())
             of_units = {"Sharded Param", "Unsharded Param", "Sharded Grad", "Unsharded Grad"}
-            splits = [tracker._core.splits(False) for tracker in (found, told)]
-            for device in told._core.splits(False):
+            splits = [tracker._core.splits(False) for tracker in (found, given)]
+            for device in given._core.splits(False):
                 seen, expected = ({k: s[device].get(k) for k in of_units} for s in splits)
                 assert seen == expected
         assert found._core.anomalies() == (0, "")
@@ -48,11 +48,11 @@ def test_script_that_shards_has_the_same_units(name: str) -> None:
 def test_script_without_sharding_has_the_figures_of_a_mem_tracker() -> None:
     from tidegauge import MemTracker
 
-    with ScriptTracker() as found, MemTracker() as told:
+    with ScriptTracker() as found, MemTracker() as given:
         model = torch.nn.Linear(4, 8)
         optimizer = torch.optim.SGD(model.parameters(), momentum=0.9)
         model(torch.ones(2, 4)).sum().backward()
         optimizer.step()
         assert found._core.units() == []
         for at_peak in (False, True):
-            assert found._core.splits(at_peak) == told._core.splits(at_peak)
+            assert found._core.splits(at_peak) == given._core.splits(at_peak)
