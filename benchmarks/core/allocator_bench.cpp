@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The simulated caching allocator: requests per second, their cost with many free blocks, and memory.
+// The simulated caching allocator: requests per second, their cost with many free blocks, and
+// memory.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bars: events_per_second >= 10e6; the time per event with 10,000 known modules is at most 1.2 times
-// that with 10; bytes_per_storage <= 160.
+// Bars: events_per_second >= 10e6; the time per event with 10,000 known modules is at most 1.2
+// times that with 10; bytes_per_storage <= 160.
 #include <benchmark/benchmark.h>
 
 #include <vector>

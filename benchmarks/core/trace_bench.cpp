@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <string>
 
+#include "analyze/summary.h"
 #include "counting_new.h"
 #include "trace/reader.h"
 #include "trace/recorder.h"
-#include "analyze/summary.h"
 #include "training_step.h"
 
 namespace tidegauge {

@@ -8,7 +8,8 @@
 
 namespace tidegauge {
 
-inline constexpr uint32_t kDepth = 7;  // containers that stay active: 8 active modules with the leaf
+inline constexpr uint32_t kDepth =
+    7;  // containers that stay active: 8 active modules with the leaf
 inline constexpr int kLeafCalls = 500;
 
 /// One training step of a deep model: per leaf module four ops in forward and six in backward,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The cost of MemTracker in a libtorch program, measured like benchmarks/measure.py: thread CPU
-// time, variants take turns within each round, medians of ratios. Turns are short, so each round has
-// several of each variant; otherwise a slow moment of the machine could affect only one of them.
-// Prints JSON for benchmarks/run.py.
+// time, variants take turns within each round, medians of ratios. Turns are short, so each round
+// has several of each variant; otherwise a slow moment of the machine could affect only one of
+// them. Prints JSON for benchmarks/run.py.
 #include <torch/torch.h>
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Shows the memory of a small Transformer during training with Adam, without Python.
-// `train_transformer --json` prints all figures in a form that programs can read. `--allocator` also
-// counts CPU allocations that belong to no tensor.
+// `train_transformer --json` prints all figures in a form that programs can read. `--allocator`
+// also counts CPU allocations that belong to no tensor.
 #include <torch/torch.h>
 
 #include <algorithm>

@@ -33,7 +33,8 @@ constexpr std::array<Argument, 256> make_arguments() {
   const auto set = [&](std::string_view opcodes, Argument argument) {
     for (const char opcode : opcodes) arguments[static_cast<unsigned char>(opcode)] = argument;
   };
-  // Marks, constants, containers, MEMOIZE, and reading the memo at a position that is checked later.
+  // Marks, constants, containers, MEMOIZE, and reading the memo at a position that is checked
+  // later.
   set("(012N})]dltaesu\x85\x86\x87\x88\x89\x8f\x90\x91\x94", Argument::None);
   set("\x80Kh", Argument::Bytes1);
   set("M", Argument::Bytes2);

@@ -200,7 +200,9 @@ def _make_snapshot(version: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2", "2.3", "2.5", "2.12", "2.14"])
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
-def test_files_of_every_torch_version_give_the_same_result(tmp_path: Path, version: str, protocol: int) -> None:
+def test_files_of_every_torch_version_give_the_same_result(
+    tmp_path: Path, version: str, protocol: int
+) -> None:
     (expected,) = replay_snapshot(write(tmp_path / "now.pickle", three_segments()))
     path = write(tmp_path / "then.pickle", _make_snapshot(version), protocol)
     (device,) = replay_snapshot(path)
