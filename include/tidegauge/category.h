@@ -21,7 +21,7 @@ inline constexpr size_t kCategoryCount = 0
 #undef TIDEGAUGE_CATEGORY
     ;
 
-/// The one spelling, as in reports and JSON ("Sharded Param").
+/// The name that reports and JSON use ("Sharded Param").
 std::string_view to_string(Category category);
 
 }  // namespace tidegauge

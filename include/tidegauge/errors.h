@@ -20,8 +20,8 @@ class TIDEGAUGE_API UsageError : public Error {
   using Error::Error;
 };
 
-/// A file is foreign, holds what cannot be, is cut short or newer than this version reads (Python:
-/// ValueError).
+/// A file has another format, is damaged or truncated, or is newer than this version can read
+/// (Python: ValueError).
 class TIDEGAUGE_API FormatError : public Error {
  public:
   using Error::Error;
@@ -39,7 +39,7 @@ class TIDEGAUGE_API NotSupported : public Error {
   using Error::Error;
 };
 
-/// A bug of ours (Python: RuntimeError).
+/// A bug in tidegauge (Python: RuntimeError).
 class TIDEGAUGE_API InternalError : public Error {
  public:
   using Error::Error;

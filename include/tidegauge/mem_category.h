@@ -7,8 +7,8 @@
 
 namespace tidegauge {
 
-/// What MemTracker says a byte is used for: the categories of
-/// torch.distributed._tools.mem_tracker, in the order of its enum.
+/// The categories of MemTracker: those of torch.distributed._tools.mem_tracker, in the order of its
+/// enum.
 enum class MemCategory : uint8_t {
   Parameter,
   Buffer,
@@ -20,7 +20,7 @@ enum class MemCategory : uint8_t {
 };
 inline constexpr size_t kMemCategoryCount = 7;
 
-/// The spelling of torch ("Optstate").
+/// torch's spelling ("Optstate").
 std::string_view to_string(MemCategory category);
 
 }  // namespace tidegauge

@@ -32,8 +32,8 @@ struct DeviceMemory {
   friend bool operator==(const DeviceMemory&, const DeviceMemory&) = default;
 };
 
-/// A value: the bytes of all devices that have any, in the order in which they were first seen. In
-/// a peak each device has its own moment, and its categories are those of that moment.
+/// The bytes of all devices that have any, in the order in which they were first seen. In a peak
+/// snapshot each device has its own moment, and its categories are those of that moment.
 struct MemSnapshot {
   std::vector<DeviceMemory> devices;
 
@@ -58,8 +58,8 @@ struct MemSnapshot {
 
 using BytesByDevice = std::vector<std::pair<c10::Device, int64_t>>;
 
-/// What is known of one module: the bytes that it has, takes and returns, and a snapshot at each
-/// state of each call. Sizes in bytes; one that is not known yet is empty (`output_mem` before the
+/// Memory statistics of one module: the bytes that it owns, takes as input and returns, and a
+/// snapshot at each state of each call. A size is empty until it is known (`output_mem` until the
 /// end of the first forward).
 struct ModMemStats {
   std::string mod_fqn;
@@ -67,12 +67,12 @@ struct ModMemStats {
   std::optional<int64_t> buffer_mem;
   std::optional<int64_t> input_mem;
   std::optional<int64_t> output_mem;
-  /// The peak of the last backward; of the last forward if there was none.
+  /// The peak of the last backward, or of the last forward if there was no backward.
   BytesByDevice local_peak;
-  /// The states in the order in which they came to be, each with its snapshots in that of calls.
+  /// The states in the order in which they first occurred; each has one snapshot per call.
   std::vector<std::pair<ModuleState, std::vector<MemSnapshot>>> snapshots;
 
-  /// Null if the module has not been in the state.
+  /// Null if the module was never in the state.
   const std::vector<MemSnapshot>* find(ModuleState state) const {
     for (const auto& [each, calls] : snapshots) {
       if (each == state) return &calls;
@@ -81,11 +81,12 @@ struct ModMemStats {
   }
 };
 
-/// As Python's MemTracker prints it, to the letter. `units`: "B", "KiB", "MiB" or "GiB", otherwise
-/// UsageError.
+/// The same text as Python's MemTracker prints. `units`: "B", "KiB", "MiB" or "GiB"; throws
+/// UsageError for any other.
 TIDEGAUGE_API std::string render_snapshot(const MemSnapshot& snapshot,
                                           std::string_view units = "B");
-/// Likewise, modules down to `depth` (1: roots alone), sorted by name with numbers as numbers.
+/// The same for modules down to `depth` (1: only roots), sorted by name, with numbers in numeric
+/// order.
 TIDEGAUGE_API std::string render_modulewise_snapshots(std::vector<ModMemStats> modules,
                                                       int depth = 2, std::string_view units = "B");
 

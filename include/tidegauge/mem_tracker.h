@@ -24,10 +24,10 @@ class Optimizer;
 
 namespace tidegauge {
 
-/// Tells how much memory there is of each category and device: now, at the peak, in each module.
+/// Reports the memory of each category and device: now, at the peak, and per module.
 ///
 ///     tidegauge::MemTracker tracker;
-///     tracker.track_external(model, optimizer, inputs);  // what was made before `enter`
+///     tracker.track_external(model, optimizer, inputs);  // tensors made before `enter`
 ///     tracker.enter();
 ///     auto loss = tidegauge::call(model, inputs).sum();  // see module_scope.h
 ///     loss.backward();
@@ -36,37 +36,38 @@ namespace tidegauge {
 ///     tracker.display_snapshot("peak", "MiB");
 ///     tracker.display_modulewise_snapshots(3, "MiB");
 ///
-/// Ops are seen in the thread that entered, in those that are attached, and in the backwards that
-/// they begin; threads.h says what a guard around the entry does. C++ modules and optimizers have
-/// no hooks: forward is seen where it is wrapped (ModuleScope, `call`, `Tracked`),
-/// a step likewise (OptimizerStepScope, `step`); backward needs nothing more. A leaf is a parameter
-/// if a module that was tracked or called has registered it.
+/// It sees the ops of the thread that entered, of attached threads, and of the backwards that these
+/// start; threads.h explains the effect of a guard around the entry. C++ modules and optimizers
+/// have no hooks, so wrap a forward in ModuleScope, `call` or `Tracked`, and a step in
+/// OptimizerStepScope or `step`. Backward needs no wrapper. A leaf tensor is a parameter if it is
+/// registered in a module that was tracked or called.
 ///
-/// Tensors and modules are held weakly. A module must be owned by a shared_ptr (as those of
-/// torch::nn are), or outlive the tracker.
+/// Holds tensors and modules weakly. A module must be owned by a shared_ptr, as torch::nn's are, or
+/// outlive the tracker.
 ///
 /// Thread-safe. Destroying an entered tracker exits it.
 class TIDEGAUGE_API MemTracker {
  public:
-  /// IoError if the trace file cannot be made, or exists and is not to be overwritten; UsageError
-  /// for `stacks` that there are not.
+  /// Throws IoError if the trace file cannot be created, or exists and `overwrites` is false;
+  /// UsageError for an unknown value of `stacks`.
   explicit MemTracker(const MemTrackerOptions& options = {});
   ~MemTracker();
   MemTracker(const MemTracker&) = delete;
   MemTracker& operator=(const MemTracker&) = delete;
 
-  /// The peak restarts from what is there. Entries nest; only the outermost exit ends the tracking.
-  /// NotSupported if another library owns torch's dispatch key Fake.
+  /// Resets the peak to the current bytes. Entries nest; only the outermost exit ends the tracking.
+  /// Throws NotSupported if another library uses torch's dispatch key Fake.
   void enter();
-  /// From any thread. The trace file has all of it then, and is ended when the tracker is
-  /// destroyed. UsageError if not entered.
+  /// May be called from any thread. The trace file is then up to date; the destructor completes it.
+  /// Throws UsageError if not entered.
   void exit();
 
-  /// Tracks what was made outside. What is told twice has the last label.
-  /// Parameters, buffers and gradients of a module and all below it.
+  /// Tracks tensors that were made before `enter`. A later call overrides an earlier label.
+  ///
+  /// Parameters, buffers and gradients of a module and its submodules.
   void track_external(const torch::nn::Module& module);
-  /// The states of an optimizer of torch::optim; those of other optimizers have their label if
-  /// they are made within a step.
+  /// The states of a torch::optim optimizer. States of other optimizers are labelled only if they
+  /// are made within a step.
   void track_external(const torch::optim::Optimizer& optimizer);
   /// Counts as Other.
   void track_external(const at::Tensor& tensor);
@@ -84,33 +85,33 @@ class TIDEGAUGE_API MemTracker {
     (track_external(more), ...);
   }
 
-  /// Likewise, under a name of the program's own: "generator", "discriminator".
-  /// It takes the place of the class in the name of a root module and of all below it, in
-  /// statistics, what is printed, traces and post-mortems; a second one of that name gets a number
-  /// ("generator#2"), and a module below another keeps its path. UsageError if it is empty or has a
-  /// dot.
+  /// The same with a name that the program chooses: "generator", "discriminator".
+  /// The name replaces the class name of a root module in statistics, printed tables, traces and
+  /// post-mortems, also in the names of its submodules. A second root with the same name gets a
+  /// number ("generator#2"); a submodule keeps its path. Throws UsageError if the name is empty or
+  /// contains a dot.
   void track_external(std::string_view name, const torch::nn::Module& module);
   template <typename Holder>
     requires requires(const Holder& holder) { static_cast<const torch::nn::Module&>(*holder); }
   void track_external(std::string_view name, const Holder& module) {
     track_external(name, static_cast<const torch::nn::Module&>(*module));
   }
-  /// A trace file has the name, beside those of parameters and buffers; figures are by category and
-  /// have none. So an optimizer takes none: its states are one category.
+  /// The name appears in trace files, beside those of parameters and buffers. Figures are per
+  /// category, without names; this is why an optimizer takes no name.
   void track_external(std::string_view name, const at::Tensor& tensor);
 
-  /// `type`: "current" or "peak", otherwise UsageError.
+  /// `type`: "current" or "peak"; throws UsageError for any other.
   MemSnapshot get_tracker_snapshot(std::string_view type = "current") const;
-  /// Bytes, among the current ones, that torch's allocators did not make (`from_blob`, mapped
-  /// files). They are part of their categories as well.
+  /// Current bytes that torch's allocators did not allocate (`from_blob`, mapped files). The
+  /// categories include them.
   BytesByDevice get_foreign_memory() const;
-  /// Bytes that the allocator made and no tensor has shown; part of Other. Only with
-  /// `MemTrackerOptions::allocator`. `type`: "current" or "peak", the moment of the most bytes in
-  /// all, otherwise UsageError.
+  /// Bytes that the allocator allocated but that belong to no observed tensor; part of Other. Needs
+  /// `MemTrackerOptions::allocator`. `type`: "current" or "peak" (the moment of the highest total);
+  /// throws UsageError for any other.
   BytesByDevice get_untracked_memory(std::string_view type = "current") const;
-  /// The living modules that were called, in the order of their first call.
+  /// The live modules that were called, in the order of their first call.
   std::vector<ModMemStats> memory_tracking() const;
-  /// What each ShardedUnit of the program holds (sharded_unit.h), in the order of their making.
+  /// The memory of each ShardedUnit (sharded_unit.h), in the order of their creation.
   std::vector<UnitMemory> units() const;
   /// Forgets the statistics of modules. Bytes, labels, names and the peak stay.
   void reset_mod_stats();
@@ -119,19 +120,21 @@ class TIDEGAUGE_API MemTracker {
   void display_snapshot(std::string_view type = "current", std::string_view units = "B") const;
   void display_modulewise_snapshots(int depth = 2, std::string_view units = "B") const;
 
-  /// The report on the last allocation that failed: what was alive by category, module and tensor,
-  /// and what could go. Empty if none has. It was printed to standard error then, and recorded.
+  /// The report on the last failed allocation: live bytes by category, module and tensor, and what
+  /// could be freed. Empty if no allocation failed. It was also printed to standard error at that
+  /// moment, and recorded.
   std::string render_post_mortem() const;
 
-  /// Events that cannot be true, which were left out, and the first one's text.
+  /// Number of impossible events that were dropped, and a description of the first one.
   int64_t anomaly_count() const;
   std::string first_anomaly() const;
-  /// Failures of our own hooks that were kept from the training, and the first one's text. Those of
-  /// the hook on ops are common to all trackers.
+  /// Number of exceptions in our own hooks, which the training never sees, and the message of the
+  /// first one. All trackers share the count of the op hook.
   int64_t failure_count() const;
   std::string first_failure() const;
 
-  /// Events that the trace file lacks, since the disk was full or too slow, and why the first does.
+  /// Number of events missing in the trace file because the disk was full or too slow, and the
+  /// reason for the first one.
   int64_t lost_event_count() const;
   std::string first_loss() const;
 

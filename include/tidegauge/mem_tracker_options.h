@@ -6,17 +6,16 @@
 namespace tidegauge {
 
 struct MemTrackerOptions {
-  /// A second call of a root module throws NotSupported unless `reset_mod_stats` came between, as
-  /// upstream does; otherwise module statistics begin anew with it.
+  /// True: a second call of a root module throws NotSupported unless `reset_mod_stats` was called
+  /// in between, as in torch's MemTracker. False: that call restarts the module statistics.
   bool strict = false;
-  /// Also counts what the CPU allocator makes and no tensor shows (workspace of kernels); part of
-  /// Other. While entered, torch's CPU allocator has a layer of ours on top.
+  /// Also counts CPU allocations that belong to no tensor (workspaces of kernels), as part of
+  /// Other. While entered, torch's CPU allocator is wrapped.
   bool allocator = false;
-  /// A trace file to write all of it to (docs/trace-format.md); empty: none.
+  /// The trace file to record to (docs/trace-format.md); empty: none.
   std::string record{};
-  bool overwrites = false;  ///< replaces a trace file that exists
-  /// What is kept of where memory was allocated: "none", or "module", the modules that were
-  /// running.
+  bool overwrites = false;  ///< replace an existing trace file
+  /// What to record about the place of each allocation: "none", or "module" (the running modules).
   std::string stacks = "none";
 };
 

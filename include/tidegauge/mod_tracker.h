@@ -17,28 +17,29 @@ class Module;
 
 namespace tidegauge {
 
-/// Tells at any moment which modules are running in the calling thread, by fully qualified name.
+/// Knows which modules are running in the calling thread, by fully qualified name.
 ///
 ///     tidegauge::ModTracker tracker;
 ///     tracker.enter();
 ///     auto loss = tidegauge::call(model, x).sum();  // see module_scope.h
-///     loss.backward();                               // a hook that asks sees {"Global", "Net",
-///     ...} tracker.exit();
+///     loss.backward();  // within it, parents() is {"Global", "Net", ...}
+///     tracker.exit();
 ///
-/// C++ modules have no hooks: forward is seen where it is wrapped by a ModuleScope, `call` or
-/// `Tracked`. Backward needs nothing more. Names are as in Python: the class of the first module
-/// called (without namespace and `Impl`), then the path.
+/// C++ modules have no hooks, so wrap a forward in ModuleScope, `call` or `Tracked`. Backward needs
+/// no wrapper. Names are as in Python: the class of the first module called (without namespace and
+/// `Impl`), then the path.
 ///
-/// A module must be owned by a shared_ptr (as those of torch::nn are), or outlive the tracker.
+/// A module must be owned by a shared_ptr, as torch::nn's are, or outlive the tracker.
 ///
 /// Thread-safe. Destroying an entered tracker exits it.
 class TIDEGAUGE_API ModTracker {
  public:
   using Tensors = std::vector<at::Tensor>;
 
-  /// `outputs` is empty if the forward threw; `module` is null if it no longer exists; a module
-  /// whose inputs need no gradient ends with the whole backward, with no `grad_inputs`. An
-  /// exception of a hook goes on into the training, except where one is under way.
+  /// `outputs` is empty if the forward threw; `module` is null if it no longer exists. For a module
+  /// whose inputs need no gradient, `post_bw` runs at the end of the whole backward, without
+  /// `grad_inputs`. An exception in a hook propagates to the training, unless another one is
+  /// already propagating.
   struct UserHooks {
     using Module = torch::nn::Module;
 
@@ -56,22 +57,23 @@ class TIDEGAUGE_API ModTracker {
 
   /// Entries nest; only the outermost exit ends the tracking.
   void enter();
-  /// UsageError if not entered.
+  /// Throws UsageError if not entered.
   void exit();
 
   /// "Global", then the modules running now in this thread, outermost first.
   std::vector<std::string> parents() const;
-  /// Whether a backward is running in this thread.
+  /// True if a backward is running in this thread.
   bool is_bw() const;
-  /// None if this tracker has not come across the module.
+  /// None if this tracker has not seen the module yet.
   std::optional<std::string> get_known_fqn(const torch::nn::Module& module) const;
 
-  /// Fills the slots that are given. UsageError if one of them is taken; then none is changed.
-  /// Backward hooks are told of the calls made after they were registered.
+  /// Sets the hooks that are not null. Throws UsageError, and sets none, if one of them is already
+  /// set. Backward hooks run only for forward calls made after their registration.
   void register_user_hooks(UserHooks hooks);
   void clear_user_hooks();
 
-  /// Failures of our own hooks that were kept from the training, and the first one's text.
+  /// Number of exceptions in our own hooks, which the training never sees, and the message of the
+  /// first one.
   int64_t failure_count() const;
   std::string first_failure() const;
 

@@ -21,25 +21,25 @@
 namespace tidegauge {
 
 namespace detail {
-/// Whether a tracker is entered.
+/// True if any tracker is entered.
 extern TIDEGAUGE_API std::atomic<bool> is_any_entered;
 }  // namespace detail
 
-/// The forward of one module call, for all entered trackers. Costs next to nothing if there are
-/// none. Not copied, not moved: leaves in the thread that entered.
+/// The forward of one module call, for all entered trackers. Nearly free if there are none. Must be
+/// destroyed in the thread that created it.
 class TIDEGAUGE_API ModuleScope {
  public:
-  /// `inputs` are needed for backward hooks, and for the sizes that a MemTracker shows.
+  /// Backward hooks and the input sizes in MemTracker's statistics need `inputs`.
   explicit ModuleScope(const torch::nn::Module& module, at::TensorList inputs = {});
   /// Without `finish`, the forward counts as failed.
   ~ModuleScope();
   ModuleScope(const ModuleScope&) = delete;
   ModuleScope& operator=(const ModuleScope&) = delete;
 
-  /// The forward is over and made `outputs`.
+  /// The forward returned `outputs`.
   void finish(at::TensorList outputs);
 
-  /// Whether a tracker is entered; if not, a scope need not be shown any tensors.
+  /// True if any tracker is entered; if not, a scope needs no tensors.
   static bool is_anybody_watching() {
     return detail::is_any_entered.load(std::memory_order_relaxed);
   }
@@ -49,10 +49,10 @@ class TIDEGAUGE_API ModuleScope {
 
   const torch::nn::Module& module_;
   uint32_t id_ = 0;
-  bool is_bw_ = false;  // within a backward: something is computed again
-  std::shared_ptr<const ModTracker::Impls> trackers_;  // null: nobody watches
-  size_t entered_ = 0;                                 // of them
-  std::vector<at::Tensor> inputs_;                     // for hooks that are shown them again
+  bool is_bw_ = false;                                 // inside a backward: a recomputed forward
+  std::shared_ptr<const ModTracker::Impls> trackers_;  // null: no tracker is entered
+  size_t entered_ = 0;                                 // how many of them
+  std::vector<at::Tensor> inputs_;                     // for the post-forward hooks
 };
 
 namespace detail {
@@ -75,7 +75,7 @@ void append_tensors(Tensors& all, const std::tuple<T...>& values) {
   std::apply([&](const T&... value) { (append_tensors(all, value), ...); }, values);
 }
 
-/// Those in `args`; none if nobody looks at them.
+/// The tensors in `args`; none if no tracker is entered.
 template <typename... Args>
 Tensors tensors_of(Args&&... args) {
   Tensors tensors;
@@ -83,7 +83,7 @@ Tensors tensors_of(Args&&... args) {
   return tensors;
 }
 
-/// Likewise, without another reference: as long as `value` is what it is.
+/// The tensor in `value`, without another reference; valid until `value` changes.
 inline at::TensorList tensor_in(torch::nn::AnyValue& value) {
   if (!ModuleScope::is_anybody_watching()) return {};
   const at::Tensor* tensor = value.try_get<at::Tensor>();
@@ -108,7 +108,7 @@ auto call(Module&& module, Args&&... args) {
   }
 }
 
-/// Likewise for a Sequential and each module in it. `Output`: what the last of them returns.
+/// The same for a Sequential and each module in it. `Output`: the return type of the last one.
 template <typename Output = at::Tensor, typename... Args>
 Output call_sequential(torch::nn::Sequential& modules, Args&&... args) {
   if (modules->is_empty()) return modules->template forward<Output>(args...);  // throws
@@ -118,7 +118,7 @@ Output call_sequential(torch::nn::Sequential& modules, Args&&... args) {
   std::optional<torch::nn::AnyValue> value;
   for (torch::nn::AnyModule& module : *modules) {
     ModuleScope inner(*module.ptr(), tensors);
-    arguments.clear();  // or they would live longer than without us
+    arguments.clear();  // so that they do not live longer than without tracking
     value = value ? module.any_forward(std::move(*value)) : module.any_forward(args...);
     tensors = detail::tensor_in(*value);
     inner.finish(tensors);
@@ -127,8 +127,8 @@ Output call_sequential(torch::nn::Sequential& modules, Args&&... args) {
   return value->template get<Output>();
 }
 
-/// A module holder whose calls are seen by trackers: write `Tracked<torch::nn::Linear> fc` for
-/// `torch::nn::Linear fc` and leave the rest of the program as it is.
+/// A module holder whose calls are tracked: write `Tracked<torch::nn::Linear> fc` instead of
+/// `torch::nn::Linear fc` and leave the rest of the program unchanged.
 template <typename Holder>
 class Tracked : public Holder {
  public:

@@ -6,8 +6,8 @@
 
 namespace tidegauge {
 
-/// Moments of a module call: those of MemTracker, then those only FSDPMemTracker has. The numbers
-/// go into trace files: append, never renumber.
+/// Moments of a module call: first MemTracker's, then those that only FSDPMemTracker has. The
+/// numbers go into trace files: append, never renumber.
 enum class ModuleState : uint8_t {
   PreForward,
   PostForward,
@@ -28,7 +28,7 @@ enum class ModuleState : uint8_t {
 };
 inline constexpr uint8_t kModuleStateCount = 16;
 
-/// The spelling of torch ("Pre-Forward").
+/// torch's spelling ("Pre-Forward").
 std::string_view to_string(ModuleState state);
 
 }  // namespace tidegauge

@@ -12,9 +12,9 @@
 
 namespace tidegauge {
 
-/// One step of an optimizer, for all entered trackers: what it makes counts as Optstate, whether it
-/// stays or not, and the states that it has at the end are known as such. Modules that a closure
-/// calls make activations all the same. Nests; ends in the thread that began, also by an exception.
+/// One step of an optimizer, for all entered trackers. Tensors made in it count as Optstate, also
+/// temporary ones, and at its end the optimizer's states are labelled. Modules that a closure calls
+/// still make activations. Nests. Must be destroyed in the thread that created it.
 class TIDEGAUGE_API OptimizerStepScope {
  public:
   /// `optimizer` must outlive the scope.
@@ -28,7 +28,7 @@ class TIDEGAUGE_API OptimizerStepScope {
   const std::shared_ptr<const ModTracker::Impls> trackers_;
 };
 
-/// `optimizer.step(closure)` within an OptimizerStepScope.
+/// Calls `optimizer.step(closure)` within an OptimizerStepScope.
 inline at::Tensor step(torch::optim::Optimizer& optimizer,
                        torch::optim::Optimizer::LossClosure closure = nullptr) {
   const OptimizerStepScope scope(optimizer);

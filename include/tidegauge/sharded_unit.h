@@ -11,8 +11,8 @@
 
 namespace tidegauge {
 
-/// Parameters that a program shards, gathers and releases as one. What it tells goes to every
-/// MemTracker that exists, entered or not; one that is made later must be told of the shards again.
+/// Parameters that a program shards, gathers and releases together. Its calls reach every existing
+/// MemTracker, entered or not. For a tracker made later, label the shards again.
 ///
 ///     tidegauge::ShardedUnit unit("layers.0");
 ///     unit.label(tidegauge::UnitFact::Shard, shard);
@@ -20,33 +20,33 @@ namespace tidegauge {
 ///     unit.begin_gather(tidegauge::GatherReason::Forward);
 ///     {
 ///       const tidegauge::UnitBirths births(unit, tidegauge::UnitFact::GatherBuffer);
-///       all_gather(buffer = at::empty(...), shard);  // what is made here is All Gather
+///       all_gather(buffer = at::empty(...), shard);  // tensors made here are All Gather
 ///     }
 ///     {
 ///       const tidegauge::UnitBirths births(unit, tidegauge::UnitFact::Unsharded);
 ///       weight = buffer.view(sizes).clone();
 ///     }
 ///     unit.finish_gather();
-///     ... forward; then weight and buffer go ...
+///     ... forward; then free weight and buffer ...
 ///     unit.release();
 ///
-/// The labels hold in every snapshot, in MemTracker's categories; `MemTracker::units` has them by
-/// unit, in fine ones. Thread-safe; holds no tensor.
+/// Every snapshot uses the labels, translated to MemTracker's categories; `MemTracker::units` has
+/// them per unit in fine categories. Thread-safe. Holds no tensor.
 class TIDEGAUGE_API ShardedUnit {
  public:
   explicit ShardedUnit(std::string name);
 
-  /// Says what the storages of a tensor are to the unit. Nothing for an undefined tensor.
+  /// States the role of a tensor's storages in the unit. Ignores an undefined tensor.
   void label(UnitFact fact, const at::Tensor& tensor) const;
-  /// Nothing if the unit is gathered already.
+  /// No effect if the unit is already gathered.
   void begin_gather(GatherReason reason) const;
   void finish_gather() const;
   void release(bool keeps_post_forward_shard = false) const;
-  /// One reduction of gradients is done.
+  /// Counts one finished reduction of gradients.
   void reduce() const;
 
   const std::string& name() const { return name_; }
-  /// Not 0, and of no other unit of the process.
+  /// Unique in the process; never 0.
   uint32_t id() const { return id_; }
 
  private:
@@ -54,8 +54,8 @@ class TIDEGAUGE_API ShardedUnit {
   std::string name_;
 };
 
-/// What this thread makes, as long as it lives, is `fact` to the unit, except in an optimizer step.
-/// Nests; the innermost holds.
+/// While it lives, the storages that this thread makes have the role `fact` in the unit, except in
+/// an optimizer step. Nests; the innermost applies.
 class TIDEGAUGE_API UnitBirths {
  public:
   UnitBirths(const ShardedUnit& unit, UnitFact fact);

@@ -12,43 +12,45 @@
 
 namespace tidegauge {
 
-/// What a simulation answers where a program asks for values that do not exist.
+/// The answers of a simulation to programs that read unknown values.
 struct SimulationPolicy {
-  std::optional<double> item{};  ///< of every value; none: an error
-  double mask_fraction = 1.0;    ///< of its elements, how many a mask selects; 1: the worst case
+  std::optional<double> item{};  ///< the value of every unknown element; none: reading one throws
+  double mask_fraction = 1.0;    ///< the fraction of elements that a mask selects; 1: worst case
 };
 
 /// How one op was simulated.
 struct OpCoverage {
   std::string op;
   int64_t calls = 0;
-  int64_t cached = 0;  ///< of them, those answered from the cache
+  int64_t cached = 0;  ///< calls answered from the cache
   bool is_decomposed = false;
 };
 
-/// As long as it lives, the thread that made it, and those attached (tidegauge/threads.h), make
-/// tensors without memory wherever they would make real ones. Trackers see them as real ones:
+/// While it lives, the thread that created it and attached threads (tidegauge/threads.h) make
+/// tensors without memory instead of real ones. Trackers treat them like real tensors:
 ///
 ///     const tidegauge::Simulation simulation;
 ///     Net net(...);                       // of any size
 ///     tidegauge::MemTracker tracker;      // and a step of training
 ///
-/// Ops are answered by torch's meta kernels. Those that torch has in Python are there only in a
-/// process with Python; without, such an op throws c10::NotImplementedError with its name.
+/// torch's meta kernels give the shapes of results. Some of them are written in Python and exist
+/// only in a process with Python; without it, such an op throws c10::NotImplementedError, which
+/// names the op.
 class TIDEGAUGE_API Simulation {
  public:
-  /// UsageError if a simulation is on already, in whatever thread, or if a fraction is none.
+  /// Throws UsageError if a simulation is already running in any thread, or if the mask fraction is
+  /// not between 0 and 1.
   explicit Simulation(const SimulationPolicy& policy = {});
-  /// Tensors that are left can be deleted, not used.
+  /// Simulated tensors that are still alive can be deleted but no longer used.
   ~Simulation();
   Simulation(const Simulation&) = delete;
   Simulation& operator=(const Simulation&) = delete;
 
-  /// Simulated tensors of the geometry of real or meta ones, on `device`; those that share a
-  /// storage go on to do so.
+  /// Makes simulated tensors on `device` with the sizes and strides of real or meta tensors.
+  /// Tensors that share a storage still share one afterwards.
   std::vector<at::Tensor> adopt(const std::vector<at::Tensor>& tensors,
                                 c10::Device device = c10::kCPU) const;
-  /// By name of the op.
+  /// Sorted by the name of the op.
   std::vector<OpCoverage> coverage() const;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-/// Everything that tidegauge offers to a libtorch program.
+/// All public headers of tidegauge for libtorch programs.
 #include "tidegauge/errors.h"          // IWYU pragma: export
 #include "tidegauge/mem_snapshot.h"    // IWYU pragma: export
 #include "tidegauge/mem_tracker.h"     // IWYU pragma: export

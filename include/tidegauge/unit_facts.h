@@ -8,21 +8,21 @@
 
 namespace tidegauge {
 
-/// What sharding code says of a storage when it makes it, or hands it on.
+/// The role of a storage in a sharded unit, as stated by the sharding code.
 enum class UnitFact : uint8_t {
   Shard,             ///< this rank's part of a parameter
-  GatherBuffer,      ///< input or output of an all-gather, or a copy on the way
+  GatherBuffer,      ///< input or output of an all-gather, or an intermediate copy
   Unsharded,         ///< a whole parameter
-  PostForwardShard,  ///< a part of it kept after the forward, of a smaller mesh
-  UnshardedGrad,     ///< the gradient of a whole parameter, in whatever type
-  ReduceBuffer,      ///< input or output of a reduce-scatter, or a copy on the way
-  AllReduceBuffer,   ///< what a reduce-scatter left and an all-reduce goes on with
+  PostForwardShard,  ///< a shard of a smaller mesh, kept after the forward
+  UnshardedGrad,     ///< the gradient of a whole parameter, in any dtype
+  ReduceBuffer,      ///< input or output of a reduce-scatter, or an intermediate copy
+  AllReduceBuffer,   ///< output of a reduce-scatter that an all-reduce then reduces further
   ReducedGrad,       ///< a shard's gradient that lies in the buffer it was reduced into
-  ShardGrad,         ///< a shard's gradient in memory of its own: a cast, a sum, from before
+  ShardGrad,         ///< a shard's gradient in its own memory: a cast, a sum, an earlier gradient
 };
 inline constexpr uint8_t kUnitFactCount = 9;
 
-/// Why whole parameters were gathered.
+/// Why the whole parameters were gathered.
 enum class GatherReason : uint8_t { Forward, Backward, Prefetch, User, Recompute };
 inline constexpr uint8_t kGatherReasonCount = 5;
 /// "forward", ...

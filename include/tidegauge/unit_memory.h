@@ -27,30 +27,30 @@ struct UnitBytes {
   }
 };
 
-/// Once from the all-gather to the release; times by the steady clock.
+/// One cycle from all-gather to release; times of the steady clock.
 struct UnitGathering {
   GatherReason reason{};
-  int64_t begun_ns = 0;                ///< the all-gather
-  std::optional<int64_t> complete_ns;  ///< the whole parameters are there
+  int64_t begun_ns = 0;                ///< start of the all-gather
+  std::optional<int64_t> complete_ns;  ///< the whole parameters are ready
   std::optional<int64_t> released_ns;
 };
 
-/// The bytes that a unit has on one device from a moment on.
+/// The bytes of a unit on one device, from a moment until the next one.
 struct UnitMoment {
-  int64_t time_ns = 0;  ///< of the last module, node, step or gathering before it
+  int64_t time_ns = 0;  ///< time of the last module, node, step or gathering before it
   UnitBytes bytes;
 };
 
-/// What one sharded unit holds; see sharded_unit.h.
+/// The memory of one sharded unit; see sharded_unit.h.
 struct UnitMemory {
   std::string name;
   UnitState state{};
   std::vector<UnitBytes> now;
-  std::vector<UnitBytes> at_peak;  ///< at the instant of each device's peak
-  /// Of the bytes of each device at its peak, between 0 and 1; in the order of `at_peak`.
+  std::vector<UnitBytes> at_peak;  ///< at the moment of each device's peak
+  /// The unit's share of each device's peak, between 0 and 1; in the order of `at_peak`.
   std::vector<double> peak_share;
   std::vector<UnitGathering> gatherings;  ///< the last ones, at most 64
-  std::vector<UnitMoment> timeline;       ///< the last changes, in the order of time
+  std::vector<UnitMoment> timeline;       ///< the last changes, in chronological order
   int64_t reduce_count = 0;
 };
 
