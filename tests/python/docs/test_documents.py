@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Paths, links and worked examples in the documents match the repository."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).parents[3]
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"]
+DOCUMENTS += [f"docs/{path.name}" for path in sorted((REPO / "docs").glob("*.md"))]
+# A document may name a file relative to these folders, as an #include or an import does.
+BASES = ("", "src", "include", "python", "python/tidegauge", "tests", "tests/python")
+ENDINGS = (
+    "h",
+    "cpp",
+    "py",
+    "pyi",
+    "js",
+    "html",
+    "md",
+    "sh",
+    "toml",
+    "txt",
+    "yaml",
+    "cmake",
+    "json",
+)
+
+
+def expand(text: str) -> Iterator[str]:
+    """`tests/{web,browser}` names two folders."""
+    if match := re.search(r"\{([^{}]*)\}", text):
+        for part in match[1].split(","):
+            yield from expand(text[: match.start()] + part + text[match.end() :])
+    else:
+        yield text
+
+
+def find_paths(text: str) -> Iterator[str]:
+    """Words in backticks that look like a path of this repository."""
+    top_folders = {path.name for path in REPO.iterdir() if path.is_dir()}
+    for word in re.findall(r"`([\w./{},-]+/[\w.{},-]*)`", text):
+        for path in expand(word):
+            is_file = path.rpartition(".")[2] in ENDINGS
+            if is_file or path.endswith("/") or path.partition("/")[0] in top_folders:
+                yield path
+
+
+def exists(path: str) -> bool:
+    return path.startswith("..") or any((REPO / base / path).exists() for base in BASES)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_named_paths_exist(document: str) -> None:
+    paths = set(find_paths((REPO / document).read_text(encoding="utf-8")))
+    assert sorted(path for path in paths if not exists(path)) == []
+
+
+def anchors_of(text: str) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def is_broken(document: Path, link: str) -> bool:
+    name, _, anchor = link.partition("#")
+    target = document.parent / name if name else document
+    if not target.exists():
+        return True
+    return bool(anchor) and anchor not in anchors_of(target.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_somewhere(document: str) -> None:
+    path = REPO / document
+    links = re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8"))
+    local = [link for link in links if not link.startswith("http")]
+    assert [link for link in local if is_broken(path, link)] == []
+
+
+def test_architecture_names_many_paths() -> None:
+    text = (REPO / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert len(set(find_paths(text))) > 60
+
+
+def test_worked_examples_apply() -> None:
+    """Each diff in CONTRIBUTING.md fits the sources as they are."""
+    text = (REPO / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    diffs = re.findall(r"^```diff\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert len(diffs) == 3
+    for diff in diffs:
+        done = subprocess.run(
+            ["git", "apply", "--check", "-"],
+            cwd=REPO,
+            input=diff,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
