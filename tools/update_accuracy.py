@@ -65,22 +65,22 @@ def counted() -> str:
         key=lambda row: row.size_bytes,
     )
     rows = [
-        ("shards of parameters", "4 B x parameters / 8", 4 * parameters // 8, "Sharded Param"),
-        ("states of AdamW", "8 B x parameters / 8", 8 * parameters // 8, "Optstate"),
+        ("parameter shards", "4 B x parameters / 8", 4 * parameters // 8, "Sharded Param"),
+        ("AdamW states", "8 B x parameters / 8", 8 * parameters // 8, "Optstate"),
         (
-            "the root, whole, at the loss",
+            "unsharded root, at the loss",
             "2 B x (embedding, norm and head)",
             2 * (2 * settings["words"] * settings["width"] + settings["width"]),
             "Unsharded Param",
         ),
     ]
-    lines = ["| what | formula | counted | predicted |", "|---|---|---:|---:|"]
+    lines = ["| memory | formula | computed | predicted |", "|---|---|---:|---:|"]
     lines += [
         f"| {what} | {formula} | {value:,} | {categories.get(name, 0):,} |"
         for what, formula, value, name in rows
     ]
     lines.append(
-        "| softmax of the logits, for backward | 4 B x tokens x words | "
+        "| softmax of the logits, saved for backward | 4 B x tokens x words | "
         f"{logits:,} | {largest.size_bytes:,} |"
     )
     return "\n".join([*lines, ""])

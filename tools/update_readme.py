@@ -2,7 +2,8 @@
 """Generates the outputs and figures in README.md.
 
 Replaces each block between `<!-- begin: NAME -->` and `<!-- end -->` by the output of NAME below.
-Run it after `make build` and `make bench`: `.venv/bin/python tools/update_readme.py`.
+Run it after `make build` and `make bench`: `.venv/bin/python tools/update_readme.py [NAME...]`, by
+default for all blocks.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ SIMULATED = "simulated"
 def costs() -> str:
     results = json.loads((REPO / "benchmarks" / "results.json").read_text())
     rows = [
-        "| case | variant | CPU time, ratio to no tracker | two equal runs differ by |",
+        "| case | variant | CPU time relative to no tracker | difference of two equal runs |",
         "|---|---|---|---|",
     ]
     ratios = [r for r in results["ratios"] if r["variant"] != SIMULATED]
@@ -76,7 +77,7 @@ def costs() -> str:
 
 def speeds() -> str:
     results = json.loads((REPO / "benchmarks" / "results.json").read_text())
-    rows = ["| a steady step | FakeTensorMode | simulated | times faster |", "|---|---|---|---|"]
+    rows = ["| steady step | FakeTensorMode | simulated | speedup |", "|---|---|---|---|"]
     for r in results["ratios"]:
         if r["variant"] == SIMULATED:
             case = r["case"].partition(", to FakeTensorMode")[0]
@@ -101,11 +102,16 @@ GENERATORS = {
 }
 
 
-def main() -> None:
+def main(names: list[str]) -> None:
     readme = REPO / "README.md"
-    text = BLOCK.sub(lambda m: m[1] + GENERATORS[m[2]]() + m[3], readme.read_text())
-    readme.write_text(text)
+
+    def replace(block: re.Match[str]) -> str:
+        if names and block[2] not in names:
+            return block[0]
+        return block[1] + GENERATORS[block[2]]() + block[3]
+
+    readme.write_text(BLOCK.sub(replace, readme.read_text()))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
