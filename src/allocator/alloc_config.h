@@ -12,7 +12,7 @@ namespace tidegauge {
 inline constexpr int64_t kMiB = int64_t{1} << 20;
 inline constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
-/// The settings that torch 2.13 reads from PYTORCH_CUDA_ALLOC_CONF, with torch's defaults.
+/// The settings that torch reads from PYTORCH_CUDA_ALLOC_CONF, with torch's defaults.
 struct AllocConfig {
   /// Larger blocks are neither split nor given to smaller requests.
   int64_t max_split_bytes = kNoLimit;

@@ -10,11 +10,11 @@
 
 namespace tidegauge {
 
-/// How to choose among free blocks of the same size.
+/// How to choose among free blocks of the same size. docs/allocator.md names the torch versions.
 enum class TieRule : uint8_t {
-  Address,         ///< the lowest address: torch up to 2.11
-  SegmentCounter,  ///< the oldest segment, then the lowest address: torch 2.13
-  PrivateCounter,  ///< SegmentCounter in private pools, Address in the default pool: torch 2.12
+  Address,         ///< the lowest address
+  SegmentCounter,  ///< the oldest segment, then the lowest address
+  PrivateCounter,  ///< SegmentCounter in private pools, Address in the default pool
 };
 
 /// When a freed block that another stream used becomes free. A simulator has no clock that tells.

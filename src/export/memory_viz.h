@@ -20,7 +20,7 @@ namespace tidegauge {
 ///
 /// The viewer starts from the segments and goes back event by event, so the file must contain every
 /// event of every segment and block. The viewer colours by `category`; segments have the category
-/// `unknown`, because the viewer of torch 2.13 requires one.
+/// `unknown`, because the viewer requires one.
 class MemoryVizWriter {
  public:
   /// `settings`: in the form of PYTORCH_CUDA_ALLOC_CONF. Throws UsageError with torch's message if

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Small helpers that every part may use; they need nothing but the standard library."""
+"""Small helpers that every part may use. Importing them does not import torch."""
