@@ -50,33 +50,30 @@ enum class Fit : uint8_t { Fits, FitsAfterRetries, TooCloseToCall, DoesNotFit };
 /// "fits", "fits after retries", "too close to call", "does not fit"
 std::string_view to_string(Fit fit);
 
-/// Whether a run fits a device, by one rule for every command and report.
+/// Whether a run fits a device. Every command and report applies this one rule.
 ///
-///   tensors              measured or simulated    bytes that tensors ask for   \  at the moment of
-///   rounding and slack   modelled                 to 512 bytes, unsplit rest    | the peak reserve
-///   = active                                                                    | with most active
-///   unused in segments   modelled                 fragmentation                /
-///   = reserved                      what torch's allocator gets from the driver
-///   cuBLAS workspaces    assumed  \                               .
-///   CUDA context         assumed   } Assumptions                  .
-///   communication        assumed  /                               .
-///   = on the device                 what nvidia-smi shows: needed_bytes
+///   tensors              measured    bytes that tensors ask for (or: simulated)   .
+///   rounding and slack   modelled    to 512 bytes, and rests too small to split  | at the peak
+///   = active                                                                     | of reserved
+///   unused in segments   modelled    fragmentation                               '
+///   = reserved                       what torch's allocator gets from the driver
+///   cuBLAS workspaces    assumed
+///   CUDA context         assumed
+///   communication        assumed
+///   = on the device                  what nvidia-smi shows: needed_bytes
 ///
-/// The band: `reserved` lies between the least and the most that the allocator modes in question
-/// reserve. Those are the settings that the caller names, or else torch's two modes, plain segments
-/// and expandable_segments:True. Assumptions have bands of their own. `low_bytes` is the sum of the
-/// lower ends, `high_bytes` of the upper ends.
+/// The band low_bytes to high_bytes adds up the bands of `reserved` and of the assumptions.
+/// `reserved` varies with the mode of the allocator: if the caller names no settings, torch's two
+/// modes count, plain segments and expandable_segments:True.
 ///
-///   low      needed        high        memory of the device
-///    |----------*-----------|             |     fits: high <= memory
-///    |----------*-------------------------|--|  fits after retries: high > memory, but no request
-///                                               fails even with the most assumed, in any mode: the
-///                                               allocator frees cached segments and asks again
-///              |----*----------------|----|--   too close to call: with the most assumed a request
-///                                               fails in some mode, with the least assumed none
-///                                               fails in some mode
-///                                         | |-- does not fit: with the least assumed a request
-///                                               fails in every mode
+///   low -- needed -- high        memory
+///    |-------*--------|            |      fits: high <= memory
+///    |-------*---------------------|--|   fits after retries: no mode fails, even with the most
+///                                       assumed; the allocator frees cached segments and asks the
+///                                       driver again
+///    |-------*---------------------|--|   too close to call: with the most assumed, a mode fails;
+///                                       with the least assumed, a mode does not
+///                                  |  |-* does not fit: with the least assumed, every mode fails
 struct Verdict {
   std::optional<Fit> fit{};  ///< nothing if no device was named
   int64_t needed_bytes = 0;

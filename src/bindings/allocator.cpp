@@ -9,13 +9,9 @@
 
 #include "allocator/plain_pickle.h"
 #include "allocator/recorded_run.h"
-#include "allocator/request_stream.h"
 #include "allocator/trace_replay.h"
 #include "allocator/trace_rewind.h"
-#include "bindings/column.h"
-#include "bindings/snapshots.h"
 #include "tidegauge/errors.h"
-#include "trace/reader.h"
 
 namespace py = pybind11;
 
@@ -83,33 +79,12 @@ Layout read_layout(const Table& segments, const Table& blocks) {
   return layout;
 }
 
-TieRule parse_tie(const std::string& tie) {
-  if (tie == "address") return TieRule::Address;
-  if (tie == "counter") return TieRule::SegmentCounter;
-  if (tie == "private-counter") return TieRule::PrivateCounter;
-  throw UsageError("unknown tie rule '" + tie + "': expected address, counter or private-counter");
-}
-
 DeferredFrees parse_deferred(const std::string& deferred) {
   if (deferred == "recorded") return DeferredFrees::ByCaller;
   if (deferred == "low") return DeferredFrees::AtNextMalloc;
   if (deferred == "high") return DeferredFrees::AtSync;
   throw UsageError("unknown policy for deferred frees '" + deferred +
                    "': expected recorded, low or high");
-}
-
-py::dict to_dict(const RunFigures& figures) {
-  py::dict dict;
-  dict["peak_reserved_bytes"] = figures.peak_reserved_bytes;
-  dict["peak_active_bytes"] = figures.peak_active_bytes;
-  dict["unused_at_peak_bytes"] = figures.unused_at_peak_bytes;
-  dict["slack_at_peak_bytes"] = figures.slack_at_peak_bytes;
-  dict["final_reserved_bytes"] = figures.final_reserved_bytes;
-  dict["final_active_bytes"] = figures.final_active_bytes;
-  dict["segments"] = figures.segments;
-  dict["segment_events"] = figures.segment_events;
-  dict["out_of_memory"] = figures.out_of_memory;
-  return dict;
 }
 
 class AllocatorTrace {
@@ -169,87 +144,34 @@ class AllocatorTrace {
   Layout final_layout_;
 };
 
-/// The requests that a trace file would make of one device.
-std::unique_ptr<RequestStream> read_requests(const std::string& path, py::handle device) {
-  auto stream = std::make_unique<RequestStream>(to_device(device));
-  const py::gil_scoped_release released;
-  Reader reader(path);
-  reader.visit_events(1, UINT64_MAX, [&](const Event& event, uint64_t) { stream->add(event); });
-  return stream;
-}
-
-AllocatorOptions make_options(const std::string& settings, const std::string& tie,
-                              int64_t total_bytes, int64_t outside_bytes) {
-  AllocatorOptions options{.config = parse_alloc_config(settings),
-                           .tie = parse_tie(tie),
-                           .outside_bytes = outside_bytes,
-                           .memory_fraction = {},
-                           .place = {},
-                           .on_segment_event = {}};
-  if (total_bytes > 0) options.total_bytes = total_bytes;
-  return options;
-}
-
-py::dict simulate(const RequestStream& stream, const std::string& settings, const std::string& tie,
-                  int64_t total_bytes, int64_t outside_bytes) {
-  const AllocatorOptions options = make_options(settings, tie, total_bytes, outside_bytes);
-  RunFigures figures;
-  {
-    const py::gil_scoped_release released;
-    figures = stream.simulate(options);
-  }
-  return to_dict(figures);
-}
-
-/// As columns for the HTML report: segments by address, and the blocks that fill them.
-py::dict layout_columns(const RequestStream& stream, const std::string& settings,
-                        const std::string& tie) {
-  const AllocatorOptions options = make_options(settings, tie, 0, 0);
-  Layout layout;
-  {
-    const py::gil_scoped_release released;
-    layout = stream.layout_at_peak(options);
-  }
-  Column stream_column, is_small, is_expandable, block_count, size, requested, use;
-  size_t blocks = 0;
-  for (const SegmentState& segment : layout) {
-    stream_column.add(static_cast<uint64_t>(segment.stream));
-    is_small.add(segment.is_small);
-    is_expandable.add(segment.is_expandable);
-    block_count.add(segment.blocks.size());
-    blocks += segment.blocks.size();
-    for (const BlockState& block : segment.blocks) {
-      size.add(static_cast<uint64_t>(block.size_bytes));
-      requested.add(static_cast<uint64_t>(block.requested_bytes));
-      use.add(static_cast<uint64_t>(block.use));
-    }
-  }
-  using py::literals::operator""_a;
-  return py::dict(
-      "segments"_a =
-          py::dict("stream"_a = stream_column.take(), "is_small"_a = is_small.take(),
-                   "is_expandable"_a = is_expandable.take(), "block_count"_a = block_count.take()),
-      "blocks"_a =
-          py::dict("size"_a = size.take(), "requested"_a = requested.take(), "use"_a = use.take()),
-      "counts"_a = py::dict("segments"_a = layout.size(), "blocks"_a = blocks));
-}
-
 }  // namespace
 
+TieRule parse_tie(const std::string& tie) {
+  if (tie == "address") return TieRule::Address;
+  if (tie == "counter") return TieRule::SegmentCounter;
+  if (tie == "private-counter") return TieRule::PrivateCounter;
+  throw UsageError("unknown tie rule '" + tie + "' (expected address, counter or private-counter)");
+}
+
+py::dict to_dict(const RunFigures& figures) {
+  py::dict dict;
+  dict["peak_reserved_bytes"] = figures.peak_reserved_bytes;
+  dict["peak_active_bytes"] = figures.peak_active_bytes;
+  dict["unused_at_peak_bytes"] = figures.unused_at_peak_bytes;
+  dict["slack_at_peak_bytes"] = figures.slack_at_peak_bytes;
+  dict["final_reserved_bytes"] = figures.final_reserved_bytes;
+  dict["final_active_bytes"] = figures.final_active_bytes;
+  dict["segments"] = figures.segments;
+  dict["segment_events"] = figures.segment_events;
+  dict["out_of_memory"] = figures.out_of_memory;
+  return dict;
+}
+
 void bind_allocator(py::module_& m) {
-  m.def(
-      "check_alloc_config", [](const std::string& settings) { parse_alloc_config(settings); },
-      py::arg("settings"), "ValueError with torch's complaint for settings that torch refuses.");
   m.def(
       "find_pickle_fault",
       [](const py::bytes& data) { return find_pickle_fault(std::string_view(data)); },
       py::arg("data"), "What makes a pickle more than plain values, or None.");
-  py::class_<RequestStream>(m, "RequestStream")
-      .def(py::init(&read_requests), py::arg("path"), py::arg("device"))
-      .def_property_readonly("request_count", &RequestStream::request_count)
-      .def("simulate", &simulate, py::arg("settings"), py::arg("tie"), py::arg("total_bytes"),
-           py::arg("outside_bytes"))
-      .def("layout_at_peak", &layout_columns, py::arg("settings"), py::arg("tie"));
   py::class_<AllocatorTrace>(m, "AllocatorTrace")
       .def(py::init<const py::buffer&, const py::buffer&, const py::buffer&, const std::string&>(),
            py::arg("events"), py::arg("segments"), py::arg("blocks"), py::arg("settings"))

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "bindings/mod_tracker.h"
-#include "track/memory_tracker.h"
 #include "trace/recorder.h"
+#include "track/memory_tracker.h"
 
 namespace tidegauge::bindings {
 

@@ -3,6 +3,7 @@
 
 #include "bindings/allocator.h"
 #include "bindings/export.h"
+#include "bindings/fit.h"
 #include "bindings/fsdp.h"
 #include "bindings/mem_tracker.h"
 #include "bindings/mod_tracker.h"
@@ -49,6 +50,7 @@ PYBIND11_MODULE(_C, m) {
   tidegauge::bindings::bind_mem_tracker(m);
   tidegauge::bindings::bind_mem_events(m);
   tidegauge::bindings::bind_allocator(m);
+  tidegauge::bindings::bind_fit(m);
   tidegauge::bindings::bind_export(m);
   tidegauge::bindings::bind_fsdp(m);
   tidegauge::bindings::bind_simulate(m);

@@ -5,11 +5,8 @@
 #include <charconv>
 #include <system_error>
 
-#include "core/events/event_factory.h"
-#include "core/ledger/ledger.h"
 #include "fit/assumed_memory.h"
 #include "tidegauge/errors.h"
-#include "trace/reader.h"
 
 namespace tidegauge {
 namespace {
@@ -208,8 +205,8 @@ std::string choose_device(const DevicePeaks& peaks, const std::optional<std::str
     highest = bytes;
   }
   if (wanted) {
-    throw UsageError("the run has used no memory of device '" + *wanted +
-                     "'; it has used: " + (seen.empty() ? "none" : seen));
+    throw UsageError("the run used no memory on device '" + *wanted +
+                     "' (it used: " + (seen.empty() ? "none" : seen) + ")");
   }
   return chosen;
 }
@@ -218,26 +215,6 @@ RequestStream read_requests(EventSource& source, Device device) {
   RequestStream requests(device);
   source.visit_events(1, UINT64_MAX, [&](const Event& event, uint64_t) { requests.add(event); });
   return requests;
-}
-
-Verdict judge(const std::string& trace, const FitOptions& options) {
-  Reader reader(trace);
-  Ledger ledger;
-  reader.visit_events(1, UINT64_MAX, [&](const Event& event, uint64_t) {
-    ledger.apply(events::without_modules(event));
-  });
-  DevicePeaks peaks;
-  std::map<std::string, Device> devices{{to_string(kCpu), kCpu}};
-  for (const DeviceSplit& each : ledger.peak().devices) {
-    peaks.emplace_back(to_string(each.device), each.split.total());
-    devices[peaks.back().first] = each.device;
-  }
-  const std::string chosen = choose_device(peaks, options.traced_device);
-  const RequestStream requests = read_requests(reader, devices.at(chosen));
-  Replays replays(requests);
-  Verdict verdict = judge(replays, read_run_kind(reader.run_facts()), options);
-  verdict.traced_device = chosen;
-  return verdict;
 }
 
 }  // namespace tidegauge

@@ -269,8 +269,8 @@ TEST(ChooseDevice, PrefersTheHighestPeakThatIsNotTheHosts) {
     FAIL();
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
-                 "the run has used no memory of device 'cuda:2'; it has used: cpu, meta, cuda:0, "
-                 "cuda:1");
+                 "the run used no memory on device 'cuda:2' (it used: cpu, meta, cuda:0, "
+                 "cuda:1)");
   }
 }
 

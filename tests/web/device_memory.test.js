@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { layOutMap, readSegments } from "../../python/tidegauge/report/web/device_memory.js";
+import { formatBand, layOutMap, readSegments } from "../../python/tidegauge/report/web/device_memory.js";
 import { packTables } from "./support.js";
 
 function segmentsOf(segments, blocks) {
@@ -39,4 +39,9 @@ test("the map shows every byte once on the given number of lines", () => {
     }
   }
   assert.deepEqual(layOutMap([], 3), []);
+});
+
+test("a band is shown only if its ends differ", () => {
+  assert.equal(formatBand({ low_bytes: 1024, high_bytes: 2048 }), "1.00 KiB to 2.00 KiB");
+  assert.equal(formatBand({ low_bytes: 1024, high_bytes: 1024 }), "");
 });

@@ -1,13 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Memory that a device reserves: replays snapshots and traces without the device."""
 
-from tidegauge.allocator.device_memory import (
-    Assumptions,
-    DeviceMemory,
-    Layer,
-    Setting,
-    replay_trace,
-)
+from tidegauge.allocator.device_memory import DeviceMemory, Setting, replay_trace
 from tidegauge.allocator.devices import DeviceModel, device_models, find_device
 from tidegauge.allocator.replay import (
     DeviceReplay,
@@ -17,6 +11,7 @@ from tidegauge.allocator.replay import (
     replay_snapshot,
 )
 from tidegauge.allocator.snapshot_file import MAX_FILE_BYTES
+from tidegauge.allocator.verdict import Assumptions, Layer, Verdict, VerdictName, judge
 
 __all__ = [
     "MAX_FILE_BYTES",
@@ -28,9 +23,12 @@ __all__ = [
     "Layer",
     "RunFigures",
     "Setting",
+    "Verdict",
+    "VerdictName",
     "WhatIf",
     "device_models",
     "find_device",
+    "judge",
     "replay_snapshot",
     "replay_trace",
 ]

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The catalogue of devices (`devices.toml`)."""
+"""The devices that a user can name. C++ has the catalogue (src/fit/device_catalogue.cpp)."""
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
+from tidegauge import _C
 from tidegauge._util.suggestions import did_you_mean
 
 
@@ -20,16 +19,16 @@ class DeviceModel:
     memory_bytes: int
     compute: int
 
+    @property
+    def row(self) -> tuple[str, str, int, int]:
+        """As C++ takes it."""
+        return self.key, self.name, self.memory_bytes, self.compute
+
 
 @cache
 def device_models() -> tuple[DeviceModel, ...]:
-    """All devices of the catalogue, smallest memory first."""
-    rows = tomllib.loads(files("tidegauge").joinpath("devices.toml").read_text(encoding="utf-8"))
-    models = (
-        DeviceModel(key, row["name"], row["memory_mib"] << 20, row["compute"])
-        for key, row in rows.items()
-    )
-    return tuple(sorted(models, key=lambda model: model.memory_bytes))
+    """All devices of the catalogue, the smallest memory first."""
+    return tuple(DeviceModel(*row) for row in _C.device_catalogue())
 
 
 def find_device(key: str) -> DeviceModel:

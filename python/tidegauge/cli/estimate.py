@@ -101,9 +101,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     where.add_argument(
         "--alloc-conf",
-        default="",
         metavar="SETTINGS",
-        help="allocator settings, written as in PYTORCH_CUDA_ALLOC_CONF",
+        help="allocator settings, written as in PYTORCH_CUDA_ALLOC_CONF; by default the band "
+        "covers plain and expandable segments",
     )
     where.add_argument(
         "--assume",
@@ -186,7 +186,7 @@ def _read_question(args: argparse.Namespace, contract: Any) -> Question:
     from tidegauge.estimation.plan import OPTIONS, Plan, parse_option
     from tidegauge.estimation.sweep import Question
 
-    _C.check_alloc_config(args.alloc_conf)
+    _C.check_alloc_config(args.alloc_conf or "")
     if args.device and args.device_memory:
         raise UsageError("--device and --device-memory are mutually exclusive")
     device = find_device(args.device) if args.device else None
@@ -269,7 +269,8 @@ def _write_html(
         summaries = [read_summary(estimator.trace_of(estimate)) for _, estimate in found]
         labels = [_label(values) or estimate.plan.describe() for values, estimate in found]
         names = [f"estimate of {args.target}, {label}" for label in labels]
-        page = make_page(args, f"estimate of {args.target}", summaries, labels, names)
+        memories = [estimator.memory_of(estimate) for _, estimate in found]
+        page = make_page(args, f"estimate of {args.target}", summaries, labels, names, memories)
         if points[0].values:
             page.add_sweep(plot_sweep(points))
         write_page(args, page)

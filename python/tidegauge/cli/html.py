@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tidegauge.cli.common import UsageError, note, refuse_to_replace, show_progress, write_file
 
 if TYPE_CHECKING:
+    from tidegauge.allocator import DeviceMemory
     from tidegauge.report import Summary
     from tidegauge.report.page import Page
 
@@ -33,8 +34,9 @@ def make_page(
     summaries: Sequence[Summary],
     labels: Sequence[str],
     names: Sequence[str] | None = None,
+    memories: Sequence[DeviceMemory] | None = None,
 ) -> Page:
-    """`names`: shown for the runs instead of their file names."""
+    """`names`: shown instead of the file names. `memories`: on the devices that the user named."""
     from tidegauge.report.page import MOST_MOMENTS, Page
 
     page = Page(title)
@@ -45,6 +47,7 @@ def make_page(
                 summary,
                 label,
                 name=names[i] if names else None,
+                memory=memories[i] if memories else None,
                 max_moments=MOST_MOMENTS // len(summaries),
                 progress=progress,
             )

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegauge.cli.common import (
     EXIT_DOES_NOT_FIT,
@@ -22,6 +22,7 @@ from tidegauge.report.text import (
     render_bytes,
     render_change,
     render_layers,
+    render_verdict,
     wrap,
 )
 
@@ -67,8 +68,16 @@ def run(args: argparse.Namespace, model: DeviceModel | None) -> int:
         raise
     except ValueError as error:
         raise UsageError(error) from None
-    write_result(args, to_json(memory) if args.json else render(memory))
-    return EXIT_DOES_NOT_FIT if memory.fits is False else EXIT_DONE
+    write_result(args, to_json(_to_json(memory)) if args.json else render(memory))
+    return EXIT_DOES_NOT_FIT if memory.verdict.name == "does not fit" else EXIT_DONE
+
+
+def _to_json(memory: DeviceMemory) -> dict[str, Any]:
+    """The verdict has the members that it has in an estimate."""
+    verdict = memory.verdict
+    names = ("needed_bytes", "low_bytes", "high_bytes", "margin_bytes")
+    members = {name: getattr(verdict, name) for name in names}
+    return {**dataclasses.asdict(memory), "verdict": verdict.name, **members}
 
 
 def parse_assumptions(texts: list[str]) -> Assumptions:
@@ -96,33 +105,9 @@ def render(memory: DeviceMemory) -> str:
         f"{name}: {memory.requests:,} requests and frees on {memory.traced_device}, "
         f"{memory.alloc_conf or 'default settings'}"
     )
-    return join_sections([head, render_layers(memory), _render_verdict(memory), _settings(memory)])
-
-
-def _render_verdict(memory: DeviceMemory) -> list[str]:
-    needed = memory.layers[-1].size_bytes
-    lines = []
-    if memory.device is not None:
-        margin = memory.device.memory_bytes - needed
-        has = f"{memory.device.name} has {render_bytes(memory.device.memory_bytes)}"
-        needs = f"needs {render_bytes(needed)}; {has}"
-        if memory.fits and margin >= 0:
-            lines += wrap(f"Fits: {needs} ({render_bytes(margin)} to spare).")
-        elif memory.fits:
-            lines += wrap(f"Fits: {needs}; the allocator frees its cache and retries.")
-        else:
-            lines += wrap(
-                f"Does not fit: {needs} ({render_bytes(-margin)} short). "
-                f"{memory.failed_requests:,} requests would fail."
-            )
-    if memory.smallest is not None:
-        lines += wrap(
-            f"Smallest device in the catalogue that fits: {memory.smallest.name} "
-            f"({memory.smallest.key}, {render_bytes(memory.smallest.memory_bytes)})."
-        )
-    else:
-        lines.append("No device in the catalogue is large enough.")
-    return lines
+    return join_sections(
+        [head, render_layers(memory), render_verdict(memory.verdict), _settings(memory)]
+    )
 
 
 def _settings(memory: DeviceMemory) -> list[str]:

@@ -78,7 +78,7 @@ def _write_text(args: argparse.Namespace, path: str) -> None:
 
     summary = read_trace(args, path)
     peaks = {peak.device: peak.total_bytes for peak in summary.peaks}
-    memory = replay_trace(path, alloc_confs=("",), catalogue=(), peaks=peaks)
+    memory = replay_trace(path, catalogue=(), peaks=peaks, has_settings=False)
     failures = _C.Reader(path).failures()
     if args.json:
         lists = shorten_lists(summary, args.top)

@@ -81,8 +81,7 @@ def rank_advice(advice: list[Advice]) -> list[Advice]:
     """Changes that make the run fit come first, then the largest savings."""
 
     def key(each: Advice) -> tuple[bool, bool, int]:
-        retries = (each.estimate.margin_bytes or 0) < 0
-        return not each.estimate.fits, retries, -each.saved_bytes
+        return not each.estimate.fits, each.estimate.verdict != "fits", -each.saved_bytes
 
     return sorted(advice, key=key)
 
@@ -96,7 +95,7 @@ def list_changes(contract: Contract, question: Question) -> Iterator[Change]:
         options = f"--{name}" if value is True else f"--{name} {value}"
         return Change(options, cost, lambda other: other.change_plan(**changes))
 
-    if "expandable_segments" not in question.alloc_conf:
+    if "expandable_segments" not in (question.alloc_conf or ""):
         settings = ",".join(filter(None, (question.alloc_conf, _EXPANDABLE)))
         yield Change(
             f"--alloc-conf {settings}",

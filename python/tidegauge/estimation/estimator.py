@@ -14,12 +14,22 @@ from typing import Any, Self
 
 import torch
 
-from tidegauge.allocator import Assumptions, DeviceModel, Layer, find_device
+from tidegauge import _C
+from tidegauge.allocator import (
+    Assumptions,
+    DeviceMemory,
+    DeviceModel,
+    Layer,
+    Verdict,
+    VerdictName,
+    find_device,
+    judge,
+)
+from tidegauge.allocator.device_memory import replay_requests
 from tidegauge.estimation.contract import Contract
 from tidegauge.estimation.plan import Plan
 from tidegauge.estimation.runner import Progress, Run, claim_device, next_rank, run_plan
 from tidegauge.estimation.targets import load_contract
-from tidegauge.estimation.verdict import Traced, Verdict, VerdictName, judge
 from tidegauge.report.summary import Peak, Summary, read_summary
 
 
@@ -38,8 +48,10 @@ class Estimate:
     """The memory that a run needs, for `rank`, the rank that needs most (except `ranks`).
 
     `verdict` and `margin_bytes` are None without a device. `needed_bytes` is the last layer;
-    `low_bytes` and `high_bytes` are its bounds for the lowest and highest assumptions.
-    `peak` is the tensor peak. `is_steady`: the last step began and ended with the same memory.
+    `low_bytes` and `high_bytes` are its band (docs/estimate.md). `alloc_conf` is None if the caller
+    named no settings: then the band covers both modes of the allocator. `failed_requests`: on the
+    device, with what is expected. `peak` is the tensor peak. `is_steady`: the last step began and
+    ended with the same memory.
     """
 
     target: str
@@ -53,11 +65,12 @@ class Estimate:
     verdict: VerdictName | None
     device: DeviceModel | None
     smallest: DeviceModel | None
-    alloc_conf: str
+    alloc_conf: str | None
     needed_bytes: int
     low_bytes: int
     high_bytes: int
     margin_bytes: int | None
+    failed_requests: int
     layers: tuple[Layer, ...]
     assumptions: Assumptions
     first_step_bytes: int
@@ -72,7 +85,33 @@ class Estimate:
 
     @property
     def fits(self) -> bool | None:
-        return None if self.verdict is None else self.verdict == "fits"
+        """Also after retries; None without a device."""
+        return self.judged.fits
+
+    @property
+    def judged(self) -> Verdict:
+        return Verdict(
+            self.verdict,
+            self.needed_bytes,
+            self.low_bytes,
+            self.high_bytes,
+            self.margin_bytes,
+            self.layers,
+            self.assumptions,
+            self.smallest,
+            self.failed_requests,
+            self.device,
+        )
+
+
+@dataclass(frozen=True)
+class _Simulated:
+    """A simulated rank, what its trace says, and its requests to the device."""
+
+    run: Run
+    summary: Summary
+    peak: Peak
+    requests: _C.RequestStream
 
 
 class Estimator:
@@ -100,7 +139,7 @@ class Estimator:
         self._progress = progress
         self._claim = claim_device(simulated_device)
         self._notes = (*notes, *self._claim.notes)
-        self._runs: dict[Plan, list[tuple[Run, Summary]]] = {}
+        self._runs: dict[Plan, list[_Simulated]] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="tidegauge-", dir=folder)
 
     def __enter__(self) -> Self:
@@ -110,18 +149,19 @@ class Estimator:
         self._folder.cleanup()
 
     def estimate(
-        self, plan: Plan, device: DeviceModel | None = None, alloc_conf: str = ""
+        self, plan: Plan, device: DeviceModel | None = None, alloc_conf: str | None = None
     ) -> Estimate:
-        """Raises ValueError for an impossible plan, ModelError if the program fails."""
+        """Raises ValueError for an impossible plan, ModelError for an error in the program.
+
+        `alloc_conf` None: the band covers both modes of the allocator.
+        """
         begin = time.perf_counter()
-        runs = self._run(plan)
+        simulated = self._simulate(plan)
         self._progress("replaying the allocator")
-        judged = [
-            (run, summary, self._judge(run, summary, device, alloc_conf)) for run, summary in runs
-        ]
-        run, summary, verdict = max(judged, key=lambda row: row[2].needed_bytes)
-        peak = _find_peak(summary, run.device)
-        steps = [step.total_bytes for step in summary.steps if step.device == peak.device]
+        judged = [(each, self._judge(each, device, alloc_conf)) for each in simulated]
+        worst, verdict = max(judged, key=lambda row: row[1].needed_bytes)
+        run, peak = worst.run, worst.peak
+        steps = [step.total_bytes for step in worst.summary.steps if step.device == peak.device]
         return Estimate(
             target=self.contract.name,
             settings=vars(self.contract.resolve(dict(plan.settings))),
@@ -132,12 +172,9 @@ class Estimator:
             rank=run.rank,
             ranks=tuple(
                 RankPeak(
-                    each.rank,
-                    each.like_ranks,
-                    _find_peak(of_rank, each.device).total_bytes,
-                    found.needed_bytes,
+                    each.run.rank, each.run.like_ranks, each.peak.total_bytes, found.needed_bytes
                 )
-                for each, of_rank, found in judged
+                for each, found in judged
             ),
             verdict=verdict.name,
             device=device,
@@ -147,6 +184,7 @@ class Estimator:
             low_bytes=verdict.low_bytes,
             high_bytes=verdict.high_bytes,
             margin_bytes=verdict.margin_bytes,
+            failed_requests=verdict.failed_requests,
             layers=verdict.layers,
             assumptions=verdict.assumptions,
             first_step_bytes=steps[0],
@@ -161,28 +199,54 @@ class Estimator:
         )
 
     def trace_of(self, estimate: Estimate) -> Path:
-        """The trace of the worst rank. It exists until the estimator is closed."""
-        return next(run.trace for run, _ in self._runs[estimate.plan] if run.rank == estimate.rank)
+        """The trace of its worst rank, which exists until the context is left."""
+        return self._find(estimate).run.trace
 
-    def _run(self, plan: Plan) -> list[tuple[Run, Summary]]:
+    def memory_of(self, estimate: Estimate) -> DeviceMemory:
+        """The device memory of its worst rank, with the verdict of the estimate."""
+        found = self._find(estimate)
+        settings = estimate.alloc_conf
+        return replay_requests(
+            found.requests,
+            found.summary.facts,
+            trace=str(found.run.trace),
+            traced_device=found.peak.device,
+            alloc_confs=() if settings is None else (settings,),
+            device=estimate.device,
+            assumptions=Assumptions(**self._assumed),
+            has_settings=False,
+        )
+
+    def _find(self, estimate: Estimate) -> _Simulated:
+        runs = self._runs[estimate.plan]
+        return next(each for each in runs if each.run.rank == estimate.rank)
+
+    def _simulate(self, plan: Plan) -> list[_Simulated]:
         if plan not in self._runs:
-            done: list[tuple[Run, Summary]] = []
-            runs: list[Run] = []
-            while (rank := next_rank(plan.world_size, runs, self._rank)) is not None:
+            done: list[_Simulated] = []
+            ranks_done: list[Run] = []
+            while (rank := next_rank(plan.world_size, ranks_done, self._rank)) is not None:
                 self.run_count += 1
                 trace = Path(self._folder.name) / f"{self.run_count}.tide"
                 run = run_plan(self.contract, plan, rank, trace, self._claim, self._progress)
-                runs.append(run)
-                done.append((run, read_summary(trace)))
+                ranks_done.append(run)
+                summary = read_summary(trace)
+                peak = _find_peak(summary, run.device)
+                requests = _C.RequestStream(str(trace), torch.device(peak.device))
+                done.append(_Simulated(run, summary, peak, requests))
             self._runs[plan] = done
         return self._runs[plan]
 
     def _judge(
-        self, run: Run, summary: Summary, device: DeviceModel | None, alloc_conf: str
+        self, simulated: _Simulated, device: DeviceModel | None, alloc_conf: str | None
     ) -> Verdict:
-        peak = _find_peak(summary, run.device)
-        traced = Traced(run.trace, peak.device, peak.total_bytes, run.plan.world_size)
-        return judge(traced, device, alloc_conf, self._assumed)
+        return judge(
+            simulated.requests,
+            simulated.summary.facts,
+            device=device,
+            alloc_conf=alloc_conf,
+            assumptions=Assumptions(**self._assumed),
+        )
 
 
 def _find_peak(summary: Summary, device: str) -> Peak:
@@ -194,7 +258,7 @@ def estimate(
     target: str | os.PathLike[str] | Contract,
     *,
     device: str | None = None,
-    alloc_conf: str = "",
+    alloc_conf: str | None = None,
     rank: int | str = "worst",
     config: str | None = None,
     settings: Mapping[str, Any] | None = None,

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidegauge.estimation.sweep import SweepPoint
-from tidegauge.estimation.text import describe_verdict
 
 
 def plot_sweep(points: Sequence[SweepPoint]) -> dict[str, Any]:
@@ -27,6 +26,5 @@ def _plot_point(point: SweepPoint) -> dict[str, Any]:
         "high_bytes": found.high_bytes,
         "margin_bytes": found.margin_bytes,
         "verdict": found.verdict,
-        "described": describe_verdict(found),
         "device": device and {"name": device.name, "memory_bytes": device.memory_bytes},
     }

@@ -102,7 +102,13 @@ def run_plan(
         with contract.wrap_errors("make_inputs"), _on(claim.device):
             inputs = contract.make_inputs(settings)
         recorder = Recorder(
-            trace, overwrite=True, facts={"rank": str(rank), "world_size": str(plan.world_size)}
+            trace,
+            overwrite=True,
+            facts={
+                "rank": str(rank),
+                "world_size": str(plan.world_size),
+                "simulated": claim.device,
+            },
         )
         tracker = _make_tracker(plan, model, optimizer, inputs, recorder)
         try:

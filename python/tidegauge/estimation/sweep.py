@@ -31,7 +31,7 @@ class Question:
 
     plan: Plan
     device: DeviceModel | None = None
-    alloc_conf: str = ""
+    alloc_conf: str | None = None
 
     def change(self, contract: Contract, name: str, text: str) -> Question:
         """`name`: an option, or a setting of the contract. Raises ValueError if unknown."""

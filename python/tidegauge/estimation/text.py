@@ -17,6 +17,7 @@ from tidegauge.report.text import (
     render_modules,
     render_peak,
     render_units,
+    render_verdict,
     shorten,
     wrap,
 )
@@ -29,7 +30,7 @@ def render_estimate(estimate: Estimate, top: int, advice: Sequence[Advice] | Non
     return join_sections(
         [
             _render_head(estimate),
-            render_verdict(estimate),
+            render_verdict(estimate.judged),
             [] if advice is None else render_advice(advice),
             ["Device memory", *render_layer_rows(estimate.layers)],
             _render_steps(estimate),
@@ -62,34 +63,6 @@ def _render_count(count: int) -> str:
     return f"{count:,}"
 
 
-def render_verdict(estimate: Estimate) -> list[str]:
-    band = render_bytes(estimate.needed_bytes)
-    if estimate.low_bytes < estimate.high_bytes:
-        band += f" ({render_bytes(estimate.low_bytes)} to {render_bytes(estimate.high_bytes)})"
-    if estimate.device is None or estimate.margin_bytes is None or estimate.verdict is None:
-        lines = wrap(f"Needs {band} of device memory.")
-    else:
-        has = f"{estimate.device.name} has {render_bytes(estimate.device.memory_bytes)}"
-        word = estimate.verdict.capitalize()
-        lines = wrap(f"{word}: needs {band}; {has} ({_describe_margin(estimate)}).")
-    if estimate.fits:
-        return lines
-    if estimate.smallest is None:
-        return [*lines, "No device in the catalogue is large enough."]
-    smallest = f"{estimate.smallest.name} ({estimate.smallest.key})"
-    return lines + wrap(f"Smallest device in the catalogue that fits: {smallest}.")
-
-
-def _describe_margin(estimate: Estimate) -> str:
-    assert estimate.margin_bytes is not None
-    margin = render_bytes(abs(estimate.margin_bytes))
-    if estimate.margin_bytes >= 0:
-        return f"{margin} to spare"
-    if estimate.fits:
-        return f"{margin} short, so the allocator frees its cache and retries"
-    return f"{margin} short"
-
-
 def render_advice(advice: Sequence[Advice]) -> list[str]:
     if not advice:
         return ["None of the simulated changes saves memory."]
@@ -101,20 +74,10 @@ def render_advice(advice: Sequence[Advice]) -> list[str]:
         saves, needs = map(render_bytes, (each.saved_bytes, each.estimate.needed_bytes))
         *above, last = textwrap.wrap(each.change, 37, break_on_hyphens=False)
         lines += [f"  {line}" for line in above]
-        verdict = describe_verdict(each.estimate)
+        verdict = each.estimate.verdict or ""
         lines.append(f"  {last:38}{saves:>9}{needs:>10}  {verdict}")
         lines += [f"    {line}" for line in wrap(f"cost: {each.cost}")]
     return lines
-
-
-def describe_verdict(estimate: Estimate) -> str:
-    """For tables: at most 18 characters."""
-    return "fits after retries" if _needs_retries(estimate) else estimate.verdict or ""
-
-
-def _needs_retries(estimate: Estimate) -> bool:
-    """True if the run fits only because the allocator frees its cache and retries."""
-    return bool(estimate.fits and (estimate.margin_bytes or 0) < 0)
 
 
 def _render_steps(estimate: Estimate) -> list[str]:
@@ -148,19 +111,24 @@ def _render_ranks(estimate: Estimate) -> list[str]:
 
 def _render_basis(estimate: Estimate) -> list[str]:
     assumed = estimate.assumptions
-    parts = [f"context {render_bytes(assumed.context_bytes)}"]
+    parts = [f"context {render_bytes(assumed.context_bytes or 0)}"]
     if assumed.communication_bytes:
         parts.append(f"communication {render_bytes(assumed.communication_bytes)}")
-    lines = wrap(
-        f"Assumed {', '.join(parts)} (see --assume). Allocator settings: "
-        f"{estimate.alloc_conf or 'default'}. Simulated {estimate.simulated_device} with torch "
-        f"{estimate.torch_version}.",
-        "  ",
+    lines = wrap(f"Assumed {', '.join(parts)} (see --assume).", "  ")
+    lines += wrap(f"Allocator settings: {_describe_settings(estimate)}.", "  ")
+    lines += wrap(
+        f"Simulated {estimate.simulated_device} with torch {estimate.torch_version}.", "  "
     )
     for note in estimate.notes:
         lines += wrap(note, "  ")
     duration = render_duration(round(estimate.seconds * 1e9))
     return [*lines, f"Simulated {estimate.step_count} steps in {duration}."]
+
+
+def _describe_settings(estimate: Estimate) -> str:
+    if estimate.alloc_conf is None:
+        return "default; the band covers expandable segments, too"
+    return estimate.alloc_conf or "default"
 
 
 def render_sweep(points: Sequence[SweepPoint]) -> str:
@@ -192,7 +160,7 @@ def _render_cells(estimate: Estimate) -> str:
     tensors = render_bytes(estimate.peak.total_bytes)
     margin = "" if estimate.margin_bytes is None else render_bytes(estimate.margin_bytes)
     needed = render_bytes(estimate.needed_bytes)
-    return f"{tensors:>10}{needed:>11}{margin:>11}  {describe_verdict(estimate)}"
+    return f"{tensors:>10}{needed:>11}{margin:>11}  {estimate.verdict or ''}"
 
 
 def render_largest(name: str, tried: Sequence[tuple[int, Estimate]]) -> str:
@@ -203,8 +171,8 @@ def render_largest(name: str, tried: Sequence[tuple[int, Estimate]]) -> str:
         value, found = max(fitting, key=_value)
         assert found.device is not None
         verdict = f"Largest {name} that fits {found.device.name}: {value}"
-        without_retries = [row for row in fitting if not _needs_retries(row[1])]
-        if _needs_retries(found) and without_retries:
+        without_retries = [row for row in fitting if row[1].verdict == "fits"]
+        if found.verdict != "fits" and without_retries:
             verdict += f" ({max(without_retries, key=_value)[0]} without allocator retries)"
     return f"{render_sweep(to_points(name, tried))}\n\n{verdict}"
 

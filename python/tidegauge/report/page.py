@@ -16,11 +16,11 @@ from typing import Any
 import torch
 
 from tidegauge import _C
-from tidegauge.allocator import replay_trace
+from tidegauge.allocator import DeviceMemory, replay_trace
 from tidegauge.report.comparison import compare
 from tidegauge.report.ranks import describe_missing, merge_ranks
 from tidegauge.report.summary import ROOT_UNIT, Peak, Summary
-from tidegauge.report.text import describe_health, describe_run
+from tidegauge.report.text import describe_health, describe_run, render_verdict
 
 #: So many moments in all runs of a page together keep it below 25 MB.
 MOST_MOMENTS = 1 << 20
@@ -43,10 +43,12 @@ class Page:
         label: str,
         *,
         name: str | None = None,
+        memory: DeviceMemory | None = None,
         max_moments: int = MOST_MOMENTS,
         progress: Progress | None = None,
     ) -> None:
-        """`name`: what it is a run of, if its file says nothing to the reader.
+        """`name`: shown instead of the file name. `memory`: what its device memory is known to be;
+        None: that of a device without a name.
 
         FormatError, OSError as of `read_summary`.
         """
@@ -83,7 +85,7 @@ class Page:
                     }
                     for device in devices
                 ],
-                "memory": self._add_memory(summary),
+                "memory": self._add_memory(summary, memory),
             }
         )
 
@@ -106,15 +108,18 @@ class Page:
         )
         return b"".join([struct.pack("<I", len(header)), header, *self._columns])
 
-    def _add_memory(self, summary: Summary) -> dict[str, Any] | None:
+    def _add_memory(self, summary: Summary, memory: DeviceMemory | None) -> dict[str, Any] | None:
         if not summary.peaks:
             return None
-        peaks = {peak.device: peak.total_bytes for peak in summary.peaks}
-        memory = replay_trace(summary.path, alloc_confs=("",), catalogue=(), peaks=peaks)
+        if memory is None:
+            peaks = {peak.device: peak.total_bytes for peak in summary.peaks}
+            memory = replay_trace(summary.path, catalogue=(), peaks=peaks, has_settings=False)
         stream = _C.RequestStream(summary.path, torch.device(memory.traced_device))
         layout = stream.layout_at_peak(memory.alloc_conf, "counter")
+        verdict = render_verdict(memory.verdict) if memory.device else []
         return {
             "traced_device": memory.traced_device,
+            "verdict": " ".join(verdict),
             "layers": [dataclasses.asdict(layer) for layer in memory.layers],
             "layout": self._add_tables(layout, ("segments", "blocks")),
         }

@@ -31,7 +31,7 @@ from tidegauge.report.summary import (
 )
 
 if TYPE_CHECKING:
-    from tidegauge.allocator import DeviceMemory, Layer
+    from tidegauge.allocator import DeviceMemory, Layer, Verdict
 
 WIDTH = 80
 _SHOWN_STEPS = 5  # at either end
@@ -85,8 +85,55 @@ def render_layer_rows(layers: Iterable[Layer]) -> list[str]:
     for layer in layers:
         mark = "= " if layer.basis is None else "  "
         size = render_bytes(layer.size_bytes)
-        lines.append(f"  {mark}{layer.name:22}{size:>12}  {layer.basis or ''}")
+        note = f"{layer.basis or '':9}{_render_band(layer.low_bytes, layer.high_bytes)}"
+        lines.append(f"  {mark}{layer.name:22}{size:>12}  {note}")
     return lines
+
+
+def _render_band(low_bytes: int, high_bytes: int) -> str:
+    """Empty if the ends are equal."""
+    if low_bytes >= high_bytes:
+        return ""
+    return f" ({render_bytes(low_bytes)} to {render_bytes(high_bytes)})"
+
+
+def render_verdict(verdict: Verdict) -> list[str]:
+    """Whether the run fits, the band, and the smallest device that it fits for sure."""
+    band = _render_band(verdict.low_bytes, verdict.high_bytes)
+    needs = f"{render_bytes(verdict.needed_bytes)}{band}"
+    if verdict.device is None or verdict.name is None:
+        lines = wrap(f"Needs {needs} of device memory.")
+    else:
+        has = f"{verdict.device.name} has {render_bytes(verdict.device.memory_bytes)}"
+        margin = _describe_margin(verdict)
+        lines = wrap(f"{verdict.name.capitalize()}: needs {needs}; {has} ({margin}).")
+        lines += wrap(_explain(verdict))
+    if verdict.smallest is None:
+        return [*lines, "No device in the catalogue is large enough."]
+    if verdict.smallest == verdict.device:
+        return lines
+    smallest = f"{verdict.smallest.name} ({verdict.smallest.key})"
+    return lines + wrap(f"Smallest device in the catalogue that fits: {smallest}.")
+
+
+def _describe_margin(verdict: Verdict) -> str:
+    assert verdict.margin_bytes is not None
+    margin = render_bytes(abs(verdict.margin_bytes))
+    return f"{margin} {'to spare' if verdict.margin_bytes >= 0 else 'short'}"
+
+
+def _explain(verdict: Verdict) -> str:
+    """The uncertain verdicts are worth a sentence."""
+    if verdict.name == "fits after retries":
+        return (
+            "The upper end exceeds the device, but no request fails: the allocator frees cached "
+            "segments and retries, which costs time."
+        )
+    if verdict.name == "too close to call":
+        return "The run fits at the lower end, but at the upper end some requests fail."
+    if verdict.failed_requests:
+        return f"{verdict.failed_requests:,} requests fail."
+    return ""
 
 
 def name_device(device: str) -> str:

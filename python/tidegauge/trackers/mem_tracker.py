@@ -46,9 +46,7 @@ _C.hide_frames_below(
 )
 
 # CUDA's caching allocator rounds sizes up to multiples of this; without caching it does not.
-_PYTORCH_MIN_ALLOCATE = (
-    1 if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING", "").strip("0") else 512
-)
+_PYTORCH_MIN_ALLOCATE = _C.device_unit_bytes()
 
 
 # Not a StrEnum: upstream's `str(member)` is "_MemRefType.PARAM".

@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 from tidegauge import MemTracker
-from tidegauge.allocator import Assumptions, device_models, find_device, replay_trace
+from tidegauge.allocator import (
+    Assumptions,
+    DeviceMemory,
+    DeviceModel,
+    device_models,
+    find_device,
+    replay_trace,
+)
 from tidegauge.cli.main import main
 from tidegauge.report import read_summary
 
@@ -71,12 +78,39 @@ def test_one_byte_less_does_not_fit(two_tensors: Path) -> None:
         context_bytes=0, cublas_workspaces=0, cublas_workspace_bytes=0, communication_bytes=0
     )
     exact = replace(find_device("t4"), memory_bytes=14 * MIB)
-    fits = replay_trace(two_tensors, device=exact, assumptions=nothing)
-    assert (fits.fits, fits.failed_requests) == (True, 0)
+
+    def replay(device: DeviceModel | None, catalogue: list[DeviceModel]) -> DeviceMemory:
+        return replay_trace(
+            two_tensors,
+            alloc_confs=("",),
+            device=device,
+            assumptions=nothing,
+            catalogue=catalogue,
+        )
+
+    fits = replay(exact, [])
+    assert (fits.fits, fits.failed_requests, fits.verdict.name) == (True, 0, "fits")
     less = replace(exact, memory_bytes=14 * MIB - 1)
-    fails = replay_trace(two_tensors, device=less, assumptions=nothing)
-    assert (fails.fits, fails.failed_requests) == (False, 1)
-    assert replay_trace(two_tensors, catalogue=[less, exact], assumptions=nothing).smallest == exact
+    fails = replay(less, [])
+    assert (fails.fits, fails.failed_requests, fails.verdict.name) == (False, 1, "does not fit")
+    assert replay(None, [less, exact]).smallest == exact
+
+
+def test_without_settings_the_band_covers_both_modes(two_tensors: Path) -> None:
+    """Expandable segments serve 12 MiB from a page of 20 MiB, and small ones from 2 MiB."""
+    memory = replay_trace(two_tensors, assumptions=Assumptions(context_bytes=0))
+    reserved = next(layer for layer in memory.layers if layer.name == "reserved")
+    assert (reserved.size_bytes, reserved.low_bytes) == (14 * MIB, 14 * MIB)
+    assert reserved.high_bytes == 22 * MIB
+    assert memory.verdict.high_bytes - memory.verdict.low_bytes == 8 * MIB
+    assert memory.settings[0].alloc_conf == "expandable_segments:True"
+
+
+def test_sizes_beyond_64_bits_are_reported(two_tensors: Path) -> None:
+    with pytest.raises(ValueError, match="beyond 64 bits"):
+        replay_trace(two_tensors, assumptions=Assumptions(context_bytes=1 << 70))
+    with pytest.raises(ValueError, match="context_bytes is -1; expected 0 to"):
+        replay_trace(two_tensors, assumptions=Assumptions(context_bytes=-1))
 
 
 def test_catalogue_is_sorted_and_complete() -> None:
@@ -110,8 +144,13 @@ def test_prints(
     assert max(map(len, output.out.splitlines())) <= 80
 
 
+def test_too_close_to_call_is_no_failure(traces: Path, capsys: Capture) -> None:
+    assert main(["replay", "before.tide", "--device-memory", "500MiB"]) == 0
+    assert capsys.readouterr().out.count("Too close to call: needs 518 MiB (318 MiB to 818") == 1
+
+
 def test_run_that_does_not_fit_exits_with_3(traces: Path, golden: Golden, capsys: Capture) -> None:
-    assert main(["replay", "before.tide", "--device-memory", "500MiB"]) == 3
+    assert main(["replay", "before.tide", "--device-memory", "300MiB"]) == 3
     golden("replay_trace_too_small.txt", capsys.readouterr().out)
 
 

@@ -69,6 +69,11 @@ export function layOutMap(segments, lines) {
   return pieces;
 }
 
+/** `1.00 GiB to 2.00 GiB`; empty if the ends are equal. */
+export function formatBand({ low_bytes, high_bytes }) {
+  return low_bytes < high_bytes ? `${formatBytes(low_bytes)} to ${formatBytes(high_bytes)}` : "";
+}
+
 export class DeviceMemory {
   constructor(state) {
     this.state = state;
@@ -112,10 +117,13 @@ export class DeviceMemory {
           make("th", { scope: "row" }, layer.basis ? layer.name : `= ${layer.name}`),
           make("td", { class: "number", "data-bytes": layer.size_bytes }, formatBytes(layer.size_bytes)),
           make("td", { class: "quiet" }, layer.basis ?? ""),
+          make("td", { class: "quiet" }, formatBand(layer)),
         ),
       ),
     );
     find("traced-device").textContent = memory.traced_device;
+    find("verdict").textContent = memory.verdict;
+    find("verdict").hidden = !memory.verdict;
     const [size, free] = [sum(this.segments.map((s) => s.size)), sum(this.segments.map((s) => s.free))];
     const text =
       `${formatNumberOf(this.segments.length, "segment")}, ${formatBytes(size)} reserved, of which ` +

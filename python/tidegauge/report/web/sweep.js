@@ -15,6 +15,7 @@ const WIDEST_LINEAR = 8; // largest ratio of maximum to minimum on a linear axis
 // Shapes distinguish the verdicts for readers who cannot rely on colours.
 const SHAPES = {
   fits: "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0",
+  "fits after retries": "M-5 5L0 -5L5 5Z",
   "too close to call": "M0 -6L6 0L0 6L-6 0Z",
   "does not fit": "M-5 -5L5 5M-5 5L5 -5",
 };
@@ -149,7 +150,7 @@ function drawPlot(plot, { box, lines, marks, limits, across, up, title }) {
 
 function drawMark({ x, y, low, high, point }) {
   const band = `${formatBytes(point.low_bytes)} to ${formatBytes(point.high_bytes)}`;
-  const words = [...point.values, `needs ${formatBytes(point.needed_bytes)} (${band})`, point.described];
+  const words = [...point.values, `needs ${formatBytes(point.needed_bytes)} (${band})`, point.verdict ?? ""];
   return makeSvg(
     "g",
     {
@@ -187,7 +188,7 @@ function makeTable({ names, points }) {
     show: (row) => (Number.isFinite(row[key]) ? formatBytes(row[key]) : ""),
     isNumber: true,
   });
-  const verdict = (row) => (row.fault === undefined ? row.described : `not possible: ${row.fault}`);
+  const verdict = (row) => (row.fault === undefined ? row.verdict ?? "" : `not possible: ${row.fault}`);
   const table = new Table("Memory of each configuration", [
     ...names.map((name, i) => ({ title: name, value: (row) => row.values[i], show: (row) => row.values[i] })),
     bytes("needed_bytes", "Needs"),

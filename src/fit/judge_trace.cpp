@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// `judge` of tidegauge/fit.h: a trace file, read in two passes.
+#include <array>
+
+#include "fit/judge.h"
+#include "fit/request_analysis.h"
+#include "tidegauge/fit.h"
+#include "trace/reader.h"
+
+namespace tidegauge {
+
+Verdict judge(const std::string& trace, const FitOptions& options) {
+  Reader reader(trace);
+  RequestAnalysis analysis(options.traced_device);
+  const std::array<Analysis*, 1> analyses{&analysis};
+  analyze(reader, analyses);
+  Replays replays(*analysis.requests());
+  Verdict verdict = judge(replays, read_run_kind(reader.run_facts()), options);
+  verdict.traced_device = to_string(analysis.device());
+  return verdict;
+}
+
+}  // namespace tidegauge
