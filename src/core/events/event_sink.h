@@ -8,9 +8,10 @@
 
 #include "core/events/event.h"
 #include "core/events/unit_event.h"
-#include "core/ledger/post_mortem.h"
 
 namespace tidegauge {
+
+struct PostMortem;  // core/ledger/post_mortem.h
 
 /// The first tensor that was observed on a storage.
 struct TensorFacts {
