@@ -42,6 +42,12 @@ int main(int argc, char** argv) {
   const std::string trace = argc > 1 ? argv[1] : "fits_devices.tide";
   train(trace);
 
+  tidegauge::TraceFile file(trace);
+  for (const tidegauge::PeakSummary& peak : file.summary().peaks) {
+    std::printf("%s: tensor peak %.3f GiB in step %lld\n", peak.device.c_str(),
+                static_cast<double>(peak.bytes.total_bytes()) / kGiB,
+                static_cast<long long>(peak.step));
+  }
   for (const tidegauge::Layer& layer : tidegauge::judge(trace).layers) {
     std::printf(
         "%-20s %8.3f GiB (%.3f to %.3f)  %s\n", layer.name.c_str(),

@@ -3,6 +3,7 @@
 
 /// All public headers of tidegauge for libtorch programs.
 #include "tidegauge/errors.h"          // IWYU pragma: export
+#include "tidegauge/fit.h"             // IWYU pragma: export
 #include "tidegauge/mem_snapshot.h"    // IWYU pragma: export
 #include "tidegauge/mem_tracker.h"     // IWYU pragma: export
 #include "tidegauge/mod_tracker.h"     // IWYU pragma: export
