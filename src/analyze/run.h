@@ -16,20 +16,20 @@
 
 namespace tidegauge {
 
-/// What a caller wants to know of a run, beside its summary and its units.
+/// Questions about a run besides its summary and its units.
 struct RunQuestions {
   std::optional<TimelineOptions> timeline = {};
   std::span<Analysis* const> others = {};  ///< analyses that join the passes; none is kept
 };
 
-/// One run and all that reports say of it, from at most two passes over its events.
+/// One run and all figures that reports need, from at most two passes over its events.
 ///
 ///   source (a trace file, or events in memory) -> summary(), units(), timelines(), ...
 ///
 /// Used by one thread at a time.
 class Run {
  public:
-  /// Reads all answers. Throws as the source does.
+  /// Computes all answers. Throws what the source throws.
   explicit Run(std::shared_ptr<EventSource> source, const RunQuestions& questions = {},
                const Progress& progress = {});
 
@@ -37,7 +37,7 @@ class Run {
   const TraceSummary& summary() const { return summary_.summary(); }
   const std::vector<UnitSummary>& units() const { return units_.units(); }
   std::vector<LaneChange> unit_lanes() const { return make_unit_lanes(units_.unit_events()); }
-  /// Empty unless it was asked for.
+  /// Empty unless requested.
   const std::vector<DeviceTimeline>& timelines() const { return timeline_.timelines(); }
 
  private:

@@ -13,7 +13,7 @@
 
 namespace tidegauge {
 
-/// What an event did to one storage, with the labels as they are read afterwards.
+/// The effect of an event on one storage, with its final labels.
 struct StorageChange {
   uint32_t life = 0;  ///< counted from 0, in the order of births
   Device device;
@@ -29,12 +29,12 @@ struct StorageChange {
 class StorageFollower {
  public:
   struct Followed {
-    StorageChange change;      ///< categories as told at the time
-    uint32_t label_count = 0;  ///< labels told since the birth
-    bool is_label = false;     ///< the event is one
+    StorageChange change;      ///< with the categories known at the time
+    uint32_t label_count = 0;  ///< labels since the birth
+    bool is_label = false;     ///< the event is a label
     bool is_since_birth = false;
   };
-  /// Nothing if the event changes no storage. Must be told of every event, in order.
+  /// Nothing if the event changes no storage. Call it for every event, in order.
   std::optional<Followed> apply(const Event& event);
 
   Ledger& ledger() { return effects_.ledger(); }
@@ -50,13 +50,13 @@ class StorageFollower {
   uint32_t birth_count_ = 0;
 };
 
-/// First pass over a trace: what labels since birth made of the past (Note [Labels since birth]),
-/// for a second pass that has to know it at the birth. Memory: 8 bytes a birth.
+/// First pass over a trace: collects labels since birth (Note [Labels since birth]) for a second
+/// pass, which needs them at the birth. Memory: 8 bytes per birth.
 class SettledLabels {
  public:
   void learn(const Event& event);
 
-  /// All labels up to number `overruled_labels` are replaced by `category`, since the birth.
+  /// `category` replaces all labels up to number `overruled_labels`, since the birth.
   struct Birth {
     uint32_t overruled_labels = 0;
     Category category{};
@@ -69,23 +69,23 @@ class SettledLabels {
   std::vector<Birth> births_;
 };
 
-/// The first pass over all events. Throws as the Reader does.
+/// Makes the first pass over all events. Throws what the Reader throws.
 SettledLabels learn_labels(Reader& reader, const trace::Passes& passes);
 
-/// Second pass: each change with its settled categories. At every event the bytes by category,
-/// added up, are those that the Ledger would give if its peak were there.
+/// Second pass: returns each change with its final categories. At every event, the sums by category
+/// equal those that the Ledger would have if its peak were at this event.
 class SettledStorages {
  public:
   /// `labels` must have learned the whole trace.
   explicit SettledStorages(const SettledLabels& labels) : labels_(labels) {}
 
-  /// Nothing if the event changes no storage. Must be told of every event, in order.
+  /// Nothing if the event changes no storage. Call it for every event, in order.
   std::optional<StorageChange> apply(const Event& event);
 
  private:
   const SettledLabels& labels_;
   StorageFollower follower_;
-  std::unordered_map<uint32_t, Category> categories_;  // of the living, by life
+  std::unordered_map<uint32_t, Category> categories_;  // of live storages, by life
 };
 
 }  // namespace tidegauge

@@ -8,7 +8,7 @@
 namespace tidegauge::trace {
 namespace {
 
-/// True if a ledger that is asked for bytes alone need not look at the event.
+/// True if a ledger that only counts bytes can ignore the event.
 bool is_of_module(EventKind kind) {
   switch (kind) {
     case EventKind::ModuleEnter:

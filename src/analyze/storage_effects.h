@@ -17,8 +17,8 @@ namespace tidegauge::trace {
 struct StorageEffect {
   std::optional<StorageInfo> before;  ///< none: the event is the birth
   std::optional<StorageInfo> after;   ///< none: the event is the free
-  bool is_label = false;              ///< the event says what the storage is
-  bool is_since_birth = false;        ///< and that it has been that since its birth
+  bool is_label = false;              ///< the event labels the storage
+  bool is_since_birth = false;        ///< the label applies since the birth
 
   Device device() const { return before ? before->device : after->device; }
   int64_t old_bytes() const { return before ? before->size_bytes : 0; }
@@ -27,13 +27,13 @@ struct StorageEffect {
   friend bool operator==(const StorageEffect&, const StorageEffect&) = default;
 };
 
-/// Follows the storages of a trace by asking a Ledger: events that it refuses have no effect. The
-/// Ledger knows bytes and steps, and nothing of modules.
+/// Follows the storages of a trace with a Ledger: events that it rejects have no effect. The Ledger
+/// has bytes and steps, but no modules.
 class StorageEffects {
  public:
   explicit StorageEffects(const LedgerOptions& options = {}) : ledger_(options) {}
 
-  /// None if the event changes no storage, or cannot be true. Needs every event, in order.
+  /// None if the event changes no storage or is impossible. Call it for every event, in order.
   std::optional<StorageEffect> apply(const Event& event);
 
   Ledger& ledger() { return ledger_; }
@@ -49,14 +49,14 @@ class StorageEffects {
   std::vector<Device> devices_;  // by the ledger's number for it
 };
 
-/// The same effects once more, for a second pass: which events the Ledger refused is known, and no
-/// peak has to be found, so that no Ledger is needed.
+/// The same effects again, for a second pass. It needs no Ledger, because the rejected events are
+/// known and no peak has to be found.
 class RepeatedEffects {
  public:
   /// `refused`: the sequence numbers of storage events without an effect, in order.
   explicit RepeatedEffects(std::vector<uint64_t> refused) : refused_(std::move(refused)) {}
 
-  /// As of StorageEffects; null for none. Valid until the next call.
+  /// As in StorageEffects; null for none. Valid until the next call.
   const StorageEffect* apply(const Event& event);
   /// The storage of the last effect: its place among the live ones. The place of a storage that was
   /// freed is used again.
@@ -85,7 +85,7 @@ class RepeatedEffects {
   StorageEffect effect_;
 };
 
-/// Notes what an event that did not free a storage says of it. `Known` has members category,
+/// Updates the data of a storage from an event that did not free it. `Known` has members category,
 /// module, op and tensor.
 template <typename Known>
 void learn(Known& known, const CodedEvent& traced, const StorageEffect& effect) {
@@ -99,7 +99,7 @@ void learn(Known& known, const CodedEvent& traced, const StorageEffect& effect) 
   }
 }
 
-/// A label since birth: what was known `earlier` becomes what is known now.
+/// Applies a label since birth to the `earlier` data of a storage.
 template <typename Known>
 void correct(Known& earlier, const Known& known) {
   earlier.category = known.category;

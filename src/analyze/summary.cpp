@@ -11,7 +11,7 @@ namespace {
 
 using trace::Position;
 
-/// Follows the live storages, and freezes those that are alive at the moments of `peaks`.
+/// Follows the live storages, and freezes those alive at the moments of `peaks`.
 class LiveSets {
  public:
   explicit LiveSets(std::vector<DevicePeak>& peaks) : peaks_(peaks), frozen_(peaks.size()) {}
@@ -98,7 +98,7 @@ class LiveSets {
   std::vector<Life> lives_;                // by place
 };
 
-/// What was alive at one moment of a device.
+/// Finds the storages alive at one moment of a device.
 class MomentAnalysis : public Analysis {
  public:
   MomentAnalysis(Device device, uint64_t sequence) : moments_(1) {

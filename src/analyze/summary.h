@@ -14,7 +14,7 @@
 
 namespace tidegauge {
 
-/// Storages that were alive together and are alike.
+/// Equal storages that were alive at the same time.
 struct StorageGroup {
   Category category{};
   ModuleId module;  ///< that ran at their birth; for parameters and buffers, the owner
@@ -68,7 +68,7 @@ struct TraceSummary {
 ///     |                                 |
 ///     '-------> live storages --------->| frozen there; labels since birth still correct them
 ///
-/// Memory: the live storages, and a number for each step.
+/// Memory: the live storages, and one number per step.
 class SummaryAnalysis : public Analysis {
  public:
   SummaryAnalysis();
@@ -92,7 +92,7 @@ class SummaryAnalysis : public Analysis {
   std::unique_ptr<Sets> sets_;
 };
 
-/// A SummaryAnalysis alone. Throws as the source does.
+/// Runs only a SummaryAnalysis. Throws what the source throws.
 TraceSummary summarize(EventSource& source, const Progress& progress = {});
 
 /// The same for any moment of a device: the storages that were alive after event `sequence`, and

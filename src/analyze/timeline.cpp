@@ -13,12 +13,12 @@ namespace {
 using trace::Position;
 using trace::StorageEffect;
 
-/// True where peaks begin anew, so that a moment is needed.
+/// True if peaks restart at the event, so that a moment is needed.
 bool is_marker(EventKind kind) {
   return kind == EventKind::StepMarker || kind == EventKind::PeakReset;
 }
 
-/// True if the bytes by category differ from now on.
+/// True if the event changes the bytes by category.
 bool is_new_state(const StorageEffect& effect) {
   return effect.old_bytes() != effect.new_bytes() ||
          (effect.new_bytes() != 0 && !effect.is_since_birth &&
@@ -60,7 +60,7 @@ void sort_pieces(std::vector<TimelinePiece>& pieces, size_t moment_count) {
 
 }  // namespace
 
-/// The first pass: the highest of so many changes of a device.
+/// The first pass: chooses the highest moment in each group of changes of a device.
 class TimelineAnalysis::Choice {
  public:
   explicit Choice(uint64_t changes_each) : changes_each_(changes_each) {}
@@ -78,7 +78,7 @@ class TimelineAnalysis::Choice {
     }
   }
 
-  /// Timelines that have sequences and nothing else.
+  /// Timelines with nothing but sequences.
   std::vector<DeviceTimeline> take() {
     std::vector<DeviceTimeline> timelines;
     for (Track& track : tracks_) {
@@ -122,10 +122,10 @@ class TimelineAnalysis::Choice {
   uint64_t changes_each_;
   std::map<Device, size_t> slots_;
   std::vector<Track> tracks_;
-  size_t last_ = 0;  // most changes are on the device of the one before
+  size_t last_ = 0;  // most changes are on the same device as the previous one
 };
 
-/// The second pass: what is alive at the moments, and what was going on.
+/// The second pass: collects pieces and contexts at the moments.
 class TimelineAnalysis::Filler {
  public:
   explicit Filler(std::vector<DeviceTimeline>& timelines) : timelines_(timelines) {
@@ -197,7 +197,7 @@ class TimelineAnalysis::Filler {
                  .category = applied.effect->after->category};
   }
 
-  /// The open piece ends before the next moment, and another begins there.
+  /// Ends the open piece before the next moment, where another begins.
   static void close(Life& life) {
     life.open.end = next_moment(*life.timeline);
     if (life.open.first != life.open.end && life.open.size_bytes != 0) {

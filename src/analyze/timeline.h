@@ -17,7 +17,7 @@ namespace tidegauge {
 
 enum class Activity : uint8_t { None, Forward, Backward, Recompute, Optimizer };
 
-/// Holds from one moment up to the next context.
+/// Valid from one moment up to the next context.
 struct TimelineContext {
   uint32_t first = 0;  ///< moment
   uint32_t step = 0;   ///< 0: before the first
@@ -42,11 +42,11 @@ struct TimelinePiece {
   friend bool operator==(const TimelinePiece&, const TimelinePiece&) = default;
 };
 
-/// All that one device held, at chosen moments.
+/// The live storages of one device at chosen moments.
 struct DeviceTimeline {
   Device device;
-  std::vector<uint64_t> sequences;  ///< the event after which each moment is; they grow
-  std::vector<int64_t> times_ns;    ///< never smaller than the one before
+  std::vector<uint64_t> sequences;  ///< number of the event before each moment; increasing
+  std::vector<int64_t> times_ns;    ///< never decreasing
   std::vector<TimelineContext> contexts;
   std::vector<TimelinePiece> pieces;  ///< by `first`, then by storage
 
@@ -54,22 +54,22 @@ struct DeviceTimeline {
 };
 
 struct TimelineOptions {
-  /// So many moments at most, all devices together, and some for each step.
+  /// At most this many moments for all devices together, plus some for each step.
   uint64_t max_moments = 1 << 20;
 };
 
-/// The data behind a chart of memory over time. The bytes of every moment, in all and by category,
-/// are those of the pieces that hold it: to the byte those of the Ledger.
+/// The data behind a chart of memory over time. The bytes of every moment, in total and by
+/// category, are the sums of the pieces alive then, and equal those of the Ledger.
 ///
 ///   events     + + - + | + - + + + - - | -       |: a training step begins
 ///   moments    ^ ^ ^ ^ ^ ^ ^ ^ ^ ^ ^ ^ ^ ^       if there is room for all changes
-///                    ^ ^         ^     ^ ^       else the highest of so many changes each
-///   pieces     [=====)   [===)                   no moment sees this one, so it is left out: [)
+///                    ^ ^         ^     ^ ^       else the highest of each group of changes
+///   pieces     [=====)   [===)                   omitted, because no moment shows it: [)
 ///                [===========)
 ///
 /// So the peaks of the run and of each step are always among the moments, and less detail never
 /// makes a figure wrong. The first pass chooses the moments, the second one collects the pieces.
-/// Memory: the moments, and the pieces that they see.
+/// Memory: the moments, and the pieces alive at them.
 class TimelineAnalysis : public Analysis {
  public:
   explicit TimelineAnalysis(const TimelineOptions& options = {});
@@ -95,7 +95,7 @@ class TimelineAnalysis : public Analysis {
   std::unique_ptr<Filler> filler_;
 };
 
-/// A TimelineAnalysis alone. Throws as the source does.
+/// Runs only a TimelineAnalysis. Throws what the source throws.
 std::vector<DeviceTimeline> read_timelines(EventSource& source, const TimelineOptions& options = {},
                                            const Progress& progress = {});
 

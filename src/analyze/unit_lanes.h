@@ -15,16 +15,16 @@ namespace tidegauge {
 /// A change of a unit of sharded parameters.
 struct LaneChange {
   UnitId unit;
-  uint64_t sequence = 0;  ///< of the last event before it
-  int64_t time_ns = 0;    ///< never smaller than that of the change before
-  /// From here on; none: its gradients were reduced, and the state stays.
+  uint64_t sequence = 0;  ///< number of the last event before it
+  int64_t time_ns = 0;    ///< never decreasing
+  /// The new state; none: its gradients were reduced, and the state stays.
   std::optional<UnitState> state;
 
   friend bool operator==(const LaneChange&, const LaneChange&) = default;
 };
 
-/// The states of all units in the order of events, by the rules of ShardedUnits: a change that
-/// makes no difference is left out. Every unit is sharded at first.
+/// The state changes of all units in the order of events, by the rules of ShardedUnits. Omits
+/// changes without effect. Every unit starts as sharded.
 std::vector<LaneChange> make_unit_lanes(std::span<const TraceUnitEvent> unit_events);
 
 }  // namespace tidegauge

@@ -28,8 +28,8 @@ struct UnitSummary {
   friend bool operator==(const UnitSummary&, const UnitSummary&) = default;
 };
 
-/// The units of a run, by id. Live and replayed are one path: the events go through a Ledger and
-/// the ShardedUnits that a tracker has. Needs the first pass, and none if nothing was sharded.
+/// The units of a run, by id. Replays the events through the same Ledger and ShardedUnits that a
+/// live tracker uses. Needs the first pass, or none if nothing was sharded.
 class UnitAnalysis : public Analysis {
  public:
   UnitAnalysis();
@@ -53,7 +53,7 @@ class UnitAnalysis : public Analysis {
   std::unique_ptr<State> state_;
 };
 
-/// A UnitAnalysis alone. Throws as the source does.
+/// Runs only a UnitAnalysis. Throws what the source throws.
 std::vector<UnitSummary> summarize_units(EventSource& source, const Progress& progress = {});
 
 }  // namespace tidegauge

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A run answers all questions together, in two passes, as each analysis does alone.
+// A run answers all questions together in two passes; each answer equals that of the analysis
+// alone.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -41,7 +42,7 @@ class CountedTrace : public MemoryTrace {
   int passes = 0;
 };
 
-TEST(Run, AnswersAsEachAnalysisDoesAlone) {
+TEST(Run, AnswersEqualThoseOfEachAnalysisAlone) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {  // every third stream is hostile
     const auto trace = make_trace(random_events(seed, 2000), true);
     const tidegauge::Run run(trace, {.timeline = TimelineOptions{.max_moments = 300}});
@@ -51,7 +52,7 @@ TEST(Run, AnswersAsEachAnalysisDoesAlone) {
   }
 }
 
-TEST(Run, ReadsFileAndMemoryAlike) {
+TEST(Run, FileAndMemoryGiveTheSameAnswers) {
   const Folder folder;
   for (uint64_t seed = 1; seed <= 6; ++seed) {
     const auto trace = make_trace(random_events(seed, 2000), true);
@@ -66,7 +67,7 @@ TEST(Run, ReadsFileAndMemoryAlike) {
   }
 }
 
-TEST(Run, MakesTwoPassesWhateverIsAsked) {
+TEST(Run, MakesTwoPassesForAnyQuestions) {
   for (const bool is_sharded : {false, true}) {
     CountedTrace trace;
     for (const Event& event : random_events(1, 500)) {
@@ -90,7 +91,7 @@ TEST(Run, ReadsFileInTwoPasses) {
   EXPECT_EQ(run.summary().event_count, 20'000U);
 }
 
-TEST(Analyze, MakesOnePassIfThatIsEnough) {
+TEST(Analyze, MakesOnePassIfNoAnalysisNeedsTwo) {
   CountedTrace trace;
   trace.record(events::storage_born({}, StorageId(1), 8), nullptr, {});
   trace.record_unit({.storage = StorageId(1), .unit = kUnit});

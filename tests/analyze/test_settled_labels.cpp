@@ -25,7 +25,7 @@ std::vector<StorageChange> settle(const std::vector<Event>& events) {
   return changes;
 }
 
-TEST(SettledLabels, ALabelSinceBirthIsKnownAtTheBirth) {
+TEST(SettledLabels, LabelSinceBirthIsKnownAtTheBirth) {
   const auto changes = settle({storage_born({}, kStorage, 8),
                                storage_relabelled({}, kStorage, Role::IsOptimizerState, Since::Now),
                                storage_relabelled({}, kStorage, Role::IsGradient, Since::Birth),
@@ -41,12 +41,12 @@ TEST(SettledLabels, ALabelSinceBirthIsKnownAtTheBirth) {
   EXPECT_EQ(changes.back().new_bytes, 0);
 }
 
-TEST(SettledLabels, WhatTheLedgerRefusesChangesNothing) {
+TEST(SettledLabels, EventThatTheLedgerRejectsChangesNothing) {
   EXPECT_TRUE(settle({storage_freed({}, kStorage), storage_resized({}, kStorage, 4)}).empty());
   EXPECT_EQ(settle({storage_born({}, kStorage, 8), storage_born({}, kStorage, 9)}).size(), 1U);
 }
 
-TEST(SettledLabels, AStorageThatIsBornAgainHasALifeOfItsOwn) {
+TEST(SettledLabels, ReusedStorageIdIsAnotherLife) {
   const auto changes = settle({storage_born({}, kStorage, 8), storage_freed({}, kStorage),
                                storage_born({}, kStorage, 4), storage_freed({}, kStorage)});
   EXPECT_EQ(changes[1].life, 0U);
@@ -54,7 +54,7 @@ TEST(SettledLabels, AStorageThatIsBornAgainHasALifeOfItsOwn) {
 }
 
 // The Ledger settles late labels in another way: with a log, when a peak is read.
-TEST(SettledLabels, AtThePeakTheBytesByCategoryAreTheLedgers) {
+TEST(SettledLabels, BytesByCategoryAtThePeakEqualTheLedger) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     const std::vector<Event> events = random_events(seed, 3000);
     Ledger ledger = apply_all(events);

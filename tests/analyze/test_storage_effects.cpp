@@ -15,7 +15,7 @@ using namespace events;
 
 constexpr StorageId kStorage(1);
 
-TEST(StorageEffects, SayWhatWasBeforeAndWhatIsAfter) {
+TEST(StorageEffects, HaveTheStorageBeforeAndAfter) {
   StorageEffects effects;
   const auto born = effects.apply(storage_born({}, kStorage, 8, kFromAllocator));
   EXPECT_EQ(born->before, std::nullopt);
@@ -43,7 +43,7 @@ TEST(StorageEffects, SayWhatWasBeforeAndWhatIsAfter) {
   EXPECT_EQ(freed->new_bytes(), 0);
 }
 
-TEST(StorageEffects, AreNoneOfWhatCannotBeTrue) {
+TEST(StorageEffects, ImpossibleEventHasNone) {
   StorageEffects effects;
   effects.apply(storage_born({}, kStorage, 8));
   constexpr StorageId kUnknown(2);
@@ -67,14 +67,14 @@ TEST(StorageEffects, AreNoneOfWhatCannotBeTrue) {
   EXPECT_EQ(effects.ledger().find_storage(kStorage), (StorageInfo{{}, 8, Category::Activation}));
 }
 
-TEST(StorageEffects, AreNoneOfOtherEventsWhichCountAllTheSame) {
+TEST(StorageEffects, OtherEventHasNoneButIsCounted) {
   StorageEffects effects;
   EXPECT_EQ(effects.apply(module_enter({}, ModuleId(1), Phase::Forward)), std::nullopt);
   EXPECT_EQ(effects.apply(peak_reset({})), std::nullopt);
   EXPECT_EQ(effects.ledger().now().sequence, 2U);
 }
 
-TEST(RepeatedEffects, AreThoseOfTheFirstPass) {
+TEST(RepeatedEffects, EqualThoseOfTheFirstPass) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {  // every third stream is hostile
     StorageEffects first;
     std::vector<std::optional<StorageEffect>> expected;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A summary says of a trace what its Ledger says, and whose bytes those are.
+// A summary has the figures of the Ledger, and the owners of the bytes.
 #include <gtest/gtest.h>
 
 #include "analyze/summary.h"
@@ -49,7 +49,7 @@ TEST(TraceSummary, GroupsAddUpToThePeakOfTheLedgerToTheByte) {
   }
 }
 
-TEST(TraceSummary, BytesBelongToTheModuleThatRanOrOwns) {
+TEST(TraceSummary, BytesBelongToTheRunningModuleOrTheOwner) {
   const TraceSummary summary = summary_of({
       events::storage_born(kMain, StorageId(1), 100),
       owned(1, Role::IsParameter, 8),
@@ -79,13 +79,14 @@ TEST(TraceSummary, BytesBelongToTheModuleThatRanOrOwns) {
     EXPECT_EQ(peak.groups[i].size_bytes, size_bytes);
   };
   expect(0, Category::Parameter, 100);
-  expect(1, Category::Activation, 10);  // a label from now on, after the peak, is no label of it
+  expect(1, Category::Activation,
+         10);  // a label from now on, after the peak, does not change the peak
   expect(2, Category::SavedActivation, 10);
   EXPECT_EQ(summary.storage_count, 3);
   EXPECT_EQ(summary.step_count, 1);
 }
 
-TEST(TraceSummary, AlikeStoragesAreOneGroup) {
+TEST(TraceSummary, EqualStoragesAreOneGroup) {
   std::vector<Event> events;
   for (uint64_t i = 1; i <= 5; ++i) {
     events.push_back(events::storage_born(kMain, StorageId(i), 4, 0, OpId(1)));
@@ -97,7 +98,7 @@ TEST(TraceSummary, AlikeStoragesAreOneGroup) {
   EXPECT_EQ(groups[0].size_bytes, 20);
 }
 
-TEST(TraceSummary, TableOfStoragesKnowsTheOwner) {
+TEST(TraceSummary, TableOfStoragesHasTheOwner) {
   const Folder folder;
   const std::string path = folder.file("run.tide");
   record(path, {events::storage_born(kMain, StorageId(1), 100), owned(1, Role::IsParameter, 8)});
@@ -107,7 +108,7 @@ TEST(TraceSummary, TableOfStoragesKnowsTheOwner) {
 
 TEST(TraceSummary, EmptyTraceHasNoPeaks) { EXPECT_TRUE(summary_of({}).peaks.empty()); }
 
-TEST(TraceSummary, ProgressMayStopIt) {
+TEST(TraceSummary, ProgressFunctionCanStopIt) {
   const Folder folder;
   const std::string path = folder.file("run.tide");
   record(path, random_events(1, 300'000));

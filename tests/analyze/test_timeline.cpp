@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// At every moment of a timeline is alive what a ledger that forgets nothing says.
+// Compares every moment of a timeline with a ledger that keeps its whole history.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ std::vector<DeviceTimeline> timelines_of(const std::vector<Event>& events, uint6
 
 using Alive = std::set<std::tuple<StorageId, int64_t, Category>>;
 
-/// All that was alive after every event, rewritten when a label comes late.
+/// The live storages after every event, corrected when a label comes late.
 class Memory {
  public:
   explicit Memory(const std::vector<Event>& events) : states_(1) {
@@ -71,7 +71,7 @@ Alive alive_at(const DeviceTimeline& timeline, size_t moment) {
   for (const TimelinePiece& piece : timeline.pieces) {
     if (piece.first > moment || piece.end <= moment) continue;
     const bool is_new = alive.emplace(piece.storage, piece.size_bytes, piece.category).second;
-    EXPECT_TRUE(is_new) << "no storage is there twice";
+    EXPECT_TRUE(is_new) << "a storage occurs twice";
   }
   return alive;
 }
@@ -96,11 +96,11 @@ void expect_moment(const std::vector<DeviceTimeline>& timelines, const DeviceSpl
   const auto& sequences = timeline->sequences;
   const auto found = std::lower_bound(sequences.begin(), sequences.end(), peak.at.sequence);
   ASSERT_TRUE(found != sequences.end() && *found == peak.at.sequence)
-      << "event " << peak.at.sequence << " is no moment of " << to_string(peak.device);
+      << "event " << peak.at.sequence << " is not a moment of " << to_string(peak.device);
   EXPECT_EQ(split_at(*timeline, static_cast<size_t>(found - sequences.begin())), peak.split);
 }
 
-TEST(Timeline, EveryMomentHoldsWhatWasAlive) {
+TEST(Timeline, EveryMomentHasTheLiveStorages) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {  // every third one is hostile
     const std::vector<Event> events = random_events(seed, 400);
     const Memory memory(events);
@@ -116,7 +116,7 @@ TEST(Timeline, EveryMomentHoldsWhatWasAlive) {
   }
 }
 
-TEST(Timeline, WithRoomForAllNoChangeIsLeftOut) {
+TEST(Timeline, WithEnoughMomentsEveryChangeIsIncluded) {
   const std::vector<Event> events = random_events(1, 600);
   const Memory memory(events);
   for (const DeviceTimeline& timeline : timelines_of(events, 1 << 20)) {
@@ -129,7 +129,7 @@ TEST(Timeline, WithRoomForAllNoChangeIsLeftOut) {
   }
 }
 
-TEST(Timeline, PeaksOfTheRunAndOfStepsAreMomentsAtAnyDetail) {
+TEST(Timeline, PeaksOfTheRunAndOfStepsAreAlwaysIncluded) {
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     const std::vector<Event> events = random_events(seed, 800);
     Ledger ledger = apply_all(events);
@@ -144,7 +144,7 @@ TEST(Timeline, PeaksOfTheRunAndOfStepsAreMomentsAtAnyDetail) {
   }
 }
 
-TEST(Timeline, LessDetailIsBoundedAndDropsWhatNoMomentSees) {
+TEST(Timeline, NumberOfMomentsIsLimitedAndInvisiblePiecesAreDropped) {
   std::vector<Event> events;
   for (uint64_t i = 1; i <= 5000; ++i) {
     events.push_back(events::storage_born(kMain, StorageId(i), static_cast<int64_t>(i % 50 + 1)));
@@ -156,7 +156,7 @@ TEST(Timeline, LessDetailIsBoundedAndDropsWhatNoMomentSees) {
   for (const TimelinePiece& piece : timeline.pieces) EXPECT_EQ(piece.size_bytes, 50);
 }
 
-TEST(Timeline, ContextsSayStepAndWhatRan) {
+TEST(Timeline, ContextsHaveStepAndRunningModule) {
   const DeviceTimeline timeline =
       timelines_of(
           {
@@ -211,7 +211,7 @@ TEST(Timeline, LabelsSinceBirthDescribeAllPieces) {
 
 TEST(Timeline, EmptyTraceHasNone) { EXPECT_TRUE(timelines_of({}, 100).empty()); }
 
-TEST(Timeline, ProgressMayStopIt) {
+TEST(Timeline, ProgressFunctionCanStopIt) {
   const Folder folder;
   const std::string path = folder.file("run.tide");
   record(path, random_events(1, 300'000));

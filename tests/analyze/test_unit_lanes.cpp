@@ -11,22 +11,22 @@ namespace {
 constexpr UnitId kUnit{1};
 constexpr UnitId kOther{2};
 
-TEST(UnitLanes, StatesInOrderWithoutWhatMakesNoDifference) {
+TEST(UnitLanes, ListsOnlyChangesOfStateInOrder) {
   const Folder folder;
   const std::string path = folder.file("run.tide");
   {
     Recorder recorder(path);
-    const auto tell = [&](UnitId unit, UnitEventKind kind, int64_t time_ns) {
+    const auto record = [&](UnitId unit, UnitEventKind kind, int64_t time_ns) {
       recorder.record_unit({.time_ns = time_ns, .unit = unit, .kind = kind});
     };
-    tell(kUnit, UnitEventKind::GatherBegun, 10);
-    tell(kUnit, UnitEventKind::GatherBegun, 11);  // it is on its way already
+    record(kUnit, UnitEventKind::GatherBegun, 10);
+    record(kUnit, UnitEventKind::GatherBegun, 11);  // already gathering
     recorder.record(events::storage_born({12, ThreadId(1), kCpu}, StorageId(1), 8), nullptr, {});
-    tell(kUnit, UnitEventKind::GatherFinished, 13);
-    tell(kOther, UnitEventKind::GatherBegun, 12);  // a clock of another thread
-    tell(kUnit, UnitEventKind::ReleasedToPostForwardShard, 14);
-    tell(kUnit, UnitEventKind::Reduced, 15);
-    tell(kUnit, UnitEventKind::Released, 16);
+    record(kUnit, UnitEventKind::GatherFinished, 13);
+    record(kOther, UnitEventKind::GatherBegun, 12);  // the clock of another thread
+    record(kUnit, UnitEventKind::ReleasedToPostForwardShard, 14);
+    record(kUnit, UnitEventKind::Reduced, 15);
+    record(kUnit, UnitEventKind::Released, 16);
   }
   Reader reader(path);
   const std::vector<LaneChange> expected = {

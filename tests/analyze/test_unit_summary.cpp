@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A trace says of units what the live ones say, which are told the same.
+// The units of a trace equal the live units that got the same events.
 #include <gtest/gtest.h>
 
 #include "analyze/unit_summary.h"
@@ -12,7 +12,7 @@ namespace {
 constexpr UnitId kUnit{1};
 constexpr UnitId kOther{2};
 
-/// A ledger, the units and a recorder, told the same.
+/// A ledger, the units and a recorder that get the same events.
 class Program {
  public:
   Program() : recorder_(folder_.file("run.tide"), {.max_delay_ns = 1'000'000}) {
@@ -32,7 +32,7 @@ class Program {
   void apply(const UnitEvent& event) {
     if (units_.apply(event, ledger_)) recorder_.record_unit(event);
   }
-  void tell(UnitId unit, UnitEventKind kind, int64_t time_ns) {
+  void record(UnitId unit, UnitEventKind kind, int64_t time_ns) {
     apply(UnitEvent{.time_ns = time_ns, .unit = unit, .kind = kind});
   }
   void own(UnitId unit, StorageId storage) {
@@ -53,7 +53,7 @@ class Program {
   ShardedUnits units_;
 };
 
-TEST(UnitSummary, BytesAtThePeakAreThoseOfTheLiveUnits) {
+TEST(UnitSummary, BytesAtThePeakEqualThoseOfTheLiveUnits) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {  // every third one is hostile
     Program program;
     int64_t time_ns = 0;
@@ -62,7 +62,7 @@ TEST(UnitSummary, BytesAtThePeakAreThoseOfTheLiveUnits) {
       const UnitId unit = event.storage.value % 2 ? kUnit : kOther;
       if (event.storage.value % 3 != 0) program.own(unit, event.storage);
       if (event.kind == EventKind::StorageRelabelled) program.own(kUnit, event.storage);
-      program.tell(unit, static_cast<UnitEventKind>(1 + event.storage.value % 5), ++time_ns);
+      program.record(unit, static_cast<UnitEventKind>(1 + event.storage.value % 5), ++time_ns);
     }
     const std::vector<UnitReport> live = program.read_live();
     const std::vector<UnitSummary> replayed = program.read();
@@ -78,15 +78,15 @@ TEST(UnitSummary, BytesAtThePeakAreThoseOfTheLiveUnits) {
 TEST(UnitSummary, GatheringsAreCountedAndTheLongestIsKept) {
   Program program;
   const auto gather = [&](int64_t begun, int64_t whole, int64_t released) {
-    program.tell(kUnit, UnitEventKind::GatherBegun, begun);
-    program.tell(kUnit, UnitEventKind::GatherFinished, whole);
-    program.tell(kUnit, UnitEventKind::Released, released);
+    program.record(kUnit, UnitEventKind::GatherBegun, begun);
+    program.record(kUnit, UnitEventKind::GatherFinished, whole);
+    program.record(kUnit, UnitEventKind::Released, released);
   };
   for (int64_t i = 0; i < 100; ++i) gather(10 * i, 10 * i + 1, 10 * i + 3);
   gather(2000, 2001, 2008);
   gather(2010, 2011, 2012);
-  program.tell(kOther, UnitEventKind::GatherBegun, 2020);
-  program.tell(kOther, UnitEventKind::GatherFinished, 2021);
+  program.record(kOther, UnitEventKind::GatherBegun, 2020);
+  program.record(kOther, UnitEventKind::GatherFinished, 2021);
   program.apply(events::step_marker({2030, {}, kCpu}));  // the end, and it is still whole
   const std::vector<UnitSummary> units = program.read();
   ASSERT_EQ(units.size(), 2);
@@ -96,7 +96,7 @@ TEST(UnitSummary, GatheringsAreCountedAndTheLongestIsKept) {
   EXPECT_EQ(units[1].longest_whole_ns, 9);
 }
 
-TEST(UnitSummary, RunThatShardsNothingHasNoUnits) {
+TEST(UnitSummary, RunWithoutShardingHasNoUnits) {
   Program program;
   program.apply(events::storage_born({0, {}, kCpu}, StorageId(1), 8));
   EXPECT_TRUE(program.read().empty());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Sizes by hand. A request of 10 MiB or more has a plain segment of its own, in steps of 2 MiB;
+// Sizes by hand. A request of 10 MiB or more gets its own plain segment, in steps of 2 MiB;
 // expandable segments grow by pages of 20 MiB for large requests and 2 MiB for small ones.
 //
 //   Kept     24 MiB, 40 MiB                             plain 64 MiB, expandable 80 MiB
@@ -70,7 +70,7 @@ const Layer& find_layer(const Verdict& verdict, std::string_view name) {
   throw std::runtime_error("no such layer");
 }
 
-TEST(Judge, LayersAreOfThePeakReserveAndAddUp) {
+TEST(Judge, LayersAreTakenAtThePeakReserveAndAddUp) {
   // 1,000 B round to 1,024 B in a segment of 2 MiB; 12 MiB have one of their own.
   const RequestStream requests = make_requests({born(1, 1000), born(2, 12 * kMiB)});
   const Verdict verdict = ask(requests, {.alloc_conf = kPlain, .assumptions = {}});
@@ -185,7 +185,7 @@ TEST(Judge, PlainFitsNeverHasABandBeyondTheDevice) {
   }
 }
 
-TEST(Judge, ShareOfTheDeviceThatSettingsAllowIsALimit) {
+TEST(Judge, MemoryFractionOfTheSettingsIsALimit) {
   const auto fit = [](const char* alloc_conf) {
     return ask(kept(), {.memory_bytes = 100 * kMiB, .alloc_conf = alloc_conf}).fit;
   };
@@ -224,7 +224,7 @@ TEST(Judge, SmallestDeviceHasTheUpperEndOfTheBandWithItsOwnWorkspaces) {
   EXPECT_FALSE(judge(replays, {}, options).smallest);
 }
 
-TEST(Judge, RefusesAssumptionsThatCannotBe) {
+TEST(Judge, RefusesInvalidAssumptions) {
   Assumptions negative;
   negative.context_bytes = -1;
   EXPECT_THROW(ask(kept(), {.assumptions = negative}), UsageError);
@@ -234,13 +234,13 @@ TEST(Judge, RefusesAssumptionsThatCannotBe) {
   EXPECT_THROW(ask(kept(), {.assumptions = huge}), UsageError);
 }
 
-TEST(Judge, RunWithoutRequestsNeedsWhatIsAssumed) {
+TEST(Judge, RunWithoutRequestsNeedsOnlyTheAssumptions) {
   const Verdict verdict = ask(RequestStream(kGpu), {.memory_bytes = kGiB, .assumptions = {}});
   EXPECT_EQ(verdict.needed_bytes, 500 * kMiB + kWorkspaces);
   EXPECT_EQ(verdict.fit, Fit::Fits);
 }
 
-TEST(Replays, AreMadeOnceEach) {
+TEST(Replays, EachIsMadeOnce) {
   const RequestStream requests = kept();
   Replays replays(requests);
   const SimulatedRun* first = &replays.run(kPlain);
@@ -249,7 +249,7 @@ TEST(Replays, AreMadeOnceEach) {
   EXPECT_THROW(replays.run("nonsense:1"), UsageError);
 }
 
-TEST(ReadRunKind, TakesWhatItUnderstands) {
+TEST(ReadRunKind, IgnoresInvalidFacts) {
   EXPECT_EQ(read_run_kind({}).world_size, 1);
   EXPECT_EQ(read_run_kind({{"world_size", "8"}}).world_size, 8);
   for (const char* damaged : {"", "x", "8x", "-3", "0", "99999999999999999999"}) {

@@ -23,7 +23,7 @@ std::string record_run(const Folder& folder) {
   return path;
 }
 
-TEST(JudgeTrace, TakesTheGpuAndTheRanksOfTheRun) {
+TEST(JudgeTrace, UsesTheGpuAndTheRanksOfTheRun) {
   const Folder folder;
   const Verdict verdict = judge(record_run(folder), {.alloc_conf = ""});
   EXPECT_EQ(verdict.traced_device, "cuda:0");
@@ -32,7 +32,7 @@ TEST(JudgeTrace, TakesTheGpuAndTheRanksOfTheRun) {
   EXPECT_EQ(verdict.smallest->key, "t4");
 }
 
-TEST(JudgeTrace, TakesTheDeviceThatIsNamed) {
+TEST(JudgeTrace, UsesTheNamedDevice) {
   const Folder folder;
   FitOptions options;
   options.traced_device = "cpu";
@@ -51,7 +51,7 @@ TEST(JudgeTrace, SaysOnWhichDevicesARunFits) {
   EXPECT_EQ(to_string(*judge(path, options).fit), "does not fit");
 }
 
-TEST(JudgeTrace, OfAFileThatIsNoneSaysSo) {
+TEST(JudgeTrace, InvalidFileIsReported) {
   const Folder folder;
   EXPECT_THROW(judge(folder.file("none.tide")), IoError);
   write_file(folder.file("text.tide"), "no trace");

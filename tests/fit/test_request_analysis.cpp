@@ -32,7 +32,7 @@ TEST(RequestAnalysis, CollectsTheRequestsOfADevice) {
   }
 }
 
-TEST(RequestAnalysis, TakesTheDeviceWithTheHighestPeakThatIsNotTheCpu) {
+TEST(RequestAnalysis, UsesTheDeviceWithTheHighestPeakOtherThanTheCpu) {
   const auto born = [](Device device, uint64_t storage, int64_t size_bytes) {
     return events::storage_born({1, ThreadId(1), device}, StorageId(storage), size_bytes);
   };
@@ -47,7 +47,7 @@ TEST(RequestAnalysis, TakesTheDeviceWithTheHighestPeakThatIsNotTheCpu) {
   EXPECT_THROW(analyze(*trace, std::array<Analysis*, 1>{&unused}), UsageError);
 }
 
-TEST(RequestAnalysis, TakesTheCpuOfAnEmptyRun) {
+TEST(RequestAnalysis, UsesTheCpuForAnEmptyRun) {
   RequestAnalysis analysis;
   analyze(*make_trace({}), std::array<Analysis*, 1>{&analysis});
   EXPECT_EQ(analysis.device(), kCpu);
