@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from reading import OpenPage, column, composition, drawn_colours
+from tidegauge._util.formatting import render_bytes
 from tidegauge.allocator import replay_trace
 from tidegauge.report import read_summary
-from tidegauge.report.text import render_bytes
 
 
 def test_table_at_the_peak_equals_the_report(open_page: OpenPage, recorded: Path) -> None:

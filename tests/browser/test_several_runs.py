@@ -8,9 +8,9 @@ import sqlite3
 from pathlib import Path
 
 from reading import OpenPage, column, composition, ledger_peak
+from tidegauge._util.formatting import render_bytes, render_change
 from tidegauge.report import read_summary
 from tidegauge.report.comparison import compare
-from tidegauge.report.text import render_bytes, render_change
 
 
 def test_ranks_are_shown_side_by_side(open_page: OpenPage, recorded: Path) -> None:

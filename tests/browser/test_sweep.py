@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from reading import OpenPage, column, wait_for_drawing
+from tidegauge._util.formatting import render_bytes
 from tidegauge.cli.main import main
-from tidegauge.report.text import render_bytes
 
 MODEL = Path(__file__).parents[1] / "python" / "support" / "small_model.py"
 CONTRAST = Path(__file__).with_name("contrast.js")

@@ -18,7 +18,7 @@ from reading import (
     view,
 )
 from tidegauge import _C
-from tidegauge.report.text import render_bytes
+from tidegauge._util.formatting import render_bytes
 
 
 @pytest.mark.parametrize("trace", ["before.tide", "sharded.tide"])

@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tidegauge._util import formatting
-from tidegauge.report.text import make_printable
-from tidegauge.report.text import render_bytes as render_bytes
+from tidegauge._util.formatting import make_printable
+from tidegauge._util.formatting import render_bytes as render_bytes
 
 if TYPE_CHECKING:
     from tidegauge.report import Summary

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
+from tidegauge._util.formatting import render_duration
 from tidegauge.cli.common import (
     EXIT_DONE,
     add_output,
@@ -15,7 +16,7 @@ from tidegauge.cli.common import (
     write_result,
 )
 from tidegauge.report.summary import Summary
-from tidegauge.report.text import describe_health, join_lines, name_device, render_duration, wrap
+from tidegauge.report.text import describe_health, join_lines, name_device, wrap
 
 NAME = "info"
 HELP = "show the metadata of a trace and check that it is complete"

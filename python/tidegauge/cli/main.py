@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from tidegauge._build_info import __version__
+from tidegauge._util.formatting import make_printable
 from tidegauge.cli import diff, estimate, export, info, merge, replay, report, run
 from tidegauge.cli.child import run_in_child
 from tidegauge.cli.common import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, UsageError
 from tidegauge.errors import FormatError
-from tidegauge.report.text import make_printable
 
 COMMANDS: tuple[ModuleType, ...] = (estimate, run, report, diff, merge, info, replay, export)
 

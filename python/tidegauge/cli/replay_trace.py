@@ -8,6 +8,7 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
+from tidegauge._util.formatting import render_bytes, render_change
 from tidegauge.cli.common import (
     EXIT_DOES_NOT_FIT,
     EXIT_DONE,
@@ -17,14 +18,7 @@ from tidegauge.cli.common import (
     write_result,
 )
 from tidegauge.errors import FormatError
-from tidegauge.report.text import (
-    join_sections,
-    render_bytes,
-    render_change,
-    render_layers,
-    render_verdict,
-    wrap,
-)
+from tidegauge.report.text import join_sections, render_layers, render_verdict, wrap
 
 if TYPE_CHECKING:
     from tidegauge.allocator import Assumptions, DeviceMemory, DeviceModel

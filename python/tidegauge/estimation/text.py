@@ -6,19 +6,17 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
+from tidegauge._util.formatting import render_bytes, render_duration, shorten
 from tidegauge.estimation.advice import Advice
 from tidegauge.estimation.estimator import Estimate
 from tidegauge.estimation.sweep import SweepPoint, to_points
 from tidegauge.report.text import (
     join_sections,
-    render_bytes,
-    render_duration,
     render_layer_rows,
     render_modules,
     render_peak,
     render_units,
     render_verdict,
-    shorten,
     wrap,
 )
 

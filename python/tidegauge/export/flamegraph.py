@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from tidegauge._util.formatting import make_printable
 from tidegauge.report.ranks import sort_ranks
 from tidegauge.report.summary import NO_MODULE, UNNAMED_MODULE, Peak, Summary, read_moment
-from tidegauge.report.text import make_printable
 
 
 def to_flamegraph(

@@ -21,10 +21,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidegauge._util.formatting import parse_bytes
+from tidegauge._util.formatting import parse_bytes, render_bytes, render_change
 from tidegauge.report.comparison import Change, Comparison
 from tidegauge.report.summary import Summary
-from tidegauge.report.text import render_bytes, render_change
 
 
 class BudgetError(ValueError):

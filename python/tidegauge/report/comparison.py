@@ -6,18 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from tidegauge._util.formatting import render_bytes, render_change, shorten
 from tidegauge.report.summary import Peak, Summary
-from tidegauge.report.text import (
-    WIDTH,
-    describe_run,
-    join_sections,
-    name_device,
-    render_bytes,
-    render_change,
-    render_op,
-    shorten,
-    wrap,
-)
+from tidegauge.report.text import WIDTH, describe_run, join_sections, name_device, render_op, wrap
 
 
 @dataclass(frozen=True)

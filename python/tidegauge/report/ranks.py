@@ -6,14 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidegauge._util.formatting import render_bytes, shorten
 from tidegauge.report.summary import Summary, describe_moment, largest_first
-from tidegauge.report.text import (
-    join_sections,
-    name_device,
-    render_bytes,
-    shorten,
-    wrap,
-)
+from tidegauge.report.text import join_sections, name_device, wrap
 
 _SHOWN_MISSING = 16
 

@@ -11,13 +11,14 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from tidegauge._util.formatting import make_printable as make_printable
-from tidegauge._util.formatting import render_brief_duration as render_brief_duration
-from tidegauge._util.formatting import render_bytes as render_bytes
-from tidegauge._util.formatting import render_change as render_change
-from tidegauge._util.formatting import render_duration as render_duration
-from tidegauge._util.formatting import render_share as render_share
-from tidegauge._util.formatting import shorten as shorten
+from tidegauge._util.formatting import (
+    make_printable,
+    render_brief_duration,
+    render_bytes,
+    render_duration,
+    render_share,
+    shorten,
+)
 from tidegauge._util.ordering import natural_order
 from tidegauge.report.summary import (
     NO_MODULE,

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from pages import unpack
 from tidegauge import MemTracker
+from tidegauge._util.formatting import render_bytes
 from tidegauge.cli.main import main
 from tidegauge.report import read_summary
 from tidegauge.report.html import join_modules
-from tidegauge.report.text import render_bytes
 
 Capture = pytest.CaptureFixture[str]
 WEB = Path(__file__).parents[3] / "python/tidegauge/report/web"

@@ -14,10 +14,10 @@ import torch
 import torch.distributed as dist
 from tidegauge import FSDPMemTracker, MemTracker
 from tidegauge._util import notebook
+from tidegauge._util.formatting import render_bytes
 from tidegauge._util.notebook import render_peaks
 from tidegauge.report import StepPeak, Summary, read_summary
 from tidegauge.report.page import Page
-from tidegauge.report.text import render_bytes
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from traces import Net, make_sharded, train_sharded
 
