@@ -37,7 +37,7 @@ def test_missing_rank_is_reported(open_page: OpenPage, recorded: Path, tmp_path:
             database.execute("UPDATE run SET value = 3 WHERE key = 'world_size'")
         database.close()
     page = open_page("report", *(str(tmp_path / f"run.rank{rank}.tide") for rank in (0, 1)))
-    assert "Missing of 3 ranks: 2" in page.inner_text("#ranks")
+    assert "Missing ranks (of 3): 2" in page.inner_text("#ranks")
 
 
 def test_comparison_equals_that_of_diff(open_page: OpenPage, recorded: Path) -> None:
