@@ -245,7 +245,7 @@ class Program(RuleBasedStateMachine):
         self.tracker.__exit__(None, None, None)
         self.tensors.clear()
         self.optimizer.zero_grad()
-        self.total_is_that_of_the_allocator()
+        self.total_equals_the_allocator()
         self.counting.__exit__(None, None, None)
         gc.enable()
 
