@@ -14,6 +14,7 @@
 #include "capture/hooks/fake_hook.h"
 #include "capture/hooks/moment_facts.h"
 #include "capture/hooks/op_hook.h"
+#include "capture/hooks/unseen_changes.h"
 #include "simulate/session.h"
 #include "tidegauge/threads.h"
 
@@ -89,7 +90,8 @@ void bind_mem_events(py::module_& m) {
   m.def("optimizer_step_begin", &optimizer_step_begin, py::arg("optimizer"));
   m.def("optimizer_step_end", &optimizer_step_end, py::arg("optimizer"));
   m.def(
-      "tensor_made", [](const py::handle tensor) { tell_made(THPVariable_Unpack(tensor.ptr())); },
+      "tensor_made",
+      [](const py::handle tensor) { observe_made(THPVariable_Unpack(tensor.ptr())); },
       py::arg("tensor"));
   m.def(
       "gradients_made",

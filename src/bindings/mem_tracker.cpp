@@ -13,8 +13,9 @@
 #include "bindings/module_registry.h"
 #include "bindings/snapshots.h"
 #include "bindings/tensors.h"
-#include "capture/hooks/fake_hook.h"
+#include "capture/compat/fake_mode.h"
 #include "capture/hooks/moment_facts.h"
+#include "capture/hooks/unseen_changes.h"
 #include "tidegauge/errors.h"
 
 namespace py = pybind11;
@@ -48,7 +49,7 @@ bool is_parameter(const at::Tensor& leaf) {
   return py::isinstance(object, py::module_::import("torch.nn").attr("Parameter"));
 }
 
-/// See fake_hook::mode_of.
+/// See fake_mode::mode_of.
 const void* find_fake_mode(const at::Tensor& tensor) {
   const py::gil_scoped_acquire gil;
   const auto object = py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
@@ -322,7 +323,7 @@ void MemTracker::on_compiled(py::handle module, py::handle output) {
   if (described_.insert(id).second) track_module(module, NamedBy::Hook);
   ScratchTensors outputs;
   append_all_inner_tensors(output.ptr(), *outputs);
-  for (const at::Tensor& tensor : *outputs) tell_made(tensor);
+  for (const at::Tensor& tensor : *outputs) observe_made(tensor);
 }
 
 void MemTracker::on_death(ModuleId id) {
@@ -354,7 +355,7 @@ py::dict MemTracker::module_stats(py::handle module) {
 }
 
 void bind_mem_tracker(py::module_& m) {
-  fake_hook::connect_python(&find_fake_mode);
+  fake_mode::connect_python(&find_fake_mode);
   MemTrackerClass tracker(m, "MemTracker",
                           "Bytes by device and category; see tidegauge.MemTracker.");
   tracker

@@ -7,8 +7,11 @@
 #include <memory>
 #include <string>
 
+#include "capture/compat/out_of_memory.h"
 #include "capture/hooks/allocation_failure.h"
 #include "core/ledger/post_mortem.h"
+#include "track/failure_printer.h"
+#include "track/post_mortem_page.h"
 
 namespace py = pybind11;
 
@@ -50,7 +53,7 @@ void print(const std::string& text) {
 }  // namespace
 
 void bind_post_mortem(py::module_& m) {
-  allocation_failure::set_print(&print);
+  failure_printer::set_print(&print);
   py::class_<PostMortem, std::shared_ptr<PostMortem>>(
       m, "PostMortem", "The memory at the moment in which an allocation failed.")
       .def_readonly("sequence", &PostMortem::sequence)
@@ -67,8 +70,12 @@ void bind_post_mortem(py::module_& m) {
       .def("render", &render_post_mortem)
       .def("__str__", &render_post_mortem)
       .def("__eq__", [](const PostMortem& a, const PostMortem& b) { return a == b; });
-  m.def("allocation_failed", &allocation_failure::tell_message, py::arg("message"),
+  m.def("allocation_failed", &allocation_failure::notify_message, py::arg("message"),
         py::call_guard<py::gil_scoped_release>());
+  m.def(
+      "is_out_of_memory",
+      [](const std::string& message) { return out_of_memory::read(message).has_value(); },
+      py::arg("message"));
 }
 
 }  // namespace tidegauge::bindings

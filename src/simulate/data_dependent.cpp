@@ -167,7 +167,7 @@ void expand_masks(const at::Tensor& self, IValue& indices) {
                       " does not match the shape of the indexed tensor ", self.sizes());
     const auto known = known_values::count_nonzero(index);
     const int64_t selected = known ? *known : count_selected(index.numel());
-    const at::Tensor places = make({selected}, at::kLong, as_simulated(index).claimed_device());
+    const at::Tensor places = make({selected}, at::kLong, as_simulated(index).counted_device());
     for (int64_t i = 0; i < index.dim(); ++i) expanded.emplace_back(places);
   }
   if (!has_masks) return;

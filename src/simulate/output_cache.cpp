@@ -46,7 +46,7 @@ class KeyWriter {
     if (!tensor.defined()) return key_.push_back(kUndefined);
     const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
     const bool is_ours = is_simulated(tensor);
-    const c10::Device device = is_ours ? as_simulated(tensor).claimed_device() : impl->device();
+    const c10::Device device = is_ours ? as_simulated(tensor).counted_device() : impl->device();
     key_.push_back(kTensor | (static_cast<int64_t>(tensor.scalar_type()) << 8) |
                    (static_cast<int64_t>(impl->is_wrapped_number()) << 16) |
                    (static_cast<int64_t>(is_ours) << 17) | (encode(device) << 24));

@@ -38,7 +38,7 @@ c10::Allocator* meta_allocator() {
 }  // namespace
 
 SimulatedStorage::SimulatedStorage(int64_t size_bytes, c10::Device device)
-    : ClaimedStorage(device, use_byte_size_t(), size_bytes, meta_allocator()->allocate(0),
+    : VirtualStorage(device, use_byte_size_t(), size_bytes, meta_allocator()->allocate(0),
                      meta_allocator(), /*resizable=*/true) {
   set_throw_on_mutable_data_ptr();
   op_hook::hold_runner();
@@ -85,7 +85,7 @@ SimulatedStorage* SimulatedStorage::find(const c10::Storage& storage) {
 
 SimulatedTensor::SimulatedTensor(c10::Storage storage, DispatchKeySet keys, caffe2::TypeMeta dtype,
                                  c10::Device device)
-    : TensorImpl(std::move(storage), keys, dtype), claimed_device_(device) {
+    : TensorImpl(std::move(storage), keys, dtype), counted_device_(device) {
   key_set_ = key_set_.add(DispatchKey::Fake);
   set_custom_device(true);
 }
@@ -94,19 +94,19 @@ SimulatedTensor::SimulatedTensor(const SimulatedTensor& base, DispatchKeySet laz
                                  caffe2::TypeMeta dtype)
     : TensorImpl(VIEW, c10::Storage(base.unsafe_storage()),
                  (base.key_set() - kLazyBits - c10::python_ks) | lazy_bits, dtype),
-      claimed_device_(base.claimed_device_) {
+      counted_device_(base.counted_device_) {
   set_custom_device(true);
 }
 
 SimulatedTensor::SimulatedTensor(ForCopy, const SimulatedTensor& other)
     : TensorImpl(other.key_set(), other.dtype(), other.device_opt_),
-      claimed_device_(other.claimed_device_) {
+      counted_device_(other.counted_device_) {
   set_custom_device(true);
 }
 
 c10::Device SimulatedTensor::device_custom() const {
   return c10::impl::tls_is_dispatch_key_excluded(DispatchKey::Fake) ? device_default()
-                                                                    : claimed_device_;
+                                                                    : counted_device_;
 }
 
 template <typename Version>
@@ -136,7 +136,7 @@ void SimulatedTensor::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& ot
               "cannot replace the memory of a simulated tensor by that of a real one; convert the "
               "real tensor with `simulation.adopt(tensor)`");
   TensorImpl::shallow_copy_from(other);
-  claimed_device_ = static_cast<const SimulatedTensor*>(other.get())->claimed_device_;
+  counted_device_ = static_cast<const SimulatedTensor*>(other.get())->counted_device_;
 }
 
 DispatchKeySet keys_of(caffe2::TypeMeta dtype, c10::Device device) {

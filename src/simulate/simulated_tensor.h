@@ -8,13 +8,13 @@
 #include <cstdint>
 #include <typeinfo>
 
-#include "capture/storages/claimed_storage.h"
+#include "capture/storages/virtual_storage.h"
 #include "tidegauge/export.h"
 
 namespace tidegauge::simulation {
 
 /// A storage with a size but no memory.
-struct TIDEGAUGE_API SimulatedStorage final : ClaimedStorage {
+struct TIDEGAUGE_API SimulatedStorage final : VirtualStorage {
   static c10::Storage make(int64_t size_bytes, c10::Device device);
   /// Null for a storage of another kind.
   static SimulatedStorage* find(const c10::Storage& storage);
@@ -52,7 +52,7 @@ class TIDEGAUGE_API SimulatedTensor final : public c10::TensorImpl {
   SimulatedTensor(const SimulatedTensor& base, c10::DispatchKeySet lazy_bits,
                   caffe2::TypeMeta dtype);
 
-  c10::Device claimed_device() const { return claimed_device_; }
+  c10::Device counted_device() const { return counted_device_; }
 
   c10::Device device_custom() const override;
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version,
@@ -70,7 +70,7 @@ class TIDEGAUGE_API SimulatedTensor final : public c10::TensorImpl {
   template <typename Version>
   c10::intrusive_ptr<TensorImpl> copy(Version&& version, bool allow_change) const;
 
-  c10::Device claimed_device_;
+  c10::Device counted_device_;
 };
 
 /// The key Fake alone is not enough: views made by a meta kernel inherit it.

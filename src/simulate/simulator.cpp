@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "capture/fast/typed_ops.h"
+#include "capture/compat/dispatch_key.h"
 #include "capture/hooks/boxed_tensors.h"
 #include "simulate/attention_choice.h"
 #include "simulate/data_dependent.h"
@@ -30,12 +30,12 @@ using c10::DispatchKey;
 using c10::DispatchKeySet;
 using c10::IValue;
 using c10::OperatorHandle;
-using op_hook::kBelowFake;
+using dispatch_key::kBelowOurs;
 using torch::jit::Stack;
 
 void run_really(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   const c10::impl::ExcludeDispatchKeyGuard guard(DispatchKey::Fake);
-  op.redispatchBoxed(keys & kBelowFake, stack);
+  op.redispatchBoxed(keys & kBelowOurs, stack);
 }
 
 /// The work handle of a collective that completes at once.
@@ -68,7 +68,7 @@ struct Scan {
 
 /// torch combines a 0-dimensional CPU tensor with tensors on any device.
 bool is_number(const at::Tensor& tensor) {
-  return tensor.dim() == 0 && (is_simulated(tensor) ? as_simulated(tensor).claimed_device().is_cpu()
+  return tensor.dim() == 0 && (is_simulated(tensor) ? as_simulated(tensor).counted_device().is_cpu()
                                                     : tensor.device().is_cpu());
 }
 
@@ -79,7 +79,7 @@ std::string describe(const at::Tensor& tensor) {
 }
 
 void check_device(const OpTraits& traits, Scan& scan, const at::Tensor& tensor) {
-  const c10::Device device = as_simulated(tensor).claimed_device();
+  const c10::Device device = as_simulated(tensor).counted_device();
   if (!scan.has_simulated || (is_number(scan.first) && !is_number(tensor))) {
     scan.has_simulated = true;
     scan.device = device;
@@ -217,7 +217,7 @@ void run_meta(const OperatorHandle& op, const OpTraits& traits, const Scan& foun
               DispatchKeySet keys, Stack* stack) {
   const size_t base = stack->size() - traits.argument_count;
   if (traits.kind == OpKind::Decomposed) {
-    return op.redispatchBoxed((keys & kBelowFake) | DispatchKeySet(DispatchKey::Meta), stack);
+    return op.redispatchBoxed((keys & kBelowOurs) | DispatchKeySet(DispatchKey::Meta), stack);
   }
   if (traits.device_argument >= 0 &&
       ((*stack)[base + traits.device_argument].isDevice() || !found.has_simulated)) {
@@ -228,7 +228,7 @@ void run_meta(const OperatorHandle& op, const OpTraits& traits, const Scan& foun
   const c10::impl::IncludeDispatchKeyGuard include{DispatchKeySet(DispatchKey::Meta)};
   if (found.real.defined()) replace_real(std::span(*stack).subspan(base));
   try {
-    op.redispatchBoxed((keys & kBelowFake) | DispatchKeySet(DispatchKey::Meta), stack);
+    op.redispatchBoxed((keys & kBelowOurs) | DispatchKeySet(DispatchKey::Meta), stack);
   } catch (const c10::NotImplementedError& error) {
     if (only_writes(op, traits)) {
       stack->resize(base);
@@ -278,7 +278,7 @@ class Call {
       case OpKind::Wait:
         return give(IValue(argument(0)));
       case OpKind::Choice:
-        if (found_.device.is_cpu()) return op_.redispatchBoxed(keys_ & kBelowFake, stack_);
+        if (found_.device.is_cpu()) return op_.redispatchBoxed(keys_ & kBelowOurs, stack_);
         return give(choose_attention(argument(0), argument(1), argument(2),
                                      arguments()[3].toOptional<at::Tensor>(), 0, false, {},
                                      arguments()[7].toBool()));
@@ -413,7 +413,7 @@ void run(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   OpTraits& traits = OpTraits::find(op);
   if (traits.kind == OpKind::Composite) {
     traits.calls.fetch_add(1, std::memory_order_relaxed);
-    return op.redispatchBoxed(keys & kBelowFake, stack);
+    return op.redispatchBoxed(keys & kBelowOurs, stack);
   }
   const auto arguments = std::span<const IValue>(*stack).last(traits.argument_count);
   Scan found = scan(traits, arguments);

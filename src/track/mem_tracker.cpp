@@ -2,21 +2,22 @@
 #include "tidegauge/mem_tracker.h"
 
 #include <torch/nn/module.h>
-#include <torch/version.h>
 
 #include <iostream>
 #include <mutex>
 #include <utility>
 
+#include "capture/compat/torch_version.h"
+#include "capture/hooks/op_hook.h"
+#include "capture/modules/nn_module_registry.h"
+#include "tidegauge/errors.h"
+#include "trace/recorder.h"
 #include "track/mem_snapshots.h"
 #include "track/memory_tracker.h"
 #include "track/mod_tracker_impl.h"
 #include "track/nn_module_labels.h"
-#include "capture/modules/nn_module_registry.h"
-#include "capture/hooks/op_hook.h"
 #include "track/optimizer_states.h"
-#include "tidegauge/errors.h"
-#include "trace/recorder.h"
+#include "track/post_mortem_page.h"
 
 namespace tidegauge {
 namespace {
@@ -34,7 +35,7 @@ std::shared_ptr<Recorder> make_recorder(const MemTrackerOptions& options) {
   if (options.record.empty()) return nullptr;
   RecorderOptions how;
   how.overwrites = options.overwrites;
-  how.facts["torch_version"] = TORCH_VERSION;
+  how.facts["torch_version"] = torch_version();
   return std::make_shared<Recorder>(options.record, std::move(how));
 }
 

@@ -9,15 +9,19 @@
 
 #include "capture/hooks/allocator_channel.h"
 #ifdef TIDEGAUGE_TORCH_HAS_CUDA
-#include "capture/hooks/cuda/cuda_trace.h"
+#include "capture/compat/cuda/cuda_trace.h"
 #endif
+#include "capture/compat/fake_mode.h"
+#include "capture/compat/torch_thread.h"
 #include "capture/hooks/fake_hook.h"
 #include "capture/hooks/moment_facts.h"
 #include "capture/hooks/op_hook.h"
-#include "capture/storages/storage_capture.h"
-#include "capture/compat/torch_thread.h"
+#include "capture/hooks/unseen_changes.h"
+#include "capture/storages/storage_registry.h"
+#include "capture/storages/tensor_storages.h"
 #include "core/ledger/labeller.h"
 #include "tidegauge/errors.h"
+#include "track/failure_printer.h"
 
 namespace tidegauge {
 namespace {
@@ -67,41 +71,59 @@ std::shared_ptr<MemoryTracker> MemoryTracker::create(std::shared_ptr<ModuleActiv
 
 MemoryTracker::MemoryTracker(std::shared_ptr<ModuleActivity> modules, IsParameter is_parameter,
                              bool has_allocator_channel, StackMode stack_mode)
-    : has_allocator_channel_(has_allocator_channel),
-      stack_mode_(stack_mode),
+    : stack_mode_(stack_mode),
       modules_(std::move(modules)),
       is_parameter_(std::move(is_parameter)) {
-  const auto lock = StorageCapture::lock();
-  StorageCapture::get().add(this);
-  StorageCapture::get().tell_again();
+  state_.counts_allocations = has_allocator_channel;
+  failure_printer::install();
+  const auto lock = StorageRegistry::lock();
+  StorageRegistry::get().listeners().add(this);
+  state_changed();
 }
 
 MemoryTracker::~MemoryTracker() {
   {
-    const auto lock = StorageCapture::lock();
-    StorageCapture::get().remove(this);
-    StorageCapture::get().tell_again();
+    const auto lock = StorageRegistry::lock();
+    StorageRegistry::get().listeners().remove(this);
   }
-  if (wants_allocations()) AllocatorChannel::get().close(static_cast<int>(starts_.size()));
+  if (state_.counts_allocations && is_started())
+    AllocatorChannel::get().close(static_cast<int>(starts_.size()));
   if (stack_mode_ == StackMode::Python && is_started()) python_stacks::stop();
   for (const op_hook::Thread& thread : starts_) op_hook::stop_in(thread);
 }
 
+void MemoryTracker::state_changed() {
+  state_.is_started = !starts_.empty();
+  state_.needs_only_events =
+      !sink_ && !units_ && !state_.counts_allocations && stack_mode_ == StackMode::None;
+  StorageRegistry::get().listeners().listener_changed();
+}
+
+std::vector<std::shared_ptr<MemoryTracker>> living_trackers() {
+  std::vector<std::shared_ptr<MemoryTracker>> living;
+  const auto lock = StorageRegistry::lock();
+  for (CaptureListener* listener : StorageRegistry::get().listeners().all()) {
+    auto tracker = std::dynamic_pointer_cast<MemoryTracker>(listener->keep_alive());
+    if (tracker) living.push_back(std::move(tracker));
+  }
+  return living;
+}
+
 void MemoryTracker::start() {
 #ifdef TIDEGAUGE_TORCH_HAS_CUDA
-  attach_cuda_trace();
+  attach_cuda_trace(&record_device);
 #endif
   op_hook::Thread thread = op_hook::start_in_this_thread();
-  const void* fake_mode = fake_hook::active_mode();
-  if (fake_mode != nullptr) fake_hook::install();
-  if (has_allocator_channel_) AllocatorChannel::get().open();
-  const auto lock = StorageCapture::lock();
+  const void* active_mode = fake_mode::active();
+  if (active_mode != nullptr) fake_hook::install();
+  if (state_.counts_allocations) AllocatorChannel::get().open();
+  const auto lock = StorageRegistry::lock();
   starts_.push_back(std::move(thread));
-  StorageCapture::get().tell_again();
+  if (starts_.size() == 1) state_.fake_mode = active_mode;
+  state_changed();
   if (starts_.size() == 1) {
-    fake_mode_ = fake_mode;
     if (stack_mode_ == StackMode::Python) python_stacks::start();
-    StorageCapture::get().poll_all();
+    StorageRegistry::get().poll_all();
     apply(events::peak_reset(origin()));
     was_started_ = true;
   }
@@ -110,16 +132,16 @@ void MemoryTracker::start() {
 void MemoryTracker::stop() {
   op_hook::Thread thread;
   {
-    const auto lock = StorageCapture::lock();
+    const auto lock = StorageRegistry::lock();
     if (starts_.empty()) return;
     thread = std::move(starts_.back());
     starts_.pop_back();
     if (stack_mode_ == StackMode::Python && starts_.empty()) python_stacks::stop();
-    run_outside();
-    StorageCapture::get().tell_again();
+    runs_outside_backward();
+    state_changed();
     tell_names();
   }
-  if (has_allocator_channel_) AllocatorChannel::get().close();
+  if (state_.counts_allocations) AllocatorChannel::get().close();
   op_hook::stop_in(thread);
   op_hook::assert_in_this_thread();  // for another tracker
 }
@@ -153,45 +175,44 @@ StackId MemoryTracker::birth_stack(StackId python) {
 }
 
 bool MemoryTracker::is_of_another_mode(c10::StorageImpl* storage) const {
-  const void* mode = StorageCapture::fake_mode_of(storage);
-  return mode != nullptr && mode != fake_mode_ && was_started_;
+  const void* mode = OwnContext::fake_mode(*storage);
+  return mode != nullptr && mode != state_.fake_mode && was_started_;
 }
 
 void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since, ModuleId owner,
                           NamedBy named_by) {
-  claim_fake(tensor);
-  const auto lock = StorageCapture::lock();
+  register_fake(tensor);
+  const auto lock = StorageRegistry::lock();
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
-    const SeenStorage seen = StorageCapture::get().see(storage, /*even_empty=*/true);
-    if (!seen.id) return;
-    const auto known = ledger().find_storage(seen.id);
+    const ObservedStorage observed = StorageRegistry::get().observe(storage, /*even_empty=*/true);
+    if (!observed.id) return;
+    const auto known = ledger().find_storage(observed.id);
     if (!known) {
       if (named_by == NamedBy::Hook && is_of_another_mode(storage)) return;
-      apply(events::storage_born(origin(seen.device), seen.id, seen.size_bytes),
+      apply(events::storage_born(origin(observed.device), observed.id, observed.size_bytes),
             tensor.unsafeGetTensorImpl());
     } else if (known->category == category_of(role) || is_finer(known->category, role)) {
       return;
     } else if (known->category == Category::Untracked) {
-      apply(events::storage_claimed(origin(), seen.id, 0), tensor.unsafeGetTensorImpl());
+      apply(events::storage_claimed(origin(), observed.id, 0), tensor.unsafeGetTensorImpl());
     }
     const bool is_named = known && known->category != Category::Untracked;
     Event label =
-        events::storage_relabelled(origin(), seen.id, role, is_named ? since : Since::Birth);
+        events::storage_relabelled(origin(), observed.id, role, is_named ? since : Since::Birth);
     label.module = owner;
-    StorageCapture::get().unmark_parameter(storage);
     apply(label);
   });
 }
 
 int64_t MemoryTracker::known_bytes(std::span<const at::Tensor> tensors) {
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   return sum_known(tensors);
 }
 
 int64_t MemoryTracker::sum_known(std::span<const at::Tensor> tensors) {
   if (tensors.size() == 1 && is_started()) {  // nearly always, and an op has shown it to all
     c10::StorageImpl* storage = storage_of(tensors.front());
-    if (storage != nullptr && StorageCapture::get().is_told(storage)) {
+    if (storage != nullptr && StorageRegistry::get().find_known(storage)) {
       return static_cast<int64_t>(storage->nbytes());
     }
   }
@@ -199,11 +220,11 @@ int64_t MemoryTracker::sum_known(std::span<const at::Tensor> tensors) {
   counted_.clear();
   for (const at::Tensor& tensor : tensors) {
     visit_storages(tensor, [&](c10::StorageImpl* storage) {
-      const SeenStorage seen = StorageCapture::get().see(storage);
-      if (!seen.id || !knows(seen)) return;
-      if (std::find(counted_.begin(), counted_.end(), seen.id) != counted_.end()) return;
-      counted_.push_back(seen.id);
-      sum_bytes += seen.size_bytes;
+      const ObservedStorage observed = StorageRegistry::get().observe(storage);
+      if (!observed.id || !knows(observed)) return;
+      if (std::find(counted_.begin(), counted_.end(), observed.id) != counted_.end()) return;
+      counted_.push_back(observed.id);
+      sum_bytes += observed.size_bytes;
     });
   }
   return sum_bytes;
@@ -212,35 +233,35 @@ int64_t MemoryTracker::sum_known(std::span<const at::Tensor> tensors) {
 void MemoryTracker::enter_module(ModuleId module, Phase phase, std::span<const at::Tensor> inputs) {
   moment::begin_module();
   op_hook::assert_in_this_thread();
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   look_around();
   ++version_;
-  StorageCapture::get().poll(64);
+  StorageRegistry::get().poll(64);
   const bool is_forward = phase == Phase::Forward;
-  if (is_forward) run_outside();
+  if (is_forward) runs_outside_backward();
   const int64_t input_bytes = is_forward ? sum_known(inputs) : 0;
   append_call(EventKind::ModuleEnter, module, phase, input_bytes);
 }
 
 void MemoryTracker::exit_module(ModuleId module, Phase phase, std::span<const at::Tensor> outputs) {
   moment::end_module();
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   look_around();
   ++version_;
-  StorageCapture::get().poll(64);
+  StorageRegistry::get().poll(64);
   const bool is_forward = phase == Phase::Forward;
   const int64_t output_bytes = is_forward ? sum_known(outputs) : 0;
   append_call(EventKind::ModuleExit, module, phase, output_bytes);
 }
 
 void MemoryTracker::set_module_size(ModuleId module, SizeOf size_of, int64_t size_bytes) {
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   ++version_;
   apply(events::module_size(origin(), module, size_of, size_bytes));
 }
 
 void MemoryTracker::forget_module(ModuleId module) {
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   // A graph that is still to be run after so many later modules died is not worth a longer memory.
   if (dead_.size() == kMaxDead) dead_.clear();
   dead_.insert(module);
@@ -249,7 +270,7 @@ void MemoryTracker::forget_module(ModuleId module) {
 }
 
 void MemoryTracker::begin_root_call(ModuleId module, bool strict, const char* tracker_name) {
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   follow_calls();
   const bool again = backlog_.has_statistics(module, ledger_);
   if (again && strict) throw NotSupported(std::string(tracker_name) + kIterationError);
@@ -269,12 +290,12 @@ void MemoryTracker::begin_step() {
 }
 
 void MemoryTracker::expect_optimizer() {
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   steps_.expect_optimizer();
 }
 
 void MemoryTracker::reset_statistics() {
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   ++version_;
   steps_.statistics_reset();
   apply(events::statistics_reset(origin()));
@@ -282,9 +303,9 @@ void MemoryTracker::reset_statistics() {
 
 void MemoryTracker::optimizer_step(bool begins) {
   op_hook::assert_in_this_thread();
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   look_around();
-  run_outside();
+  runs_outside_backward();
   if (!begins) {
     steps_.optimizer_ends();
   } else if (steps_.optimizer_begins()) {
@@ -295,63 +316,64 @@ void MemoryTracker::optimizer_step(bool begins) {
 
 Snapshot MemoryTracker::current() {
   op_hook::assert_in_this_thread();
-  const auto lock = StorageCapture::lock();
-  StorageCapture::get().poll_all();
+  const auto lock = StorageRegistry::lock();
+  StorageRegistry::get().poll_all();
   return ledger().current();
 }
 
 Snapshot MemoryTracker::peak() {
   op_hook::assert_in_this_thread();
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   return was_started_ ? ledger().peak() : Snapshot{};
 }
 
 std::map<Device, int64_t> MemoryTracker::foreign_bytes() {
   std::map<Device, int64_t> sums;
-  const auto lock = StorageCapture::lock();
-  StorageCapture::get().poll_all();
-  StorageCapture::get().visit_foreign([&](StorageId id, Device device, int64_t size_bytes) {
-    if (ledger().find_storage(id)) sums[device] += size_bytes;
+  const auto lock = StorageRegistry::lock();
+  StorageRegistry::get().poll_all();
+  StorageRegistry::get().weak_references().visit_foreign([&](const RegisteredStorage& each) {
+    const bool counts = each.size_bytes > 0 && ledger().find_storage(each.id);
+    if (counts) sums[each.device] += each.size_bytes;
   });
   return sums;
 }
 
 std::vector<ModuleId> MemoryTracker::modules() {
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   return ledger().modules();
 }
 
 ModuleStats MemoryTracker::module_stats(ModuleId module) {
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   return ledger().module_stats(module);
 }
 
 uint64_t MemoryTracker::version() {
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   follow_calls();
   // The peak of an open call changes with every event.
   return backlog_.open_calls().empty() ? version_ : (uint64_t{1} << 63) | ledger().now().sequence;
 }
 
 std::shared_ptr<const PostMortem> MemoryTracker::post_mortem() {
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   return post_mortem_;
 }
 
 int64_t MemoryTracker::anomaly_count() {
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   return static_cast<int64_t>(ledger().anomalies().total());
 }
 
 std::string MemoryTracker::first_anomaly() {
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   return std::string(ledger().anomalies().first());
 }
 
 size_t MemoryTracker::footprint_bytes() {
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   return ledger_.footprint_bytes() + backlog_.footprint_bytes() + live_.footprint_bytes() +
-         StorageCapture::get().storage_count() * 128 + (units_ ? units_->footprint_bytes() : 0);
+         StorageRegistry::get().storage_count() * 128 + (units_ ? units_->footprint_bytes() : 0);
 }
 
 void MemoryTracker::memory_allocated(StorageId id, Device device, int64_t size_bytes) {
@@ -387,103 +409,80 @@ void MemoryTracker::rename_since_birth(StorageId id, Category category) {
   }
 }
 
-void MemoryTracker::tell_seen(const SeenStorage& seen, bool was_there_before, uint8_t birth_facts,
-                              OpId op, const void* fake_mode) {
-  for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
-    if (!tracker->is_started()) continue;
-    if (fake_mode != nullptr && fake_mode != tracker->fake_mode()) continue;
-    if (was_there_before || !seen.is_new) {
-      tracker->see_found(seen, birth_facts, op);
-    } else {
-      tracker->see_made(seen, birth_facts, op);
-    }
-  }
-}
-
-void MemoryTracker::tell_made(c10::StorageImpl* storage, const c10::TensorImpl* tensor,
-                              StackId stack) {
-  // Nobody has claimed it in that mode, so no tracker counts it.
-  if (StorageCapture::is_unclaimed_on_meta(storage) && fake_hook::active_mode() != nullptr) return;
-  SeenStorage seen = StorageCapture::get().see(storage);
-  seen.tensor = tensor;
-  seen.stack = stack;
-  if (!seen.id) return;
-  const uint8_t facts = moment::birth_facts(torch::autograd::get_current_graph_task_id());
-  tell_seen(seen, /*was_there_before=*/false, facts, {}, StorageCapture::fake_mode_of(storage));
-}
-
-bool MemoryTracker::knows(const SeenStorage& seen) {
+bool MemoryTracker::knows(const ObservedStorage& observed) {
   // Fake memory is told to those of its mode only.
-  const bool is_told_to_all = seen.is_told && seen.data != nullptr && is_started();
-  return is_told_to_all || ledger().find_storage(seen.id);
+  const bool is_told_to_all = observed.is_known_to_all && observed.data != nullptr && is_started();
+  return is_told_to_all || ledger().find_storage(observed.id);
 }
 
-void MemoryTracker::see_made(const SeenStorage& seen, uint8_t birth_facts, OpId op) {
+void MemoryTracker::storage_born(const ObservedStorage& observed, uint8_t birth_facts, OpId op) {
   thread_ = running_thread();
-  apply(events::storage_born(origin(seen.device), seen.id, seen.size_bytes, birth_facts, op,
-                             moment::stream()),
-        seen.tensor, birth_stack(seen.stack),
-        has_allocator_channel_ ? Condition::IsNew : Condition::None);
-  if (units_) apply_unit_births(seen.id);
+  apply(events::storage_born(origin(observed.device), observed.id, observed.size_bytes, birth_facts,
+                             op, moment::stream()),
+        observed.tensor, birth_stack(observed.stack),
+        state_.counts_allocations ? Condition::IsNew : Condition::None);
+  if (units_) apply_unit_births(observed.id);
 }
 
-void MemoryTracker::see_found(const SeenStorage& seen, uint8_t birth_facts, OpId op) {
-  const auto known = ledger().find_category(seen.id);
+void MemoryTracker::storage_found(const ObservedStorage& observed, uint8_t birth_facts, OpId op) {
+  const auto known = ledger().find_category(observed.id);
   if (known && *known != Category::Untracked) return;
   thread_ = running_thread();
-  apply(events::storage_born(origin(seen.device), seen.id, seen.size_bytes, birth_facts, op,
-                             moment::stream()),
-        seen.tensor, {}, Condition::IsNew);
+  apply(events::storage_born(origin(observed.device), observed.id, observed.size_bytes, birth_facts,
+                             op, moment::stream()),
+        observed.tensor, {}, Condition::IsNew);
   // It is older than the tracker: whatever it is, this op did not make it.
-  if (!scopes_.empty()) found_in_backward_.insert(seen.id);
-  apply(events::storage_relabelled(origin(), seen.id, Role::IsExternal, Since::Birth));
+  if (!scopes_.empty()) found_in_backward_.insert(observed.id);
+  apply(events::storage_relabelled(origin(), observed.id, Role::IsExternal, Since::Birth));
 }
 
-void tell_made(const at::Tensor& tensor) {
-  const StackId stack = python_stacks::collect();
-  const auto lock = StorageCapture::lock();
-  visit_storages(tensor, [&](c10::StorageImpl* storage) {
-    MemoryTracker::tell_made(storage, tensor.unsafeGetTensorImpl(), stack);
+void MemoryTracker::storage_born(StorageId id, int64_t size_bytes, Device device,
+                                 const c10::TensorImpl* tensor, uint8_t birth_facts, OpId op) {
+  thread_ = running_thread();
+  if (live_.is_full()) drop_dead();
+  live_.add(id, op, tensor, {});
+  append(EventKind::StorageBorn, Condition::None, [&](Event& event) {
+    event.storage = id;
+    event.size_bytes = size_bytes;
+    event.device = device;
+    event.birth_facts = birth_facts;
+    event.op = op;
+    event.stream = moment::stream();
   });
 }
 
-void record_device(const DeviceTraceEntry& entry) {
-  const auto lock = StorageCapture::lock();
-  StorageCapture::get().record_device(entry);
+void MemoryTracker::storage_freed(StorageId id, bool by_backward) {
+  append(EventKind::StorageFreed, by_backward ? Condition::IsLetGoByBackward : Condition::IsAlive,
+         [&](Event& event) { event.storage = id; });
 }
 
-void begin_resize(c10::StorageImpl* storage) {
-  AllocatorChannel::take_over(storage);
-  StorageCapture::get().begin_resize();
-}
-
-void end_resize(c10::StorageImpl* storage) { StorageCapture::get().end_resize(storage); }
-
-bool MemoryTracker::knows_parameter(const at::Tensor& tensor) {
-  StorageCapture& capture = StorageCapture::get();
-  c10::StorageImpl* own = storage_of(tensor);
-  const bool is_told = own != nullptr && capture.is_told(own);
-  if (is_told && capture.is_told_parameter(own)) return true;
-  // Not asked of all events, if none among them says what is a parameter.
+bool MemoryTracker::knows_parameter(const at::Tensor& leaf) {
+  StorageRegistry& registry = StorageRegistry::get();
+  // The backlog matters only if an event in it changes labels.
   const Ledger& labelled = backlog_.has_labels() ? ledger() : ledger_;
   const auto is_parameter = [&](StorageId id) {
     const auto category = labelled.find_category(id);
     return category == Category::Parameter || category == Category::UnshardedParam ||
            category == Category::ShardedParam;
   };
-  bool is_known = false;
-  if (is_told) {
-    is_known = is_parameter(capture.id_of_told(own));
-    if (is_known) capture.mark_parameter(own);
-  } else {
-    visit_storages(tensor, [&](c10::StorageImpl* storage) {
-      is_known |= is_parameter(capture.see(storage).id);
-    });
+  c10::StorageImpl* own = storage_of(leaf);
+  if (const StorageId known = own != nullptr ? registry.find_known(own) : StorageId()) {
+    return is_parameter(known);
   }
+  bool is_known = false;
+  visit_storages(leaf, [&](c10::StorageImpl* storage) {
+    is_known |= is_parameter(registry.observe(storage).id);
+  });
   return is_known;
 }
 
-void MemoryTracker::mark_gradient(StorageId id) {
+bool MemoryTracker::learn_parameter(const at::Tensor& leaf) {
+  if (!is_parameter_(leaf)) return false;
+  label(leaf, Role::IsParameter, Since::Birth);
+  return true;
+}
+
+void MemoryTracker::gradient_accumulated(StorageId id) {
   // What was there before the backward (the indices of a sparse gradient) is no gradient; what the
   // backward has come across was made in it in secret, by compiled code.
   const bool is_found = !found_in_backward_.empty() && found_in_backward_.contains(id);

@@ -14,20 +14,20 @@
 #include <unordered_set>
 #include <vector>
 
-#include "capture/modules/birth_stacks.h"
-#include "track/live_set.h"
-#include "capture/modules/module_activity.h"
+#include "capture/compat/torch_thread.h"
 #include "capture/hooks/moment_facts.h"
 #include "capture/hooks/op_hook.h"
-#include "capture/storages/seen_storage.h"
-#include "capture/compat/torch_thread.h"
-#include "core/ledger/backlog.h"
+#include "capture/modules/birth_stacks.h"
+#include "capture/modules/module_activity.h"
+#include "capture/storages/capture_listener.h"
 #include "core/events/event_factory.h"
 #include "core/events/event_sink.h"
-#include "core/ledger/ledger.h"
 #include "core/events/step_rule.h"
+#include "core/ledger/backlog.h"
+#include "core/ledger/ledger.h"
 #include "core/ledger/sharded_units.h"
 #include "tidegauge/export.h"
+#include "track/live_set.h"
 
 namespace c10 {
 struct StorageImpl;
@@ -38,8 +38,6 @@ struct Node;
 }
 
 namespace tidegauge {
-
-struct DeviceTraceEntry;
 
 /// Who says what a tensor is: the user, or what is noticed of modules and optimizers.
 enum class NamedBy : uint8_t { User, Hook };
@@ -54,7 +52,8 @@ enum class NamedBy : uint8_t { User, Hook };
 ///
 /// Thread-safe, by the lock of StorageCapture, except for start and stop, which belong to one
 /// thread.
-class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTracker> {
+class TIDEGAUGE_API MemoryTracker final : public CaptureListener,
+                                          public std::enable_shared_from_this<MemoryTracker> {
  public:
   /// Whether a leaf is a parameter of somebody; asked without the lock, may take the GIL.
   using IsParameter = std::function<bool(const at::Tensor&)>;
@@ -140,72 +139,25 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
   /// Memory of the ledger and the table of storages, to see that they stay flat.
   size_t footprint_bytes();
 
-  // What follows is for capture, with the lock of StorageCapture held.
+  // CaptureListener: called by capture, with the lock of StorageRegistry held.
 
-  bool is_started() const { return !starts_.empty(); }
-  /// The FakeTensorMode in which the tracker was started; null: none.
-  const void* fake_mode() const { return fake_mode_; }
-  bool has_allocator_channel() const { return has_allocator_channel_; }
-  bool wants_allocations() const { return has_allocator_channel_ && is_started(); }
-  void memory_allocated(StorageId id, Device device, int64_t size_bytes);
-  /// Whether births and frees are to it nothing but events.
-  bool wants_events_alone() const {
-    return !sink_ && !units_ && !has_allocator_channel_ && stack_mode_ == StackMode::None;
-  }
-  /// An op has made it; for a tracker that wants events alone.
+  void storage_born(const ObservedStorage& observed, uint8_t birth_facts, OpId op) override;
   void storage_born(StorageId id, int64_t size_bytes, Device device, const c10::TensorImpl* tensor,
-                    uint8_t birth_facts, OpId op) {
-    thread_ = running_thread();
-    if (live_.is_full()) drop_dead();
-    live_.add(id, op, tensor, {});
-    append(EventKind::StorageBorn, Condition::None, [&](Event& event) {
-      event.storage = id;
-      event.size_bytes = size_bytes;
-      event.device = device;
-      event.birth_facts = birth_facts;
-      event.op = op;
-      event.stream = moment::stream();
-    });
-  }
-  /// `is_let_go`: a backward has let go of it.
-  void storage_freed(StorageId id, bool is_let_go) {
-    append(EventKind::StorageFreed, is_let_go ? Condition::IsLetGoByBackward : Condition::IsAlive,
-           [&](Event& event) { event.storage = id; });
-  }
-  /// `allocated`: its new memory, if the allocator has shown it before.
-  void storage_resized(StorageId id, int64_t size_bytes, StorageId allocated = {});
-  /// `op` made the storage, or found it: `was_there_before` it. What is fake is told to those who
-  /// were started in its mode.
-  static void tell_seen(const SeenStorage& seen, bool was_there_before, uint8_t birth_facts,
-                        OpId op, const void* fake_mode);
-  /// The storage got its memory past the dispatcher, just now. `tensor`: its first, if known.
-  static void tell_made(c10::StorageImpl* storage, const c10::TensorImpl* tensor = nullptr,
-                        StackId stack = {});
-  /// A node of this thread is about to run an op. `sequence`, `maker`: its number, and the thread
-  /// that made it.
-  void run_node(int task, const torch::autograd::Node& node, uint64_t sequence, uint64_t maker) {
-    const uint64_t thread = torch_thread::id();
-    for (size_t i = scopes_.size(); i > 0; --i) {
-      BackwardScope& scope = scopes_[i - 1];
-      if (scope.task != task || scope.thread != thread) continue;
-      if (sequence == UINT64_MAX) return;
-      if (scope.place.maker == maker && scope.place.range.contains(sequence)) return;
-      return move_to(scope, &node);
-    }
-    open_scope(task, node);
-  }
-  /// An op of this thread is about to run outside of all backwards.
-  void run_outside() {
+                    uint8_t birth_facts, OpId op) override;
+  void storage_found(const ObservedStorage& observed, uint8_t birth_facts, OpId op) override;
+  void storage_freed(StorageId id, bool by_backward) override;
+  void storage_resized(StorageId id, int64_t size_bytes, StorageId allocated) override;
+  void memory_allocated(StorageId id, Device device, int64_t size_bytes) override;
+  void node_runs(int task, const torch::autograd::Node& node) override;
+  void runs_outside_backward() override {
     if (!scopes_.empty()) close_scopes_of_thread();
   }
-  /// AccumulateGrad of a parameter has handled the storage.
-  void mark_gradient(StorageId id);
-  bool knows_parameter(const at::Tensor& tensor);
-  /// An allocation failed in this thread, within `op` if any.
-  std::shared_ptr<const PostMortem> allocation_failed(const FailedAllocation& failed, OpId op,
-                                                      const std::string& message);
-  bool has_post_mortem() const { return post_mortem_ != nullptr; }
-  const IsParameter& is_parameter() const { return is_parameter_; }
+  bool knows_parameter(const at::Tensor& leaf) override;
+  bool learn_parameter(const at::Tensor& leaf) override;
+  void gradient_accumulated(StorageId id) override;
+  FailureReport allocation_failed(const FailedAllocation& failed, OpId op,
+                                  const std::string& message) override;
+  std::shared_ptr<CaptureListener> keep_alive() override { return weak_from_this().lock(); }
 
  private:
   /// Where one backward in one thread is.
@@ -219,9 +171,9 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
                 bool has_allocator_channel, StackMode stack_mode);
   void rename_since_birth(StorageId id, Category category);
   int64_t sum_known(std::span<const at::Tensor> tensors);
-  void see_made(const SeenStorage& seen, uint8_t birth_facts, OpId op);
-  void see_found(const SeenStorage& seen, uint8_t birth_facts, OpId op);
-  bool knows(const SeenStorage& seen);
+  bool knows(const ObservedStorage& observed);
+  /// Tells capture what this tracker needs from now on.
+  void state_changed();
   /// Whether it is fake, and of a mode that this tracker does not count.
   bool is_of_another_mode(c10::StorageImpl* storage) const;
   void open_scope(int task, const torch::autograd::Node& node);
@@ -286,11 +238,9 @@ class TIDEGAUGE_API MemoryTracker : public std::enable_shared_from_this<MemoryTr
 
   // What each op looks at, side by side.
   std::vector<op_hook::Thread> starts_;
-  const void* fake_mode_ = nullptr;  // compared, never followed
   // Of the last module, node or step: reading them for each storage would cost more than the rest.
   int64_t time_ns_ = 0;
   ThreadId thread_;
-  const bool has_allocator_channel_;
   const StackMode stack_mode_;
   std::shared_ptr<EventSink> sink_;      // may be null
   std::unique_ptr<ShardedUnits> units_;  // null: nothing is sharded
@@ -323,14 +273,7 @@ TIDEGAUGE_API UnitId new_unit_id();
 TIDEGAUGE_API void begin_unit_births(UnitId unit, UnitFact fact);
 TIDEGAUGE_API void end_unit_births();
 
-/// A tensor was made past the dispatcher, just now.
-TIDEGAUGE_API void tell_made(const at::Tensor& tensor);
-
-/// A device allocator tells what it does.
-TIDEGAUGE_API void record_device(const DeviceTraceEntry& entry);
-
-/// Around a change of a storage's memory that goes past the dispatcher (UntypedStorage.resize_).
-TIDEGAUGE_API void begin_resize(c10::StorageImpl* storage);
-TIDEGAUGE_API void end_resize(c10::StorageImpl* storage);
+/// All trackers of the process that are not being destroyed.
+std::vector<std::shared_ptr<MemoryTracker>> living_trackers();
 
 }  // namespace tidegauge

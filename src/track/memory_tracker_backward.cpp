@@ -9,7 +9,7 @@
 
 #include "capture/compat/torch_thread.h"
 #include "capture/hooks/running_node.h"
-#include "capture/storages/storage_capture.h"
+#include "capture/storages/storage_registry.h"
 #include "track/memory_tracker.h"
 
 namespace tidegauge {
@@ -17,24 +17,38 @@ namespace tidegauge {
 void MemoryTracker::begin_recompute() {
   const auto node = torch::autograd::get_current_node();
   if (!node) return;
-  const auto lock = StorageCapture::lock();
-  run_node(torch::autograd::get_current_graph_task_id(), *node, node->sequence_nr(),
-           node->thread_id());
+  const auto lock = StorageRegistry::lock();
+  node_runs(torch::autograd::get_current_graph_task_id(), *node);
 }
 
 bool MemoryTracker::has_backward_elsewhere() {
   const uint64_t own = torch_thread::id();
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   return std::any_of(scopes_.begin(), scopes_.end(),
                      [&](const BackwardScope& scope) { return scope.thread != own; });
+}
+
+void MemoryTracker::node_runs(int task, const torch::autograd::Node& node) {
+  const uint64_t thread = torch_thread::id();
+  const uint64_t sequence = node.sequence_nr();
+  for (size_t i = scopes_.size(); i > 0; --i) {
+    BackwardScope& scope = scopes_[i - 1];
+    if (scope.task != task || scope.thread != thread) continue;
+    if (sequence == UINT64_MAX) return;
+    const bool is_there =
+        scope.place.maker == node.thread_id() && scope.place.range.contains(sequence);
+    if (!is_there) move_to(scope, &node);
+    return;
+  }
+  open_scope(task, node);
 }
 
 void MemoryTracker::open_scope(int task, const torch::autograd::Node& node) {
   torch::autograd::Engine::get_default_engine().queue_callback(
       [weak = weak_from_this(), task, end = BackwardEnd()] {
-        ToldNode::end_all();  // not only with the last of those who hold `end`
+        forget_running_nodes();  // at once, not when the last copy of `end` dies
         if (const auto alive = weak.lock()) {
-          const auto lock = StorageCapture::lock();
+          const auto lock = StorageRegistry::lock();
           alive->close_task(task);
         }
       });

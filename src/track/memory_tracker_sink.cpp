@@ -2,43 +2,44 @@
 // What a tracker tells its EventSink beside the events: names, and allocations that failed.
 #include <utility>
 
-#include "capture/hooks/op_watch.h"
-#include "capture/storages/storage_capture.h"
+#include "capture/hooks/op_facts.h"
+#include "capture/storages/storage_registry.h"
 #include "capture/storages/tensor_facts.h"
+#include "capture/storages/tensor_storages.h"
 #include "tidegauge/errors.h"
 #include "track/memory_tracker.h"
 
 namespace tidegauge {
 
 void MemoryTracker::record_to(std::shared_ptr<EventSink> sink) {
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   if (ledger().now().sequence != 0) {
     throw UsageError(
         "the tracker has seen events already; say where to record when it is made, before anything"
         " is tracked");
   }
   sink_ = std::move(sink);
-  StorageCapture::get().find_sole();
+  state_changed();
 }
 
 void MemoryTracker::name_class(ModuleId module, std::string_view class_name) {
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   if (!sink_) return;
   named_modules_.insert(module);
   sink_->name_module(module, modules_->name(module), class_name);
 }
 
 void MemoryTracker::name_owned(const at::Tensor& tensor, ModuleId module, std::string_view name) {
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   if (!sink_) return;
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
-    const SeenStorage seen = StorageCapture::get().see(storage);
-    if (seen.id) sink_->name_owned(seen.id, module, name);
+    const ObservedStorage observed = StorageRegistry::get().observe(storage);
+    if (observed.id) sink_->name_owned(observed.id, module, name);
   });
 }
 
 void MemoryTracker::count_optimizer_step(std::string_view class_name) {
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   if (sink_) sink_->count_optimizer_step(class_name);
 }
 
@@ -61,9 +62,10 @@ void MemoryTracker::tell_sink(const Event& event, const c10::TensorImpl* tensor,
   sink_->record(event, &facts, stack);
 }
 
-std::shared_ptr<const PostMortem> MemoryTracker::allocation_failed(const FailedAllocation& failed,
-                                                                   OpId op,
-                                                                   const std::string& message) {
+CaptureListener::FailureReport MemoryTracker::allocation_failed(const FailedAllocation& failed,
+                                                                OpId op,
+                                                                const std::string& message) {
+  const bool is_first = post_mortem_ == nullptr;
   look_around();
   look_at_clock();
   const ModuleId module = ledger().open_calls().innermost(thread_);
@@ -84,7 +86,8 @@ std::shared_ptr<const PostMortem> MemoryTracker::allocation_failed(const FailedA
     tell_names_in(event);
     sink_->record_failure(event, *made);
   }
-  return post_mortem_ = std::move(made);
+  post_mortem_ = std::move(made);
+  return {post_mortem_, is_first};
 }
 
 /// A module gets a longer name when it turns out to be part of another.

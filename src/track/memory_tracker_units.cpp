@@ -4,9 +4,10 @@
 #include <atomic>
 #include <utility>
 
-#include "track/memory_tracker.h"
 #include "capture/hooks/moment_facts.h"
-#include "capture/storages/storage_capture.h"
+#include "capture/storages/storage_registry.h"
+#include "capture/storages/tensor_storages.h"
+#include "track/memory_tracker.h"
 
 namespace tidegauge {
 namespace {
@@ -20,7 +21,7 @@ thread_local std::vector<UnitBirths> unit_births;
 }  // namespace
 
 void MemoryTracker::mark_module(ModuleId module, ModuleState state) {
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   if (!ledger().has_statistics(module)) return;
   look_around();
   ++version_;
@@ -28,11 +29,11 @@ void MemoryTracker::mark_module(ModuleId module, ModuleState state) {
 }
 
 void MemoryTracker::add_unit(UnitId unit, const std::string& name) {
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   if (!units_) {
     ledger();  // what was before is not told to the units
     units_ = std::make_unique<ShardedUnits>();
-    StorageCapture::get().find_sole();
+    state_changed();
   }
   if (units_->add(unit, name) && sink_) sink_->name_unit(unit, name);
 }
@@ -78,17 +79,17 @@ void MemoryTracker::apply(const UnitEvent& event) {
 }
 
 void MemoryTracker::label_unit(UnitId unit, UnitFact fact, const at::Tensor& tensor) {
-  claim_fake(tensor);
-  const auto lock = StorageCapture::lock();
+  register_fake(tensor);
+  const auto lock = StorageRegistry::lock();
   if (!units_) return;
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
-    const SeenStorage seen = StorageCapture::get().see(storage, /*even_empty=*/true);
-    if (!seen.id) return;
-    if (!ledger().find_storage(seen.id)) {
+    const ObservedStorage observed = StorageRegistry::get().observe(storage, /*even_empty=*/true);
+    if (!observed.id) return;
+    if (!ledger().find_storage(observed.id)) {
       if (is_of_another_mode(storage)) return;
-      apply(events::storage_born(origin(seen.device), seen.id, seen.size_bytes));
+      apply(events::storage_born(origin(observed.device), observed.id, observed.size_bytes));
     }
-    apply_fact(unit, fact, seen.id);
+    apply_fact(unit, fact, observed.id);
   });
   settle_units();
 }
@@ -98,7 +99,7 @@ void MemoryTracker::settle_units() {
 }
 
 void MemoryTracker::change_unit(UnitId unit, UnitEventKind kind, GatherReason reason) {
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   if (!units_) return;
   look_around();
   apply(UnitEvent{.time_ns = time_ns_, .unit = unit, .kind = kind, .reason = reason});
@@ -119,16 +120,16 @@ void MemoryTracker::release(UnitId unit, bool keeps_post_forward_shard) {
 void MemoryTracker::reduce(UnitId unit) { change_unit(unit, UnitEventKind::Reduced); }
 
 std::vector<UnitReport> MemoryTracker::units() {
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   if (!units_) return {};
   return units_->read(was_started_ ? ledger().peak() : Snapshot{});
 }
 
 std::optional<Category> MemoryTracker::find_category(const at::Tensor& tensor) {
-  const auto lock = StorageCapture::lock();
+  const auto lock = StorageRegistry::lock();
   std::optional<Category> category;
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
-    const auto known = ledger().find_storage(StorageCapture::get().see(storage).id);
+    const auto known = ledger().find_storage(StorageRegistry::get().observe(storage).id);
     if (known && !category) category = known->category;
   });
   return category;

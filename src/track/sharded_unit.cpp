@@ -2,25 +2,12 @@
 #include "tidegauge/sharded_unit.h"
 
 #include <memory>
-#include <mutex>
 #include <utility>
-#include <vector>
 
 #include "track/memory_tracker.h"
-#include "capture/storages/storage_capture.h"
 
 namespace tidegauge {
 namespace {
-
-/// They lock by themselves, so they are called without the lock that guards the list of them.
-std::vector<std::shared_ptr<MemoryTracker>> living_trackers() {
-  std::vector<std::shared_ptr<MemoryTracker>> trackers;
-  const auto lock = StorageCapture::lock();
-  for (MemoryTracker* tracker : StorageCapture::get().trackers()) {
-    if (auto living = tracker->weak_from_this().lock()) trackers.push_back(std::move(living));
-  }
-  return trackers;
-}
 
 template <typename Tell>
 void tell_all(const ShardedUnit& unit, Tell&& tell) {

@@ -36,7 +36,7 @@ def test_adapter_compiles() -> None:
             "-DC10_CUDA_NO_CMAKE_CONFIGURE_FILE",
             *(f"-I{ROOT / own}" for own in ("include", "src")),
             *(word for folder in folders for word in ("-isystem", folder)),
-            str(ROOT / "src/capture/hooks/cuda/cuda_trace.cpp"),
+            str(ROOT / "src/capture/compat/cuda/cuda_trace.cpp"),
         ],
         capture_output=True,
         text=True,

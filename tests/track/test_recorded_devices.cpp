@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "allocator/recorded_traces.h"
+#include "capture/hooks/unseen_changes.h"
 #include "core/events/device_events.h"
 #include "memory_tracking.h"
 

@@ -5,12 +5,13 @@
 
 namespace tidegauge {
 
-/// The one T of the calling thread, for what is looked at in every op: found without a call, which
-/// a plain thread_local of a library costs each time. It needs neither construction nor
-/// destruction, for frees still come when a thread ends.
+/// The calling thread's T, for state that every op reads. Access needs no call, which a plain
+/// thread_local of a shared library costs each time. T has neither constructor nor destructor,
+/// because frees still arrive while a thread ends.
 ///
 /// The price: all thread_locals of libtidegauge, these and the plain ones, lie in the 1.6 KB that
-/// the loader keeps for all libraries that come late. So they are small; a test has the limit.
+/// the loader reserves for libraries that are loaded late. So they are small; a test checks the
+/// limit.
 template <typename T>
 class ThreadLocal {
  public:

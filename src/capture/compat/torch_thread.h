@@ -7,45 +7,44 @@
 
 #include <cstdint>
 
+#include "capture/compat/dispatch_key.h"
 #include "capture/compat/thread_local.h"
 
-/// What torch keeps for the calling thread and is asked for in every op: found once.
+/// State that torch keeps for the calling thread. Every op reads it, so its address is found once.
 namespace tidegauge::torch_thread {
 
-struct Known {
+struct State {
   uint64_t id = 0;
   c10::impl::PODLocalDispatchKeySet* keys = nullptr;
 };
-[[gnu::noinline, gnu::cold]] inline Known& find(Known& known) {
-  return known = {at::RecordFunction::currentThreadId(), &c10::impl::raw_local_dispatch_key_set};
+[[gnu::noinline, gnu::cold]] inline State& find(State& state) {
+  return state = {at::RecordFunction::currentThreadId(), &c10::impl::raw_local_dispatch_key_set};
 }
-inline Known& known() {
-  Known& known = ThreadLocal<Known>::get();
-  return known.keys != nullptr ? known : find(known);
+inline State& state() {
+  State& state = ThreadLocal<State>::get();
+  return state.keys != nullptr ? state : find(state);
 }
 
-/// Its number, as autograd's nodes have it; never 0.
-inline uint64_t id() { return known().id; }
-inline c10::impl::PODLocalDispatchKeySet& keys() { return *known().keys; }
+/// The number of the thread, as autograd's nodes carry it; never 0.
+inline uint64_t id() { return state().id; }
+inline c10::impl::PODLocalDispatchKeySet& keys() { return *state().keys; }
 
-/// Like c10::impl::ExcludeDispatchKeyGuard(Fake).
-class WithoutFake {
+/// Excludes our key, like c10::impl::ExcludeDispatchKeyGuard.
+class WithoutOurKey {
  public:
-  [[gnu::always_inline]] WithoutFake()
-      : keys_(keys()), was_without_(keys_.excluded().has(c10::DispatchKey::Fake)) {
-    keys_.set_excluded(keys_.excluded() | kFake);
+  [[gnu::always_inline]] WithoutOurKey()
+      : keys_(keys()), was_excluded_(keys_.excluded().has(dispatch_key::kOurs)) {
+    keys_.set_excluded(keys_.excluded() | dispatch_key::kOnlyOurs);
   }
-  [[gnu::always_inline]] ~WithoutFake() {
-    if (!was_without_) keys_.set_excluded(keys_.excluded() - kFake);
+  [[gnu::always_inline]] ~WithoutOurKey() {
+    if (!was_excluded_) keys_.set_excluded(keys_.excluded() - dispatch_key::kOnlyOurs);
   }
-  WithoutFake(const WithoutFake&) = delete;
-  WithoutFake& operator=(const WithoutFake&) = delete;
+  WithoutOurKey(const WithoutOurKey&) = delete;
+  WithoutOurKey& operator=(const WithoutOurKey&) = delete;
 
  private:
-  static constexpr c10::DispatchKeySet kFake{c10::DispatchKey::Fake};
-
   c10::impl::PODLocalDispatchKeySet& keys_;
-  const bool was_without_;
+  const bool was_excluded_;
 };
 
 }  // namespace tidegauge::torch_thread

@@ -3,7 +3,6 @@
 
 #include <ATen/Operators.h>
 #include <ATen/core/boxing/KernelFunction.h>
-#include <torch/version.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -11,13 +10,21 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
-#include "capture/hooks/op_hook.h"
-#include "capture/hooks/op_watch.h"
+#include "capture/compat/dispatch_key.h"
 #include "capture/compat/torch_thread.h"
+#include "capture/compat/torch_version.h"
+#include "capture/fast/known_memory.h"
+#include "capture/fast/node_cache.h"
+#include "capture/hooks/boxed_op.h"
+#include "capture/hooks/op_switch.h"
+#include "capture/hooks/op_watch.h"
+#include "capture/storages/storage_registry.h"
+#include "capture/storages/tensor_storages.h"
 #include "tidegauge/errors.h"
 
-namespace tidegauge::op_hook {
+namespace tidegauge::fast {
 namespace {
 
 template <typename Argument>
@@ -31,14 +38,36 @@ void add_argument(OpWatch& watch, const Argument& argument) {
   }
 }
 
+[[gnu::noinline]] void notify_gradient_locked(const RunningNode& running,
+                                              const at::Tensor& tensor) {
+  const auto lock = StorageRegistry::lock();
+  const StorageId id = StorageRegistry::get().find_known(storage_of(tensor));
+  if (id) notify_gradient(running, id);
+}
+
+/// For an op that only returns this argument or a view of it. If every listener knows the memory,
+/// reports what there is to report, and returns true: the op needs no OpWatch.
+bool handle_known(const at::Tensor& argument) noexcept {
+  try {
+    const RunningNode running = observe_node();
+    if (!is_known(argument)) return false;
+    if (running.gradient_listeners != 0) notify_gradient_locked(running, argument);
+    return true;
+  } catch (const std::exception& error) {
+    OpWatch::note_failure(error.what());
+    return false;
+  }
+}
+
 template <typename First, typename... Rest>
-bool knows_first(const First& argument, const Rest&...) {
-  if constexpr (std::is_same_v<First, at::Tensor>) return OpWatch::knows(argument);
+bool handle_known_first(const First& argument, const Rest&...) {
+  if constexpr (std::is_same_v<First, at::Tensor>) return handle_known(argument);
   return false;
 }
 
-/// An op in place, or a view of one tensor. None of the ops below gives its argument other memory.
-bool is_of_first_argument(const c10::FunctionSchema& schema) {
+/// True for an op in place and for a view of one tensor. None of the ops below gives its argument
+/// other memory.
+bool returns_first_argument(const c10::FunctionSchema& schema) {
   if (schema.returns().size() != 1 || schema.arguments().empty()) return false;
   const c10::AliasInfo* result = schema.returns()[0].alias_info();
   const c10::AliasInfo* argument = schema.arguments()[0].alias_info();
@@ -53,69 +82,69 @@ template <typename... Tensors>
 void finish(OpWatch& watch, const std::tuple<Tensors...>& result) {
   OpWatch::Results results(watch);
   size_t position = 0;
-  std::apply([&](const auto&... tensors) { (results.tell(tensors, position++), ...); }, result);
+  std::apply([&](const auto&... tensors) { (results.observe(tensors, position++), ...); }, result);
 }
 
 void finish(OpWatch& watch, const std::vector<at::Tensor>& result) {
   OpWatch::Results results(watch);
-  for (const at::Tensor& tensor : result) results.tell(tensor, 0);
+  for (const at::Tensor& tensor : result) results.observe(tensor, 0);
 }
 
 template <typename Op, typename Schema>
 struct Handler;
 
-/// Two ways of one op, of which it gets the one that does all for it: between the kernels of torch
-/// all code is fetched anew, so that what is not there counts as much as what is not run.
+/// Each op gets exactly one of two handlers, to keep the instruction footprint small: between the
+/// kernels of torch all our code has left the cache.
 template <typename Op, typename Result, typename... Arguments>
 struct Handler<Op, Result(Arguments...)> {
   static OpFacts facts;
 
-  [[gnu::always_inline]] static Result hand_on(c10::DispatchKeySet keys, Arguments... arguments) {
-    return Op::redispatch(keys & kBelowFake, std::forward<Arguments>(arguments)...);
+  [[gnu::always_inline]] static Result pass_on(c10::DispatchKeySet keys, Arguments... arguments) {
+    return Op::redispatch(keys & dispatch_key::kBelowOurs, std::forward<Arguments>(arguments)...);
+  }
+
+  /// The sequence of `watch_boxed` (hooks/boxed_op.h) with typed arguments.
+  template <bool kNeedsArguments>
+  [[gnu::always_inline]] static Result watch(c10::DispatchKeySet keys, Arguments... arguments) {
+    OpWatch watch(facts);
+    if constexpr (kNeedsArguments) {
+      if (facts.needs_arguments()) (add_argument(watch, arguments), ...);
+    }
+    Result result =
+        watch.run([&]() -> Result { return pass_on(keys, std::forward<Arguments>(arguments)...); });
+    finish(watch, result);
+    return result;
   }
 
   /// For an op that returns its first argument, or a view of it.
-  [[gnu::always_inline]] static Result call_with_known(c10::DispatchKeySet keys,
-                                                       Arguments... arguments) {
-    if (has_runner() || is_idle()) [[unlikely]]
-      return call_unwatched(keys, std::forward<Arguments>(arguments)...);
-    const torch_thread::WithoutFake guard;
-    if (!knows_first(arguments...)) [[unlikely]]
-      return watch_all(keys, std::forward<Arguments>(arguments)...);
-    return hand_on(keys, std::forward<Arguments>(arguments)...);
+  [[gnu::always_inline]] static Result handle_first(c10::DispatchKeySet keys,
+                                                    Arguments... arguments) {
+    if (op_hook::has_runner() || op_hook::is_idle()) [[unlikely]]
+      return handle_uncommon(keys, std::forward<Arguments>(arguments)...);
+    const torch_thread::WithoutOurKey guard;
+    if (!handle_known_first(arguments...)) [[unlikely]]
+      return watch_unknown(keys, std::forward<Arguments>(arguments)...);
+    return pass_on(keys, std::forward<Arguments>(arguments)...);
+  }
+  [[gnu::noinline]] static Result watch_unknown(c10::DispatchKeySet keys, Arguments... arguments) {
+    return watch<true>(keys, std::forward<Arguments>(arguments)...);
   }
 
   /// For an op whose arguments do not matter.
-  [[gnu::always_inline]] static Result call_maker(c10::DispatchKeySet keys,
-                                                  Arguments... arguments) {
-    if (has_runner() || is_idle()) [[unlikely]]
-      return call_unwatched(keys, std::forward<Arguments>(arguments)...);
-    const torch_thread::WithoutFake guard;
-    OpWatch watch(facts);
-    Result result =
-        watch.run([&]() -> Result { return hand_on(keys, std::forward<Arguments>(arguments)...); });
-    finish(watch, result);
-    return result;
+  [[gnu::always_inline]] static Result handle_maker(c10::DispatchKeySet keys,
+                                                    Arguments... arguments) {
+    if (op_hook::has_runner() || op_hook::is_idle()) [[unlikely]]
+      return handle_uncommon(keys, std::forward<Arguments>(arguments)...);
+    const torch_thread::WithoutOurKey guard;
+    return watch<false>(keys, std::forward<Arguments>(arguments)...);
   }
 
-  [[gnu::noinline]] static Result watch_all(c10::DispatchKeySet keys, Arguments... arguments) {
-    OpWatch watch(facts);
-    if (watch.wants_arguments()) (add_argument(watch, arguments), ...);
-    Result result =
-        watch.run([&]() -> Result { return hand_on(keys, std::forward<Arguments>(arguments)...); });
-    finish(watch, result);
-    return result;
-  }
-
-  [[gnu::noinline, gnu::cold]] static Result call_unwatched(c10::DispatchKeySet keys,
-                                                            Arguments... arguments) {
-    if (!has_runner()) {
-      switch_off_in_this_thread();
-      return hand_on(keys, std::forward<Arguments>(arguments)...);
-    }
+  /// Within a simulation, or when no thread is tracked any more.
+  [[gnu::noinline, gnu::cold]] static Result handle_uncommon(c10::DispatchKeySet keys,
+                                                             Arguments... arguments) {
     static const auto op =
         c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name);
-    static const auto kernel = c10::KernelFunction::makeFromBoxedFunction<&observe>();
+    static const auto kernel = c10::KernelFunction::makeFromBoxedFunction<&op_hook::handle_boxed>();
     return kernel.call<Result, Arguments...>(op, keys, std::forward<Arguments>(arguments)...);
   }
 };
@@ -123,49 +152,48 @@ struct Handler<Op, Result(Arguments...)> {
 template <typename Op, typename Result, typename... Arguments>
 OpFacts Handler<Op, Result(Arguments...)>::facts;
 
-/// Which of its ways an op gets: said where it is listed, so that the other is not even made.
-enum class Way : uint8_t { WithKnown, Maker };
+/// Which handler an op gets: chosen where it is listed, so that the other is not even compiled.
+enum class Kind : uint8_t { ReturnsFirst, Maker };
 
-bool is_right(Way way, const c10::FunctionSchema& schema, const OpFacts& facts) {
-  if (way == Way::WithKnown) return is_of_first_argument(schema);
-  return !is_of_first_argument(schema) && !OpWatch::wants_arguments(facts);
+bool is_of_kind(Kind kind, const c10::FunctionSchema& schema, const OpFacts& facts) {
+  if (kind == Kind::ReturnsFirst) return returns_first_argument(schema);
+  return !returns_first_argument(schema) && !facts.needs_arguments();
 }
 
-template <Way kWay, typename Op>
+template <Kind kKind, typename Op>
 c10::RegistrationHandleRAII register_op() {
   using H = Handler<Op, typename Op::schema>;
   auto& dispatcher = c10::Dispatcher::singleton();
   const c10::OperatorName name(Op::name, Op::overload_name);
   const auto& schema = dispatcher.findSchemaOrThrow(Op::name, Op::overload_name).schema();
   H::facts = OpFacts::read(schema);
-  if (!is_right(kWay, schema, H::facts)) {
-    throw InternalError("tidegauge takes " + c10::toString(name) +
-                        " for an op of another kind than it is in this torch (" + TORCH_VERSION +
-                        "); install the torch that it was built for");
+  if (!is_of_kind(kKind, schema, H::facts)) {
+    throw InternalError("this torch has another schema of " + c10::toString(name) +
+                        " than tidegauge expects; install torch " + torch_version());
   }
   const auto add = [&](auto call) {
     return dispatcher.registerImpl(
-        name, c10::DispatchKey::Fake, c10::KernelFunction::makeFromUnboxedFunction(call),
-        c10::impl::CppSignature::make<decltype(&H::call_maker)>(), nullptr, "tidegauge");
+        name, dispatch_key::kOurs, c10::KernelFunction::makeFromUnboxedFunction(call),
+        c10::impl::CppSignature::make<decltype(&H::handle_maker)>(), nullptr, "tidegauge");
   };
-  if constexpr (kWay == Way::WithKnown) {
-    return add(TORCH_FN(H::call_with_known));
+  if constexpr (kKind == Kind::ReturnsFirst) {
+    return add(TORCH_FN(H::handle_first));
   } else {
-    return add(TORCH_FN(H::call_maker));
+    return add(TORCH_FN(H::handle_maker));
   }
 }
 
-template <Way kWay, typename... Ops>
-void register_ops(std::vector<c10::RegistrationHandleRAII>& handles) {
-  (handles.push_back(register_op<kWay, Ops>()), ...);
+using Handles = std::vector<c10::RegistrationHandleRAII>;
+
+template <Kind kKind, typename... Ops>
+void register_ops(Handles& handles) {
+  (handles.push_back(register_op<kKind, Ops>()), ...);
 }
 
-}  // namespace
-
-std::vector<c10::RegistrationHandleRAII> register_typed_ops() {
+Handles register_all() {
   namespace ops = at::_ops;
-  std::vector<c10::RegistrationHandleRAII> handles;
-  register_ops<Way::WithKnown,
+  Handles handles;
+  register_ops<Kind::ReturnsFirst,
                // views
                ops::alias, ops::as_strided, ops::detach, ops::expand, ops::permute, ops::select_int,
                ops::slice_Tensor, ops::squeeze_dim, ops::t, ops::transpose_int, ops::unsqueeze,
@@ -175,8 +203,8 @@ std::vector<c10::RegistrationHandleRAII> register_typed_ops() {
                ops::div__Tensor, ops::fill__Scalar, ops::lerp__Scalar, ops::mul__Tensor,
                ops::mul__Scalar, ops::zero_>(handles);
   register_ops<
-      Way::Maker,
-      // made new, and views of several parts
+      Kind::Maker,
+      // copies, new tensors, and several views of one tensor
       ops::_to_copy, ops::cat, ops::clone, ops::empty_memory_format, ops::empty_like,
       ops::new_zeros, ops::ones_like, ops::split_Tensor, ops::_unsafe_view, ops::zeros_like,
       // pointwise and sums
@@ -193,4 +221,12 @@ std::vector<c10::RegistrationHandleRAII> register_typed_ops() {
   return handles;
 }
 
-}  // namespace tidegauge::op_hook
+}  // namespace
+
+void plug_typed_handlers(bool is_enabled) {
+  static auto* handles = new Handles;  // never destroyed: ops may run until the process ends
+  handles->clear();
+  if (is_enabled) *handles = register_all();
+}
+
+}  // namespace tidegauge::fast

@@ -1,20 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <c10/core/DispatchKeySet.h>
+namespace tidegauge::fast {
 
-#include <vector>
+/// Gives the ops that training steps consist of a handler with their own signature on our dispatch
+/// key. The fallback (hooks/boxed_op.h) serves all other ops; for these, boxing the arguments would
+/// cost more than all the rest that we do. Both report the same.
+void plug_typed_handlers(bool is_enabled);
 
-namespace tidegauge::op_hook {
-
-/// What a handler of the key Fake passes an op on to.
-inline constexpr c10::DispatchKeySet kBelowFake(c10::DispatchKeySet::FULL_AFTER,
-                                                c10::DispatchKey::Fake);
-
-/// The ops that a training step is made of get a handler of their own signature on the key Fake:
-/// the fallback, which serves all others, costs them more in boxing their arguments than all that
-/// we do with them. Both see the same. As long as the handles live.
-std::vector<c10::RegistrationHandleRAII> register_typed_ops();
-
-}  // namespace tidegauge::op_hook
+}  // namespace tidegauge::fast

@@ -4,27 +4,29 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "capture/storages/capture_listener.h"
 #include "core/events/ids.h"
 #include "core/ledger/post_mortem.h"
 #include "tidegauge/export.h"
 
-/// An allocation that failed: each tracker that is started keeps a post-mortem, and records it. The
-/// report of the tracker that knows most is printed: the first in full, later ones, of programs
-/// that try again, as one line.
+/// Notices that memory has run out, and notifies the listeners. Reads nothing itself:
+/// compat/out_of_memory.h knows torch's exceptions and messages.
 namespace tidegauge::allocation_failure {
 
-/// Nothing for exceptions that are about anything else.
+/// Nothing for an exception about anything else.
 std::optional<FailedAllocation> read(const std::exception& error);
 
-/// Without the lock of StorageCapture. May throw if memory is short indeed.
-void tell(const FailedAllocation& failed, OpId op, const std::string& message);
+/// Notifies the started listeners, without the lock of StorageRegistry. May throw if memory is very
+/// short.
+void notify(const FailedAllocation& failed, OpId op, const std::string& message);
 
-/// Likewise, of what failed outside of operators; nothing if the message is about anything else.
-TIDEGAUGE_API void tell_message(const std::string& message) noexcept;
+/// The same for a failure outside of ops; nothing if the message is about anything else.
+TIDEGAUGE_API void notify_message(const std::string& message) noexcept;
 
-/// How reports are printed, instead of to std::cerr.
-using Print = void (*)(const std::string& text);
-TIDEGAUGE_API void set_print(Print print);
+/// Gets the reports of all listeners after each failure; null: no reporter.
+using Reporter = void (*)(const std::vector<CaptureListener::FailureReport>& reports);
+void set_reporter(Reporter reporter);
 
 }  // namespace tidegauge::allocation_failure

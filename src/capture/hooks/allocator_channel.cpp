@@ -4,15 +4,15 @@
 #include <algorithm>
 #include <atomic>
 
-#include "capture/storages/storage_capture.h"
+#include "capture/storages/storage_registry.h"
 
 namespace tidegauge {
 namespace {
 
 c10::Allocator* current() { return c10::GetAllocator(c10::kCPU); }
 
-/// At the priority of the allocator that was there, which only trying tells: a higher one would
-/// shut out others for the rest of the process.
+/// At the priority of the allocator that was there, which can only be found by trying: a higher one
+/// would shut out other allocators for the rest of the process.
 void replace_current(c10::Allocator* allocator) {
   for (int priority = 0; priority <= UINT8_MAX; ++priority) {
     c10::SetAllocator(c10::kCPU, allocator, static_cast<uint8_t>(priority));
@@ -29,9 +29,8 @@ class AllocatorChannel::Layer final : public c10::Allocator {
   c10::DataPtr allocate(size_t size_bytes) override {
     c10::DataPtr data = below_->allocate(size_bytes);
     if (is_counting_.load(std::memory_order_acquire)) {
-      StorageCapture& capture = StorageCapture::get();
-      const std::lock_guard lock(capture.mutex());
-      capture.record_allocation(data, static_cast<int64_t>(size_bytes));
+      const auto lock = StorageRegistry::lock();
+      StorageRegistry::get().record_allocation(data, static_cast<int64_t>(size_bytes));
     }
     return data;
   }
@@ -39,7 +38,7 @@ class AllocatorChannel::Layer final : public c10::Allocator {
   c10::DeleterFnPtr raw_deleter() const override {
     const c10::DeleterFnPtr below = below_->raw_deleter();
     const bool is_ours = below != nullptr && is_counting_.load(std::memory_order_acquire);
-    return is_ours ? StorageCapture::deleter() : below;
+    return is_ours ? CpuDeleter::deleter() : below;
   }
 
   bool is_simple_data_ptr(const c10::DataPtr& data) const override {
@@ -54,9 +53,8 @@ class AllocatorChannel::Layer final : public c10::Allocator {
 
   void set_counting(bool on) {
     if (on) {
-      StorageCapture& capture = StorageCapture::get();
-      const std::lock_guard lock(capture.mutex());
-      capture.set_wrapped_deleter(below_->raw_deleter());
+      const auto lock = StorageRegistry::lock();
+      StorageRegistry::get().cpu_deleter().set_wrapped_deleter(below_->raw_deleter());
     }
     is_counting_.store(on, std::memory_order_release);
   }
@@ -77,10 +75,10 @@ void AllocatorChannel::open() {
   c10::Allocator* below = current();
   if (Layer* counting = counting_) {
     if (below == counting) return;
-    // Somebody is on top of it, and may or may not pass on to it: one above counts for both.
+    // Another allocator is on top, and may or may not call our layer: a new layer counts for both.
     counting->set_counting(false);
   }
-  Layer* layer = find_layer(below);  // there it is if somebody who was on top of it has left
+  Layer* layer = find_layer(below);  // found if the allocator on top of it has been removed
   if (layer == nullptr) {
     const auto same = std::find_if(layers_.begin(), layers_.end(),
                                    [&](const Layer* each) { return each->below() == below; });

@@ -10,37 +10,36 @@
 
 namespace tidegauge {
 
-/// Sees all that the CPU allocator makes, also what no tensor shows: workspace of kernels, buffers
-/// of generated code and of collectives.
+/// Sees every allocation of the CPU allocator, also those that no tensor shows: workspace of
+/// kernels, buffers of generated code and of collectives.
 ///
-///     GetAllocator(kCPU) -> our layer -> whichever allocator was current when we came
+///     GetAllocator(kCPU) -> our layer -> the allocator that was current when the channel opened
 ///
-/// While it is open, each allocation is told to the trackers that want it, at once, and belongs to
-/// nobody (Untracked) until StorageCapture comes across its storage.
+/// While the channel is open, each allocation is reported at once to the listeners that count
+/// allocations. It is Untracked until the StorageRegistry observes its storage.
 ///
-/// The layer hands out the DataPtr of the allocator below with nothing but the deleter exchanged,
-/// as StorageCapture does with storages that it comes across: the context is still the memory
-/// itself, so copy-on-write, pickling and raw_allocate find what they expect, and one table and one
-/// deleter serve both. raw_deleter() is ours exactly while allocate() hands ours out. Our deleter
-/// gives memory that it does not know, which raw_allocate made before we came, to the raw_deleter()
-/// below; memory that is given to that one after we left was allocated by it.
+/// The layer returns the DataPtr of the allocator below and replaces nothing but the deleter, as
+/// CpuDeleter does: the context is still the memory itself, so copy-on-write, pickling and
+/// raw_allocate find what they expect, and one table and one deleter serve both. raw_deleter() is
+/// ours exactly while allocate() hands ours out. Our deleter gives memory without a record, which
+/// raw_allocate made before the channel opened, to the raw_deleter() below.
 ///
-/// Somebody may put another allocator on top of ours meanwhile. Then ours stays below it for ever
-/// and, once closed, only passes on. Layers are never destroyed: storages keep a pointer to the
-/// allocator that made them.
+/// A program may put another allocator on top of ours meanwhile. Then our layer stays below it for
+/// good and, once closed, only passes calls on. Layers are never destroyed: storages keep a pointer
+/// to the allocator that made them.
 ///
-/// A storage resizes itself with the allocator that it was made by. One from before is given ours,
-/// for good, when it is about to be written to or resized: `take_over`.
+/// A storage resizes itself with the allocator that made it. An older storage gets our layer, for
+/// good, when it is about to be written to or resized: `take_over`.
 ///
-/// An allocator whose memory has a context of its own is passed on, and what it makes is not told.
-/// If threads allocate and free at once, the order of their events is ours, not that of the
-/// allocator below: a free is told just before, an allocation just after it happens.
+/// An allocator whose memory has a context of its own is passed through, and its allocations are
+/// not reported. If threads allocate and free at once, the events have our order, not that of the
+/// allocator below: a free is reported just before it happens, an allocation just after.
 class AllocatorChannel {
  public:
   static AllocatorChannel& get();
 
-  /// Counted: the last close restores the allocator below, at the priority that it had. Like
-  /// c10::SetAllocator, not to be called while another thread sets an allocator.
+  /// Counted: the last close restores the allocator below, at its priority. Like
+  /// c10::SetAllocator, must not run while another thread sets an allocator.
   void open();
   void close(int count = 1);
 
@@ -56,7 +55,7 @@ class AllocatorChannel {
   static inline constinit std::atomic<bool> is_open_{false};
   std::mutex mutex_;
   int open_count_ = 0;
-  std::vector<Layer*> layers_;  // in the order of their making
+  std::vector<Layer*> layers_;  // oldest first
   std::atomic<Layer*> counting_{nullptr};
 };
 

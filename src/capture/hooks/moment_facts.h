@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "capture/hooks/at_every_op.h"
+#include "capture/compat/at_every_op.h"
 #include "capture/compat/thread_local.h"
 #include "core/events/event.h"
 #include "core/events/ids.h"
@@ -56,7 +56,8 @@ inline void end_module() {
 TIDEGAUGE_API void set_stream(StreamId stream);
 inline StreamId stream() { return ThreadLocal<Counts>::get().stream; }
 
-/// BirthFact bits (core/events/event.h). `task`: the one of autograd that runs in this thread, or -1.
+/// BirthFact bits (core/events/event.h). `task`: the one of autograd that runs in this thread, or
+/// -1.
 inline uint8_t birth_facts(int task) {
   const Counts& counts = this_thread();
   if (task == -1) {

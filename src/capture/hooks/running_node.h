@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <torch/csrc/autograd/graph_task.h>
-
 #include <cstdint>
 
-#include "capture/hooks/at_every_op.h"
-#include "capture/compat/thread_local.h"
+#include "capture/compat/at_every_op.h"
+#include "core/events/ids.h"
 
 namespace torch::autograd {
 struct Node;
@@ -14,38 +12,37 @@ struct Node;
 
 namespace tidegauge {
 
-/// The autograd node that runs an op.
+/// The autograd node whose backward calls the current op of this thread.
 struct RunningNode {
-  int task = -1;                   ///< of autograd; -1 outside of all backwards
-  uint64_t gradient_trackers = 0;  ///< by position, that know the leaf of an AccumulateGrad
+  int task = -1;  ///< the graph task; -1 outside of every backward
+  /// Bits by position in Listeners::all: those that know the leaf of this AccumulateGrad.
+  uint64_t gradient_listeners = 0;
 };
 
-/// The node that this thread has told the trackers of last. It holds until trackers come or go, or
-/// a backward ends (`BackwardEnd`): until then a thread that was in a backward still is.
-struct ToldNode {
-  uint64_t epoch = 0;  // at_every_op.node_epoch
-  RunningNode running;
-  const torch::autograd::Node* node = nullptr;  // compared, never followed
-  uint64_t sequence = 0;
+/// Notifies the started listeners of the node that runs in this thread, or that none runs. A
+/// repeated notification changes nothing, so capture/fast may skip it.
+RunningNode notify_running_node();
+/// The same with what autograd says: the graph task, and the node or null.
+RunningNode notify_running_node(int task, const torch::autograd::Node* node);
 
-  static ToldNode& of_this_thread() { return ThreadLocal<ToldNode>::get(); }
-  bool holds() const { return epoch == at_every_op.node_epoch.load(std::memory_order_relaxed); }
-  static void end_all() { at_every_op.node_epoch.fetch_add(1, std::memory_order_relaxed); }
-};
+/// `notify_running_node`, or the shorter way that capture/fast has set.
+using ObserveNode = RunningNode (*)();
+extern ObserveNode observe_running_node;
 
-/// Kept by autograd for as long as a backward takes, which may fail. Copies do no harm.
+/// AccumulateGrad has used the storage. With the lock of StorageRegistry held.
+void notify_gradient(const RunningNode& running, StorageId storage);
+
+/// Nothing that was found out about running nodes holds any more.
+inline void forget_running_nodes() {
+  at_every_op.node_epoch.fetch_add(1, std::memory_order_relaxed);
+}
+
+/// Autograd keeps it as long as a backward lasts, also one that fails. Copies do no harm.
 struct BackwardEnd {
   BackwardEnd() = default;
   BackwardEnd(const BackwardEnd&) = default;
   BackwardEnd& operator=(const BackwardEnd&) = default;
-  ~BackwardEnd() { ToldNode::end_all(); }
+  ~BackwardEnd() { forget_running_nodes(); }
 };
-
-/// Asking autograd costs more than the rest of a free.
-inline bool is_in_backward() {
-  const ToldNode& told = ToldNode::of_this_thread();
-  return (told.running.task != -1 && told.holds()) ||
-         torch::autograd::get_current_graph_task_id() != -1;
-}
 
 }  // namespace tidegauge

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "capture/hooks/at_every_op.h"
+#include "capture/compat/at_every_op.h"
 #include "core/events/ids.h"
 #include "tidegauge/export.h"
 

@@ -5,14 +5,14 @@
 #include <ATen/SparseTensorImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include "capture/hooks/fake_hook.h"
-#include "capture/storages/storage_capture.h"
+#include "capture/compat/fake_mode.h"
+#include "capture/storages/storage_registry.h"
 
 namespace tidegauge {
 namespace {
 
-/// Given a storage without data: whether it only stands for one. Wrapper subclasses and fake
-/// tensors have the key Python; a fake kernel runs with meta switched on for the thread.
+/// True if a storage without data only stands in for one. Wrapper subclasses and fake tensors have
+/// the key Python; a fake kernel runs with meta switched on for the thread.
 bool is_stand_in(const c10::TensorImpl& tensor, const c10::StorageImpl& storage) {
   return tensor.key_set().has(c10::DispatchKey::Python) ||
          (storage.device_type() == c10::kMeta &&
@@ -47,7 +47,7 @@ void visit_uncommon_storages(const at::Tensor& tensor,
   }
   c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
-  if (data.get() == nullptr && !StorageCapture::is_claimed(data) && is_stand_in(*impl, *storage)) {
+  if (data.get() == nullptr && !OwnContext::is_on(data) && is_stand_in(*impl, *storage)) {
     return;
   }
   visit(storage);
@@ -56,31 +56,38 @@ void visit_uncommon_storages(const at::Tensor& tensor,
 bool is_fake_tensor(const at::Tensor& tensor) {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   if (!impl.key_set().has(c10::DispatchKey::Python)) return false;
-  if (!impl.has_storage()) return true;  // sparse; a wrapper has a storage, if an empty one
+  if (!impl.has_storage()) return true;  // sparse; a wrapper has a storage, though an empty one
   if (impl.unsafe_storage().device_type() != c10::kMeta) return false;
-  // One that says that it is elsewhere is fake; of those on meta only Python knows.
+  // A tensor that reports another device than its storage is fake. On meta only Python can tell.
   return !impl.key_set().has_backend(c10::BackendComponent::MetaBit) ||
-         fake_hook::mode_of(tensor) != nullptr;
+         fake_mode::mode_of(tensor) != nullptr;
 }
 
-void claim_fake(const at::Tensor& tensor, const void* fake_mode) {
+void register_fake(const at::Tensor& tensor, const void* fake_mode) {
   if (!tensor.defined() || !is_fake_tensor(tensor)) return;
-  StorageCapture& capture = StorageCapture::get();
+  c10::StorageImpl* storage = storage_of(tensor);
+  if (storage != nullptr && OwnContext::is_on(storage->_mutable_data_ptr_no_checks())) return;
+  // Asking a fake tensor for its device is a call into Python; there is only one CPU.
+  const bool is_cpu = tensor.key_set().has_backend(c10::BackendComponent::CPUBit);
+  const c10::Device device = is_cpu ? c10::Device(c10::kCPU) : tensor.device();
+  const auto register_part = [&](const at::Tensor& part) {
+    const auto lock = StorageRegistry::lock();
+    StorageRegistry::get().register_fake(storage_of(part), device, fake_mode);
+  };
   if (tensor.unsafeGetTensorImpl()->has_storage()) {
-    capture.claim_meta(tensor, tensor, fake_mode);
+    register_part(tensor);
   } else {
-    visit_sparse_parts(
-        tensor, [&](const at::Tensor& part) { capture.claim_meta(part, tensor, fake_mode); });
+    visit_sparse_parts(tensor, register_part);
   }
 }
 
-void claim_fake(const at::Tensor& tensor) {
+void register_fake(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.key_set().has(c10::DispatchKey::Python)) return;
   c10::StorageImpl* storage = storage_of(tensor);
-  if (storage != nullptr && StorageCapture::is_claimed(storage->_mutable_data_ptr_no_checks())) {
-    return;  // as nearly always
+  if (storage != nullptr && OwnContext::is_on(storage->_mutable_data_ptr_no_checks())) {
+    return;  // registered before, as nearly always
   }
-  if (is_fake_tensor(tensor)) claim_fake(tensor, fake_hook::mode_of(tensor));
+  if (is_fake_tensor(tensor)) register_fake(tensor, fake_mode::mode_of(tensor));
 }
 
 }  // namespace tidegauge

@@ -12,13 +12,13 @@ inline c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
 
-/// For what `visit_storages` does not see at once.
+/// The part of `visit_storages` for tensors without a storage that has memory.
 void visit_uncommon_storages(const at::Tensor& tensor,
                              c10::function_ref<void(c10::StorageImpl*)> visit);
 
-/// Calls `visit` for each storage behind a tensor: one, or those of the parts of a sparse tensor;
-/// none for wrapper subclasses, fake tensors that nobody claimed, and what a fake kernel makes on
-/// meta.
+/// Calls `visit` for each storage behind a tensor: one, or those of the parts of a sparse tensor.
+/// None for wrapper subclasses, fake tensors that are not registered, and what a fake kernel makes
+/// on meta.
 template <typename Visit>
 void visit_storages(const at::Tensor& tensor, Visit&& visit) {
   c10::StorageImpl* storage = storage_of(tensor);
@@ -29,12 +29,12 @@ void visit_storages(const at::Tensor& tensor, Visit&& visit) {
   }
 }
 
-/// Whether it is a FakeTensor. May take the GIL.
+/// True for a FakeTensor. May take the GIL.
 bool is_fake_tensor(const at::Tensor& tensor);
-/// From now on the storage of a FakeTensor counts, on the device that the tensor claims to be on,
-/// for trackers of `fake_mode`. Nothing for other tensors. Without the lock; may take the GIL.
-void claim_fake(const at::Tensor& tensor, const void* fake_mode);
-/// Likewise, of the mode that Python says it has.
-void claim_fake(const at::Tensor& tensor);
+/// Registers the storages of a FakeTensor: they count on the tensor's device, for listeners of
+/// `fake_mode`. Nothing for other tensors. Without the lock; may take the GIL.
+void register_fake(const at::Tensor& tensor, const void* fake_mode);
+/// The same with the mode that Python gives for the tensor.
+void register_fake(const at::Tensor& tensor);
 
 }  // namespace tidegauge

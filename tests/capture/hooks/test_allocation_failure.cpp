@@ -7,8 +7,8 @@
 #include <new>
 #include <string>
 
-#include "capture/hooks/allocation_failure.h"
 #include "tidegauge/tidegauge.h"
+#include "track/failure_printer.h"
 
 namespace tidegauge {
 namespace {
@@ -22,9 +22,9 @@ class AllocationFailure : public testing::Test {
  protected:
   AllocationFailure() {
     printed.clear();
-    allocation_failure::set_print([](const std::string& text) { printed += text; });
+    failure_printer::set_print([](const std::string& text) { printed += text; });
   }
-  ~AllocationFailure() override { allocation_failure::set_print(nullptr); }
+  ~AllocationFailure() override { failure_printer::set_print(nullptr); }
 };
 
 at::Tensor throw_as_a_gpu_does(const at::Tensor&) {

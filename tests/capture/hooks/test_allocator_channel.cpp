@@ -12,9 +12,10 @@
 #include <thread>
 #include <vector>
 
+#include "capture/hooks/unseen_changes.h"
 #include "core/events/device_events.h"
-#include "track/memory_tracking.h"
 #include "tidegauge/threads.h"
+#include "track/memory_tracking.h"
 
 namespace tidegauge {
 namespace {

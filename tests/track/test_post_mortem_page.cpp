@@ -4,42 +4,10 @@
 #include <sstream>
 #include <string>
 
-#include "core/ledger/post_mortem.h"
+#include "track/post_mortem_page.h"
 
 namespace tidegauge {
 namespace {
-
-TEST(ReadFailedAllocation, CpuAllocatorTellsBytesToTheLast) {
-  const auto failed = read_failed_allocation(
-      "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: "
-      "you tried to allocate 9007199254740993 bytes. Error code 12 (Cannot allocate memory)");
-  ASSERT_TRUE(failed);
-  EXPECT_EQ(failed->size_bytes, 9007199254740993);  // no double has this value
-  EXPECT_EQ(failed->device, "cpu");
-}
-
-TEST(ReadFailedAllocation, GpuTellsRoundedBytesAndItsNumber) {
-  const auto failed = read_failed_allocation(
-      "CUDA out of memory. Tried to allocate 1.50 GiB. GPU 3 has a total capacity of 7.79 GiB of "
-      "which 93.00 MiB is free.");
-  ASSERT_TRUE(failed);
-  EXPECT_EQ(failed->size_bytes, 3 * (int64_t{1} << 29));
-  EXPECT_EQ(failed->device, "cuda:3");
-}
-
-TEST(ReadFailedAllocation, SizeThatMakesNoSenseIsUnknown) {
-  const auto failed = read_failed_allocation("XPU out of memory. Tried to allocate much.");
-  ASSERT_TRUE(failed);
-  EXPECT_EQ(failed->size_bytes, std::nullopt);
-  EXPECT_EQ(failed->device, "");
-}
-
-TEST(ReadFailedAllocation, OtherMessagesAreNone) {
-  EXPECT_FALSE(read_failed_allocation(""));
-  EXPECT_FALSE(read_failed_allocation("mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)"));
-  EXPECT_FALSE(read_failed_allocation("Storage size calculation overflowed with sizes=[4]"));
-  EXPECT_FALSE(read_failed_allocation("the user ran out of memory and of patience"));
-}
 
 PostMortem example() {
   PostMortem example{.step = 2,
@@ -79,7 +47,7 @@ TEST(RenderPostMortem, SumsByCategoryModuleAndTensorOfTheFailedDevice) {
   the largest that could go
     24.0 KiB   60 %      3 x  Activation: Net.fc
     8.00 KiB   20 %           Activation: Net
-  Activation: take a smaller batch, or checkpoint the modules that made most
+  Activation: use a smaller batch, or checkpoint the modules with the most bytes
 )");
   EXPECT_EQ(live_bytes(example()), 40960 + 2048);
 }
@@ -88,8 +56,8 @@ TEST(RenderPostMortem, FitsInEightyColumnsAndTellsWhatItLeavesOut) {
   PostMortem many;
   for (int i = 0; i < 30; ++i) {
     many.live.push_back({"cpu", Category::Gradient, std::string(100, 'm') + std::to_string(i),
-                         "aten::" + std::string(90, 'o'), "float32", "[" + std::to_string(i) + "]",
-                         "", 1, 1 << 20});
+                         std::string("aten::").append(90, 'o'), "float32",
+                         std::string("[").append(std::to_string(i)).append("]"), "", 1, 1 << 20});
   }
   std::istringstream lines(render_post_mortem(many));
   int more = 0;

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include "capture/hooks/boxed_tensors.h"
+#include "capture/hooks/op_watch.h"
+
+namespace tidegauge::op_hook {
+
+/// Watches one op with boxed arguments. This is the whole sequence; all that capture/fast does for
+/// an op has the same effect.
+///
+/// `fake_mode`: as in OpWatch. `run` replaces the arguments on the stack by the results.
+template <typename Run>
+void watch_boxed(const c10::FunctionSchema& schema, torch::jit::Stack& stack, const void* fake_mode,
+                 Run&& run) {
+  const OpFacts facts = OpFacts::read(schema);
+  OpWatch watch(facts, fake_mode);
+  if (facts.needs_arguments()) {
+    visit_arguments(schema, stack, [&](const at::Tensor& tensor) { watch.add_argument(tensor); });
+  }
+  watch.run(run);
+  OpWatch::Results results(watch);
+  visit_results(schema, stack, [&](const at::Tensor& tensor, size_t position) {
+    results.observe(tensor, position);
+  });
+}
+
+/// The handler of every op that has no typed one (capture/fast/typed_ops.h).
+void handle_boxed(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                  torch::jit::Stack* stack);
+
+}  // namespace tidegauge::op_hook

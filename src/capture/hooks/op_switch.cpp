@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "capture/hooks/op_switch.h"
+
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <atomic>
+#include <thread>
+
+#include "capture/hooks/moment_facts.h"
+
+namespace tidegauge::op_hook {
+
+struct ThreadSwitch {
+  const std::thread::id thread = std::this_thread::get_id();
+  std::atomic<int> starts{0};
+};
+
+namespace {
+
+void include(bool is_on) { c10::impl::tls_set_dispatch_key_included(dispatch_key::kOurs, is_on); }
+
+thread_local constinit int suspensions = 0;
+
+constinit std::atomic<Runner> runner_in_use{nullptr};
+
+const Thread& this_thread() {
+  thread_local const Thread own = std::make_shared<ThreadSwitch>();
+  return own;
+}
+
+}  // namespace
+
+Thread switch_on_in_this_thread() {
+  const Thread& own = this_thread();
+  ++own->starts;
+  if (at_every_op.op_starts++ == 0) moment::begin_session();
+  assert_in_this_thread();
+  return own;
+}
+
+void stop_in(const Thread& thread) {
+  --at_every_op.op_starts;
+  if (--thread->starts == 0 && thread->thread == std::this_thread::get_id()) include(false);
+}
+
+void switch_on_again() {
+  if (suspensions == 0 && this_thread()->starts > 0) include(true);
+}
+
+void switch_off_in_this_thread() { include(false); }
+
+bool is_on_in_this_thread() {
+  const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
+  return keys.included_.has(dispatch_key::kOurs) && !keys.excluded_.has(dispatch_key::kOurs);
+}
+
+void suspend_in_this_thread() { ++suspensions; }
+void resume_in_this_thread() { --suspensions; }
+
+void set_runner(Runner runner) { runner_in_use = runner; }
+Runner current_runner() { return runner_in_use.load(std::memory_order_relaxed); }
+void hold_runner() { at_every_op.runner_holders.fetch_add(1, std::memory_order_relaxed); }
+void release_runner() { at_every_op.runner_holders.fetch_sub(1, std::memory_order_relaxed); }
+
+}  // namespace tidegauge::op_hook

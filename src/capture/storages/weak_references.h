@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <c10/core/StorageImpl.h>
+#include <c10/util/flat_hash_map.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "capture/storages/end_watch.h"
+#include "tidegauge/export.h"
+
+namespace tidegauge {
+
+/// Watches storages that must not be altered: foreign memory (numpy, shared memory, from_blob,
+/// mapped files), storages that shrank to nothing, and meta storages that were cloned lazily. Keeps
+/// a weak reference to each and polls a few at every op, all of them before an answer is given.
+class TIDEGAUGE_API WeakReferences final : public EndWatch {
+ public:
+  explicit WeakReferences(EndHandler& handler) : handler_(handler) {}
+
+  RegisteredStorage* find(c10::StorageImpl& storage) override;
+  /// Fits every storage. The caller holds a reference to it.
+  RegisteredStorage* watch(c10::StorageImpl& storage, const RegisteredStorage& record) override;
+  /// Stops watching; nothing if it is not watched.
+  void release(const c10::StorageImpl& storage);
+
+  bool empty() const { return watched_.empty(); }
+  size_t size() const { return watched_.size(); }
+  /// Looks at up to `count` references and reports those whose storage is gone.
+  void poll(size_t count);
+  /// Calls `visit(record)` for each storage of foreign memory.
+  template <typename Visit>
+  void visit_foreign(Visit&& visit) const {
+    for (const Watched& each : watched_) {
+      if (each.is_foreign) visit(each.record);
+    }
+  }
+
+ private:
+  struct Watched {
+    c10::weak_intrusive_ptr<c10::StorageImpl> reference;
+    RegisteredStorage record;
+    bool is_foreign;
+  };
+  void remove(size_t position);
+
+  EndHandler& handler_;
+  std::vector<Watched> watched_;
+  ska::flat_hash_map<const c10::StorageImpl*, size_t> positions_;
+  size_t next_poll_ = 0;
+};
+
+}  // namespace tidegauge
