@@ -97,7 +97,7 @@ class Report {
 };
 
 std::string tensor_of(const LiveGroup& group) {
-  std::string name = group.dtype.empty() ? "(no tensor seen)" : group.dtype + " " + group.shape;
+  std::string name = group.dtype.empty() ? "(no tensor observed)" : group.dtype + " " + group.shape;
   if (!group.op.empty()) name += " " + group.op;
   return name;
 }
@@ -111,7 +111,7 @@ std::string what_could_go(const LiveGroup& group) {
   return place.empty() ? category : category + ": " + place;
 }
 
-/// How they go, for the categories of these groups.
+/// How to free the categories of these groups.
 std::string ways_out(const std::vector<const LiveGroup*>& groups) {
   std::map<Category, std::string_view> ways;
   for (const LiveGroup* group : groups) ways[group->category] = way_out(group->category);
@@ -140,15 +140,15 @@ std::string render_post_mortem(const PostMortem& post_mortem) {
   }
 
   Report report;
-  report.line("tidegauge: no memory for " +
-              (failed.size_bytes ? render_bytes(*failed.size_bytes) : "an allocation") +
+  report.line("tidegauge: out of memory" +
+              (failed.size_bytes ? " allocating " + render_bytes(*failed.size_bytes) : "") +
               (failed.device.empty() ? "" : " on " + failed.device));
-  std::string where = "  asked for";
+  std::string where = "  requested";
   if (!post_mortem.op.empty()) where += " by " + post_mortem.op;
   if (!post_mortem.module.empty()) where += " in " + post_mortem.module;
   if (post_mortem.step > 0) where += ", in step " + std::to_string(post_mortem.step);
   if (where.size() > 11) report.line(where);
-  std::string alive = "  alive at that moment: " + render_bytes(total_bytes);
+  std::string alive = "  live memory: " + render_bytes(total_bytes);
   if (elsewhere_bytes > 0) alive += ", and " + render_bytes(elsewhere_bytes) + " on other devices";
   report.line(alive);
 
@@ -156,14 +156,14 @@ std::string render_post_mortem(const PostMortem& post_mortem) {
       "by category",
       sum_by(groups, [](const LiveGroup& group) { return std::string(to_string(group.category)); }),
       total_bytes);
-  report.table("by module that made it",
+  report.table("by allocating module",
                sum_by(groups,
                       [](const LiveGroup& group) {
-                        return group.module.empty() ? "(outside of modules)" : group.module;
+                        return group.module.empty() ? "(no module)" : group.module;
                       }),
                total_bytes);
   report.table("by tensor", sum_by(groups, &tensor_of), total_bytes);
-  report.table("the largest that could go", sum_by(groups, &what_could_go), total_bytes);
+  report.table("largest that could be freed", sum_by(groups, &what_could_go), total_bytes);
   return report.text() + ways_out(groups);
 }
 

@@ -27,24 +27,24 @@ PostMortem example() {
 
 TEST(RenderPostMortem, SumsByCategoryModuleAndTensorOfTheFailedDevice) {
   EXPECT_EQ(render_post_mortem(example()),
-            R"(tidegauge: no memory for 4.00 TiB on cpu
-  asked for by aten::mm in Net.fc, in step 2
-  alive at that moment: 40.0 KiB, and 2.00 KiB on other devices
+            R"(tidegauge: out of memory allocating 4.00 TiB on cpu
+  requested by aten::mm in Net.fc, in step 2
+  live memory: 40.0 KiB, and 2.00 KiB on other devices
 
   by category
     32.0 KiB   80 %      4 x  Activation
     8.00 KiB   20 %      2 x  Parameter
 
-  by module that made it
+  by allocating module
     24.0 KiB   60 %      3 x  Net.fc
-    8.00 KiB   20 %      2 x  (outside of modules)
+    8.00 KiB   20 %      2 x  (no module)
     8.00 KiB   20 %           Net
 
   by tensor
     32.0 KiB   80 %      4 x  float32 [2, 1024] aten::mm
     8.00 KiB   20 %      2 x  float32 [1024]
 
-  the largest that could go
+  largest that could be freed
     24.0 KiB   60 %      3 x  Activation: Net.fc
     8.00 KiB   20 %           Activation: Net
   Activation: use a smaller batch, or checkpoint the modules with the most bytes
@@ -65,7 +65,7 @@ TEST(RenderPostMortem, FitsInEightyColumnsAndTellsWhatItLeavesOut) {
     EXPECT_LE(line.size(), 80) << line;
     if (line.ends_with("22.0 MiB   73 %     22 x  (22 more)")) ++more;
   }
-  EXPECT_EQ(more, 3);  // modules, tensors, what could go
+  EXPECT_EQ(more, 3);  // modules, tensors, what could be freed
 }
 
 }  // namespace

@@ -61,9 +61,9 @@ TEST_F(AllocationFailure, GpuThatIsFullIsToldAndItsExceptionGoesOn) {
   tracker.exit();
   EXPECT_EQ(printed, tracker.render_post_mortem());
   EXPECT_EQ(printed,
-            "tidegauge: no memory for 2.00 MiB on cuda:1\n"
-            "  asked for by tidegauge_failure::gpu\n"
-            "  alive at that moment: 0 B, and 1.00 KiB on other devices\n");
+            "tidegauge: out of memory allocating 2.00 MiB on cuda:1\n"
+            "  requested by tidegauge_failure::gpu\n"
+            "  live memory: 0 B, and 1.00 KiB on other devices\n");
   EXPECT_EQ(tracker.failure_count(), 0);
 }
 
@@ -72,7 +72,7 @@ TEST_F(AllocationFailure, FailureWithoutASizeIsAFailure) {
   tracker.enter();
   EXPECT_THROW(call("tidegauge_failure::bad_alloc", torch::ones({1})), std::bad_alloc);
   tracker.exit();
-  EXPECT_TRUE(printed.starts_with("tidegauge: no memory for an allocation on cpu\n")) << printed;
+  EXPECT_TRUE(printed.starts_with("tidegauge: out of memory on cpu\n")) << printed;
 }
 
 TEST_F(AllocationFailure, OpsThatHaveAHandlerOfTheirOwnAreWatchedAsWell) {
@@ -81,8 +81,8 @@ TEST_F(AllocationFailure, OpsThatHaveAHandlerOfTheirOwnAreWatchedAsWell) {
   EXPECT_THROW(torch::empty({int64_t{1} << 50}, torch::kByte), c10::Error);
   tracker.exit();
   EXPECT_TRUE(
-      printed.starts_with("tidegauge: no memory for 1024 TiB on cpu\n"
-                          "  asked for by aten::empty.memory_format\n"))
+      printed.starts_with("tidegauge: out of memory allocating 1024 TiB on cpu\n"
+                          "  requested by aten::empty.memory_format\n"))
       << printed;
 }
 

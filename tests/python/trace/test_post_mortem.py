@@ -162,7 +162,7 @@ def test_failure_in_a_backward_belongs_to_the_module_of_its_node(
     assert post_mortem is not None
     assert post_mortem.module == "Model"
     assert post_mortem.failed_bytes == 4 * IMPOSSIBLE
-    assert capsys.readouterr().err.count("tidegauge: no memory for") == 1
+    assert capsys.readouterr().err.count("tidegauge: out of memory") == 1
 
 
 def test_failure_in_another_thread_names_its_module() -> None:
@@ -192,7 +192,7 @@ def test_two_trackers_give_one_report_and_one_line_per_later_failure(
     first = outer.post_mortem()
     assert first is not None
     assert inner.post_mortem() is not None
-    assert "alive at that moment: 200 B" in report  # from the tracker with the most live bytes
+    assert "live memory: 200 B" in report  # from the tracker with the most live bytes
     assert report.count("tidegauge:") == 1
     assert later == report.splitlines(keepends=True)[0]
 
@@ -272,7 +272,7 @@ def test_process_that_runs_out_of_memory_leaves_report_and_trace(tmp_path: Path)
     command = [sys.executable, "-c", program, str(path)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
-    assert done.stderr.startswith("tidegauge: no memory for 4096 TiB on cpu\n")
+    assert done.stderr.startswith("tidegauge: out of memory allocating 4096 TiB on cpu\n")
     assert done.stderr.rstrip().endswith("Error code 12 (Cannot allocate memory)")
     (failure,) = _C.Reader(str(path)).failures()
     assert failure.live_bytes == 400
