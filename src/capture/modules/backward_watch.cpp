@@ -14,8 +14,8 @@ namespace {
 using torch::autograd::FunctionPreHook;
 using torch::autograd::variable_list;
 
-/// Compiled autograd asks each hook to describe itself and refuses those that cannot; ours change
-/// nothing, so there is nothing to describe.
+/// Compiled autograd asks each hook to describe itself and refuses those that cannot. Our hooks
+/// change nothing, so they describe nothing.
 struct ObservingHook : FunctionPreHook {
   void compiled_args(torch::dynamo::autograd::CompiledNodeArgs&) const override {}
 };
@@ -28,18 +28,22 @@ std::vector<std::unique_ptr<FunctionPreHook>>& hooks_of(torch::autograd::Node& n
   return is_accumulator(node) ? node.pre_hooks() : node.tensor_pre_hooks();
 }
 
-/// Tells the activity that a gradient arrived. One per node, input and tracker: a tensor that is
-/// fed to modules again and again does not collect hooks.
+/// Notifies the listener that a gradient arrived. One per node, input and listener: a tensor that
+/// is an input of many calls does not collect hooks.
 struct GradientHook final : ObservingHook {
-  GradientHook(std::weak_ptr<ModuleActivity> owner, uint32_t input)
-      : activity(std::move(owner)), input_nr(input) {}
+  GradientHook(std::weak_ptr<GradientListener> owner, uint32_t input)
+      : listener(std::move(owner)), input_nr(input) {}
 
   variable_list operator()(const variable_list& grads) override {
-    if (const auto alive = activity.lock()) alive->on_gradient(watched, grads.at(input_nr));
+    if (const auto alive = listener.lock()) alive->on_gradient(watched, grads.at(input_nr));
     return grads;
   }
 
-  std::weak_ptr<ModuleActivity> activity;
+  bool belongs_to(const std::shared_ptr<GradientListener>& other) const {
+    return !listener.owner_before(other) && !other.owner_before(listener);
+  }
+
+  std::weak_ptr<GradientListener> listener;
   uint32_t input_nr;
   WatchedGradient watched;
 };
@@ -51,16 +55,16 @@ struct BlockHolder final : ObservingHook {
   std::shared_ptr<CallBlock> block;
 };
 
-WatchedGradient& find_watched(const std::shared_ptr<ModuleActivity>& activity,
+WatchedGradient& find_watched(const std::shared_ptr<GradientListener>& listener,
                               const torch::autograd::Edge& edge) {
   auto& hooks = hooks_of(*edge.function);
   for (auto hook = hooks.rbegin(); hook != hooks.rend(); ++hook) {
     auto* ours = dynamic_cast<GradientHook*>(hook->get());
-    if (ours != nullptr && ours->input_nr == edge.input_nr && ours->activity.lock() == activity) {
+    if (ours != nullptr && ours->input_nr == edge.input_nr && ours->belongs_to(listener)) {
       return ours->watched;
     }
   }
-  auto hook = std::make_unique<GradientHook>(activity, edge.input_nr);
+  auto hook = std::make_unique<GradientHook>(listener, edge.input_nr);
   WatchedGradient& watched = hook->watched;
   hooks.push_back(std::move(hook));
   return watched;
@@ -74,15 +78,15 @@ BackwardWatch::Run* BackwardWatch::find_run(int task) {
   return it == runs.end() ? nullptr : &*it;
 }
 
-void watch_output(const std::shared_ptr<ModuleActivity>& activity, const at::Tensor& tensor,
+void watch_output(const std::shared_ptr<GradientListener>& listener, const at::Tensor& tensor,
                   const std::shared_ptr<BackwardWatch>& watch) {
-  find_watched(activity, torch::autograd::impl::gradient_edge(tensor)).outputs.push_back(watch);
+  find_watched(listener, torch::autograd::impl::gradient_edge(tensor)).outputs.push_back(watch);
 }
 
-void watch_input(const std::shared_ptr<ModuleActivity>& activity, const at::Tensor& tensor,
+void watch_input(const std::shared_ptr<GradientListener>& listener, const at::Tensor& tensor,
                  const std::shared_ptr<BackwardWatch>& watch) {
   const torch::autograd::Edge edge = torch::autograd::impl::gradient_edge(tensor);
-  auto& inputs = find_watched(activity, edge).inputs;
+  auto& inputs = find_watched(listener, edge).inputs;
   std::erase_if(inputs, [](const auto& input) { return input.watch.expired(); });
   inputs.push_back({watch, watch->input_nodes.size()});
   watch->input_nodes.push_back(edge.function.get());
@@ -106,7 +110,7 @@ size_t count_reached(const std::vector<torch::autograd::Node*>& nodes) {
     if (info == nullptr || info->empty()) return in_graph != nullptr && in_graph->contains(node);
     const auto it = info->find(node);
     if (it == info->end()) return false;
-    // A gradient that is only handed back to the caller never reaches its accumulator's hooks.
+    // A gradient that autograd.grad only returns never reaches the hooks of its accumulator.
     return is_accumulator(*node) ? it->second.needed_ : it->second.should_execute();
   }));
 }

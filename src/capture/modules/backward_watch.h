@@ -9,14 +9,14 @@
 #include <memory>
 #include <vector>
 
-#include "capture/modules/module_activity.h"
+#include "core/events/ids.h"
 #include "core/modules/call_log.h"
 
 namespace tidegauge {
 
-/// One module call whose backward somebody wants to be told of. Guarded by the activity's lock.
+/// One module call whose backward is reported to hooks. BackwardWatches guards it.
 struct BackwardWatch {
-  /// What happened to the call in one backward (graph task).
+  /// The state of the call in one backward (graph task).
   struct Run {
     int task = -1;
     size_t seen = 0;
@@ -48,10 +48,20 @@ struct WatchedGradient {
   std::vector<Input> inputs;
 };
 
-/// Adds `watch` to the hook that `activity` has on the gradient of `tensor`, made if missing.
-void watch_output(const std::shared_ptr<ModuleActivity>& activity, const at::Tensor& tensor,
+/// Notified by our node hooks, which hold it weakly.
+class GradientListener {
+ public:
+  /// A gradient arrived at a watched node, in the thread that runs the node.
+  virtual void on_gradient(WatchedGradient& watched, const at::Tensor& grad) = 0;
+
+ protected:
+  ~GradientListener() = default;
+};
+
+/// Adds `watch` to the listener's hook on the gradient of `tensor`; creates the hook if missing.
+void watch_output(const std::shared_ptr<GradientListener>& listener, const at::Tensor& tensor,
                   const std::shared_ptr<BackwardWatch>& watch);
-void watch_input(const std::shared_ptr<ModuleActivity>& activity, const at::Tensor& tensor,
+void watch_input(const std::shared_ptr<GradientListener>& listener, const at::Tensor& tensor,
                  const std::shared_ptr<BackwardWatch>& watch);
 
 /// Makes the nodes behind `tensor` hold the block, so that it lives as long as its graph.

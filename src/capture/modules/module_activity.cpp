@@ -3,7 +3,6 @@
 
 #include <ATen/SequenceNumber.h>
 #include <c10/core/GradMode.h>
-#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/node.h>
@@ -12,15 +11,11 @@
 #include <unordered_set>
 #include <utility>
 
-#include "capture/modules/backward_watch.h"
 #include "capture/compat/thread_local.h"
 #include "capture/compat/torch_thread.h"
 
 namespace tidegauge {
 namespace {
-
-constexpr size_t kMaxRuns = 8;      // backwards of one call that failed half-way and left a record
-constexpr size_t kMaxRunning = 64;  // likewise, graph tasks
 
 uint64_t next_serial() {
   static std::atomic<uint64_t> serial{0};
@@ -37,7 +32,7 @@ void append_unique(std::vector<ModuleId>& modules, const std::vector<ModuleId>& 
 
 bool needs_grad(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
 
-/// The call has made no node; `output` is what somebody gave it.
+/// For a call that made no node: `output` was made by another call.
 void add_stop(CallLog& log, const CallLog::OpenCall& call, const at::Tensor& output) {
   const auto& node = output.grad_fn();
   if (node && node->thread_id() == torch_thread::id()) {
@@ -51,9 +46,9 @@ struct ModuleActivity::ThreadState {
   CallLog log;
   std::vector<std::shared_ptr<BackwardWatch>> watches;  // of open calls
   std::vector<CallRef> within;                          // calls whose hook is running
-  int thrown_away_graphs = 0;                           // recomputes whose nodes will never be run
+  int thrown_away_graphs = 0;                           // recomputes whose nodes will never run
 
-  /// `sequence`: the number that the next node will get.
+  /// `sequence`: the number of the next node.
   bool wants_outputs(const CallLog::OpenCall& call, uint64_t sequence) const {
     return !watches.empty() || call.is_outermost ||
            (log.is_silent(call, sequence) && c10::GradMode::is_enabled());
@@ -61,34 +56,32 @@ struct ModuleActivity::ThreadState {
 };
 
 // Note [Nothing dies under the lock]
-// Destroying a tensor or a node may need the GIL, whose holder may be waiting for our lock. What
-// may hold the last reference is moved into a variable declared before the lock is taken.
+// Destroying a tensor or a node may need the GIL, whose holder may be waiting for our lock. So a
+// possible last reference moves into a variable that is declared before the lock.
 
-/// The one that the calling thread has asked for last, found without a look at the others.
+/// The state that the calling thread used last: found without a search.
 struct ModuleActivity::LastState {
   uint64_t serial = 0;
   ThreadState* state = nullptr;
 };
 
-/// The states of the calling thread in all activities, so that the hot path needs no table, and so
-/// that they go when the thread does.
+/// The states of the calling thread in all activities. The fast path needs no table, and the states
+/// end with the thread.
 struct ThreadStates {
-  struct Known {
+  struct OfActivity {
     uint64_t serial;
     std::weak_ptr<ModuleActivity> activity;
     ModuleActivity::ThreadState* state;
   };
 
   ~ThreadStates() {
-    for (const Known& known : states) {
-      if (const auto alive = known.activity.lock()) {
-        alive->end_thread(torch_thread::id());
-      }
+    for (const OfActivity& each : states) {
+      if (const auto alive = each.activity.lock()) alive->end_thread(torch_thread::id());
     }
     ThreadLocal<ModuleActivity::LastState>::get() = {};
   }
 
-  std::vector<Known> states;
+  std::vector<OfActivity> states;
 };
 
 class ModuleActivity::WithinCall {
@@ -109,11 +102,18 @@ class ModuleActivity::WithinCall {
 };
 
 std::shared_ptr<ModuleActivity> ModuleActivity::create(FindOwner find_owner) {
-  return std::shared_ptr<ModuleActivity>(new ModuleActivity(std::move(find_owner)));
+  const auto activity = std::shared_ptr<ModuleActivity>(new ModuleActivity(std::move(find_owner)));
+  activity->backward_.set_self(std::shared_ptr<BackwardWatches>(activity, &activity->backward_));
+  return activity;
 }
 
 ModuleActivity::ModuleActivity(FindOwner find_owner)
-    : find_owner_(std::move(find_owner)), serial_(next_serial()) {}
+    : find_owner_(std::move(find_owner)),
+      serial_(next_serial()),
+      backward_([this](const CallRef& call, c10::function_ref<void()> body) {
+        const WithinCall within(*this, call);
+        body();
+      }) {}
 
 ModuleActivity::~ModuleActivity() = default;
 
@@ -148,9 +148,7 @@ void ModuleActivity::mark_dead(ModuleId module) {
 }
 
 void ModuleActivity::set_backward_hooks(BackwardHooks hooks) {
-  const std::lock_guard lock(mutex_);
-  hooks_ = std::move(hooks);
-  is_watching_ = static_cast<bool>(hooks_);
+  backward_.set_hooks(std::move(hooks));
 }
 
 ModuleActivity::ThreadState& ModuleActivity::this_thread() {
@@ -161,10 +159,10 @@ ModuleActivity::ThreadState& ModuleActivity::this_thread() {
 
 ModuleActivity::ThreadState& ModuleActivity::find_this_thread() {
   thread_local ThreadStates local;
-  for (const auto& known : local.states) {
-    if (known.serial == serial_) return *known.state;
+  for (const auto& each : local.states) {
+    if (each.serial == serial_) return *each.state;
   }
-  std::erase_if(local.states, [](const auto& known) { return known.activity.expired(); });
+  std::erase_if(local.states, [](const auto& each) { return each.activity.expired(); });
   auto& state = threads_[torch_thread::id()];
   if (!state) state = std::make_unique<ThreadState>();
   local.states.push_back({serial_, weak_from_this(), state.get()});
@@ -182,7 +180,7 @@ void ModuleActivity::end_thread(uint64_t thread) {
 
 ModuleActivity::Entered ModuleActivity::enter(ModuleId module, at::TensorList inputs) {
   const int task = torch::autograd::get_current_graph_task_id();
-  // Asked without our lock, as it may take the GIL.
+  // Without our lock: this may take the GIL.
   const std::vector<ModuleId> base = task != -1 ? current_node_chain() : std::vector<ModuleId>();
   const std::lock_guard lock(mutex_);
   if (!names_.knows(module)) [[unlikely]]
@@ -208,13 +206,10 @@ void ModuleActivity::open_block(ThreadState& thread, int task, uint64_t sequence
 
 std::shared_ptr<BackwardWatch> ModuleActivity::watch_inputs(const CallRef& call,
                                                             at::TensorList inputs) {
-  auto watch = std::make_shared<BackwardWatch>();
-  watch->call = call;
-  watch->module = call.block->module(call.call);
-  watch->serial = ++next_watch_;
+  auto watch = backward_.add(call);
   try {
     for (const at::Tensor& input : inputs) {
-      if (needs_grad(input)) watch_input(shared_from_this(), input, watch);
+      if (needs_grad(input)) backward_.add_input(watch, input);
     }
   } catch (const std::exception& error) {
     note_failure("hooking the inputs of a module", error.what());
@@ -259,7 +254,7 @@ bool ModuleActivity::leave_watched(ModuleId module, at::TensorList outputs) {
   auto& watches = thread.watches;
   while (!watches.empty() && watches.back()->call.block == call.block &&
          watches.back()->call.call > call.call) {
-    abandoned.push_back(std::move(watches.back()));  // an exception went past it
+    abandoned.push_back(std::move(watches.back()));  // an exception ended the call
     watches.pop_back();
   }
   if (!watches.empty() && watches.back()->call == call) {
@@ -273,7 +268,7 @@ bool ModuleActivity::leave_watched(ModuleId module, at::TensorList outputs) {
       if (!needs_grad(output) || output.is_leaf()) continue;
       if (is_silent) add_stop(thread.log, *open, output);
       if (watch) {
-        watch_output(shared_from_this(), output, watch);
+        backward_.add_output(watch, output);
       } else if (holds) {
         hold_block(output, call.block);
       }
@@ -318,7 +313,7 @@ void ModuleActivity::stop() {
 CallRef ModuleActivity::find_node_call(const torch::autograd::Node& node) {
   ModuleId owner;
   const auto* accumulator = dynamic_cast<const torch::autograd::AccumulateGrad*>(&node);
-  // Asked without our lock: the answer may need the GIL, whose holder may want our lock.
+  // Without our lock: the answer may need the GIL, whose holder may wait for our lock.
   if (accumulator != nullptr) {
     owner = find_owner_(accumulator->variable);
     if (!owner) return {};
@@ -328,7 +323,7 @@ CallRef ModuleActivity::find_node_call(const torch::autograd::Node& node) {
   if (const auto it = threads_.find(node.thread_id()); it != threads_.end()) {
     if (CallRef call = it->second->log.find_latest(owner)) return call;
   }
-  // An accumulator that somebody keeps may be older than the graph, and of another thread.
+  // An accumulator that the program keeps may be older than the graph, and of another thread.
   for (const auto& [id, thread] : threads_) {
     if (CallRef call = thread->log.find_latest(owner)) return call;
   }
@@ -371,7 +366,7 @@ void ModuleActivity::move(BackwardPlace& place, const torch::autograd::Node* nod
   const uint64_t sequence = node != nullptr ? node->sequence_nr() : 0;
   const uint64_t maker = node != nullptr ? node->thread_id() : 0;
   place.range = {};
-  // Nearly always in the same block as the node before: neither a search nor a change of owners.
+  // Nearly always in the block of the previous node: no search, no change of owners.
   const bool stays = node != nullptr && place.call && place.maker == maker &&
                      place.call.block->is_only_home_of(sequence);
   CallRef found;
@@ -403,107 +398,6 @@ void ModuleActivity::run_within(ModuleId module, const std::function<void()>& bo
   }
   const WithinCall within(*this, std::move(call));
   body();
-}
-
-void ModuleActivity::on_gradient(WatchedGradient& watched, const at::Tensor& grad) {
-  std::vector<std::shared_ptr<BackwardWatch>> begins;
-  std::vector<std::pair<std::shared_ptr<BackwardWatch>, size_t>> arrivals;
-  {
-    const std::lock_guard lock(mutex_);
-    // An outer module leaves after the inner ones, so the outermost begins first.
-    begins.assign(watched.outputs.rbegin(), watched.outputs.rend());
-    for (const auto& input : watched.inputs) {
-      if (auto watch = input.watch.lock()) arrivals.emplace_back(std::move(watch), input.slot);
-    }
-  }
-  const int task = torch::autograd::get_current_graph_task_id();
-  for (const auto& watch : begins) begin_backward(watch, task, grad);
-  for (const auto& [watch, slot] : arrivals) add_input_gradient(watch, task, slot, grad);
-}
-
-void ModuleActivity::begin_backward(const std::shared_ptr<BackwardWatch>& watch, int task,
-                                    const at::Tensor& grad) {
-  std::function<void(ModuleId, const at::Tensor&)> begin;
-  std::vector<std::shared_ptr<BackwardWatch>> forgotten;
-  BackwardWatch::Run oldest;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!hooks_ || watch->find_run(task) != nullptr) return;
-    if (watch->runs.size() == kMaxRuns) {
-      oldest = std::move(watch->runs.front());
-      watch->runs.erase(watch->runs.begin());
-    }
-    watch->runs.push_back({.task = task,
-                           .expected = count_reached(watch->input_nodes),
-                           .grads = std::vector<at::Tensor>(watch->input_nodes.size())});
-    auto& running = running_[task];
-    if (running.empty()) {
-      torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this(), task] {
-        if (const auto alive = weak.lock()) alive->finish_task(task);
-      });
-    }
-    running.push_back(watch);
-    if (running_.size() > kMaxRunning) {
-      forgotten = std::move(running_.begin()->second);
-      running_.erase(running_.begin());
-    }
-    begin = hooks_.begin;
-  }
-  if (!begin) return;
-  const WithinCall within(*this, watch->call);
-  begin(watch->module, grad);
-}
-
-void ModuleActivity::add_input_gradient(const std::shared_ptr<BackwardWatch>& watch, int task,
-                                        size_t slot, const at::Tensor& grad) {
-  std::vector<at::Tensor> grads;
-  {
-    const std::lock_guard lock(mutex_);
-    BackwardWatch::Run* run = watch->find_run(task);
-    // Not begun: the gradient came past the module, or nobody listens.
-    if (run == nullptr || run->has_ended) return;
-    run->grads[slot] = grad;
-    if (++run->seen < run->expected) return;
-    run->has_ended = true;
-    grads = std::exchange(run->grads, {});
-  }
-  fire_end(watch, &grads);
-}
-
-void ModuleActivity::fire_end(const std::shared_ptr<BackwardWatch>& watch,
-                              const std::vector<at::Tensor>* grads) {
-  std::function<void(ModuleId, const std::vector<at::Tensor>*)> end;
-  {
-    const std::lock_guard lock(mutex_);
-    end = hooks_.end;
-  }
-  if (!end) return;
-  const WithinCall within(*this, watch->call);
-  end(watch->module, grads);
-}
-
-void ModuleActivity::finish_task(int task) {
-  std::vector<std::shared_ptr<BackwardWatch>> watches;
-  std::vector<BackwardWatch::Run> runs;
-  std::vector<std::shared_ptr<BackwardWatch>> unfinished;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto it = running_.find(task);
-    if (it == running_.end()) return;
-    watches = std::move(it->second);
-    running_.erase(it);
-    for (const auto& watch : watches) {
-      BackwardWatch::Run* run = watch->find_run(task);
-      if (run == nullptr) continue;
-      if (!run->has_ended) unfinished.push_back(watch);
-      runs.push_back(std::move(*run));
-      watch->runs.erase(watch->runs.begin() + (run - watch->runs.data()));
-    }
-  }
-  // Their inputs need no gradient: they end with the backward, the last entered first.
-  std::sort(unfinished.begin(), unfinished.end(),
-            [](const auto& a, const auto& b) { return a->serial > b->serial; });
-  for (const auto& watch : unfinished) fire_end(watch, nullptr);
 }
 
 void ModuleActivity::sweep_dead_modules() {
