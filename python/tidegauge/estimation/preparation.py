@@ -16,7 +16,7 @@ from torch.utils.checkpoint import (
 )
 
 from tidegauge.estimation.contract import Contract
-from tidegauge.estimation.plan import DTYPES, Plan
+from tidegauge.estimation.plan import DTYPES, OPTIMIZERS, Plan
 
 # "selective" keeps the outputs of these ops, which are expensive to recompute.
 _KEPT = (
@@ -150,15 +150,4 @@ def make_optimizer(
     elif name != "adafactor" and device == "cpu":
         options["foreach"] = True  # torch's own choice on a GPU
     parameters = [each for each in model.parameters() if each.requires_grad]
-    return _OPTIMIZERS[name](parameters, lr=1e-3, **options)
-
-
-_OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "adamw": torch.optim.AdamW,
-    "adam": torch.optim.Adam,
-    "sgd": torch.optim.SGD,
-    "sgd-momentum": functools.partial(torch.optim.SGD, momentum=0.9),
-    "adafactor": torch.optim.Adafactor,
-    "rmsprop": torch.optim.RMSprop,
-    "adagrad": torch.optim.Adagrad,
-}
+    return OPTIMIZERS[name](parameters, lr=1e-3, **options)
