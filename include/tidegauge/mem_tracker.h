@@ -24,6 +24,8 @@ class Optimizer;
 
 namespace tidegauge {
 
+class NnMemTracker;  // private to libtidegauge
+
 /// Reports the memory of each category and device: now, at the peak, and per module.
 ///
 ///     tidegauge::MemTracker tracker;
@@ -138,10 +140,8 @@ class TIDEGAUGE_API MemTracker {
   int64_t lost_event_count() const;
   std::string first_loss() const;
 
-  class Impl;  // private to libtidegauge
-
  private:
-  std::shared_ptr<Impl> impl_;
+  std::shared_ptr<NnMemTracker> impl_;
 };
 
 }  // namespace tidegauge

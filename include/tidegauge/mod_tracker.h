@@ -17,6 +17,9 @@ class Module;
 
 namespace tidegauge {
 
+class NnModTracker;  // private to libtidegauge
+using NnModTrackers = std::vector<std::shared_ptr<NnModTracker>>;
+
 /// Knows which modules are running in the calling thread, by fully qualified name.
 ///
 ///     tidegauge::ModTracker tracker;
@@ -77,11 +80,8 @@ class TIDEGAUGE_API ModTracker {
   int64_t failure_count() const;
   std::string first_failure() const;
 
-  class Impl;  // private to libtidegauge
-  using Impls = std::vector<std::shared_ptr<Impl>>;
-
  private:
-  std::shared_ptr<Impl> impl_;
+  std::shared_ptr<NnModTracker> impl_;
 };
 
 }  // namespace tidegauge

@@ -49,10 +49,10 @@ class TIDEGAUGE_API ModuleScope {
 
   const torch::nn::Module& module_;
   uint32_t id_ = 0;
-  bool is_bw_ = false;                                 // inside a backward: a recomputed forward
-  std::shared_ptr<const ModTracker::Impls> trackers_;  // null: no tracker is entered
-  size_t entered_ = 0;                                 // how many of them
-  std::vector<at::Tensor> inputs_;                     // for the post-forward hooks
+  bool is_bw_ = false;                             // inside a backward: a recomputed forward
+  std::shared_ptr<const NnModTrackers> trackers_;  // null: no tracker is entered
+  size_t entered_ = 0;                             // how many of them
+  std::vector<at::Tensor> inputs_;                 // for the post-forward hooks
 };
 
 namespace detail {

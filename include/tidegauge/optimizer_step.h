@@ -25,7 +25,7 @@ class TIDEGAUGE_API OptimizerStepScope {
 
  private:
   const torch::optim::Optimizer& optimizer_;
-  const std::shared_ptr<const ModTracker::Impls> trackers_;
+  const std::shared_ptr<const NnModTrackers> trackers_;
 };
 
 /// Calls `optimizer.step(closure)` within an OptimizerStepScope.

@@ -21,7 +21,7 @@ namespace py = pybind11;
 namespace tidegauge::bindings {
 namespace {
 
-/// Hands the pieces of a file to `write`, for work without the GIL that Ctrl-C may end.
+/// Passes the pieces of a file to `write`, for work without the GIL that Ctrl-C may stop.
 Sink to_sink(const py::function& write) {
   return [&write](std::string_view piece) {
     const py::gil_scoped_acquire gil;
@@ -49,7 +49,7 @@ FileSource<PerfettoWriter::Source> to_perfetto_source(const py::tuple& row) {
           {row[1].cast<int64_t>(), row[2].cast<std::string>(), row[3].cast<int64_t>()}};
 }
 
-/// Adds all of them to `writer`, each with its share of the progress.
+/// Adds all runs to `writer`, each with its share of the progress.
 template <typename Writer, typename Source>
 void add_all(Writer& writer, const std::vector<FileSource<Source>>& files,
              const Progress& progress) {

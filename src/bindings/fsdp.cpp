@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "bindings/mem_tracker.h"
-#include "bindings/module_registry.h"
+#include "bindings/py_mem_tracker.h"
+#include "bindings/py_module_registry.h"
 #include "bindings/snapshots.h"
 #include "bindings/tensors.h"
 #include "capture/hooks/moment_facts.h"
@@ -18,78 +18,78 @@ namespace py = pybind11;
 
 namespace tidegauge::bindings {
 
-void MemTracker::add_unit(UnitId unit, const std::string& name, const py::sequence& modules) {
+void PyMemTracker::add_unit(UnitId unit, const std::string& name, const py::sequence& modules) {
   memory_->add_unit(unit, name);
   for (const py::handle module : modules) {
-    unit_modules_.insert(ModuleRegistry::get().intern(module.ptr()));
+    labels_.add_unit_module(PyModuleRegistry::get().intern(module.ptr()));
   }
 }
 
-void MemTracker::label_unit(UnitId unit, UnitFact fact, const py::sequence& tensors) {
+void PyMemTracker::label_unit(UnitId unit, UnitFact fact, const py::sequence& tensors) {
   ScratchTensors inner;
   for (const py::handle tensor : tensors) append_inner_tensors(tensor.ptr(), *inner);
   for (const at::Tensor& tensor : *inner) memory_->label_unit(unit, fact, tensor);
 }
 
-/// A CheckpointWrapper is not called again in backward, but what it wraps is.
-void MemTracker::add_recompute_of_wrapped(py::handle module, ModuleStats& stats) {
+/// A recompute in backward calls the wrapped module, not the CheckpointWrapper.
+void PyMemTracker::add_recompute_of_wrapped(py::handle module, ModuleStats& stats) {
   const py::object wrapped = py::getattr(module, "_checkpoint_wrapped_module", py::none());
   if (wrapped.is_none() || !stats[ModuleState::PreForwardAc].empty()) return;
-  ModuleStats inner = memory_->module_stats(ModuleRegistry::get().find(wrapped.ptr()));
+  ModuleStats inner = memory_->module_stats(PyModuleRegistry::get().find(wrapped.ptr()));
   for (const ModuleState state : {ModuleState::PreForwardAc, ModuleState::PostForwardAc}) {
     const auto i = static_cast<size_t>(state);
     stats.snapshots[i] = std::move(inner.snapshots[i]);
   }
 }
 
-void MemTracker::note_failure(const std::string& what) {
+void PyMemTracker::note_failure(const std::string& what) {
   if (failure_count_++ == 0) first_failure_ = what;
 }
 
-void MemTracker::mark_module(py::handle module, ModuleState state) {
-  const ModuleId id = ModuleRegistry::get().find(module.ptr());
-  if (unit_modules_.contains(id)) memory_->mark_module(id, state);
+void PyMemTracker::mark_module(py::handle module, ModuleState state) {
+  const ModuleId id = PyModuleRegistry::get().find(module.ptr());
+  if (labels_.is_unit_module(id)) memory_->mark_module(id, state);
 }
 
 namespace {
 
 bool is_bw() { return torch::autograd::get_current_graph_task_id() != -1; }
 
-/// What we fail at must not reach the training.
-template <typename Tell>
-void tell_sharded(Tell&& tell) {
+/// Notifies all started FSDPMemTrackers. The training must not see our failures.
+template <typename Notify>
+void notify_sharded(Notify&& notify) {
   for (const auto& tracker : all_started()) {
     if (!tracker->is_sharded()) continue;
     try {
-      tell(*tracker);
+      notify(*tracker);
     } catch (const std::exception& error) {
       tracker->note_failure(error.what());
     }
   }
 }
 
-/// Python names a unit by its number: a method of a tracker, or of its memory, about one.
+/// Binds a method about a unit, of the tracker or of its engine: Python passes the unit's number.
 template <typename... Args>
-auto about_unit(void (MemTracker::*method)(UnitId, Args...)) {
-  return [method](MemTracker& tracker, uint32_t unit, Args... args) {
+auto about_unit(void (PyMemTracker::*method)(UnitId, Args...)) {
+  return [method](PyMemTracker& tracker, uint32_t unit, Args... args) {
     (tracker.*method)(UnitId(unit), args...);
   };
 }
 template <typename... Args>
 auto about_unit(void (MemoryTracker::*method)(UnitId, Args...)) {
-  return [method](MemTracker& tracker, uint32_t unit, Args... args) {
+  return [method](PyMemTracker& tracker, uint32_t unit, Args... args) {
     (tracker.memory().*method)(UnitId(unit), args...);
   };
 }
-/// The same, of all that know of shards.
+/// The same for all started FSDPMemTrackers.
 template <typename Owner, typename... Args>
-auto told_to_all(void (Owner::*method)(UnitId, Args...)) {
-  return [tell = about_unit(method)](uint32_t unit, Args... args) {
-    tell_sharded([&](MemTracker& tracker) { tell(tracker, unit, args...); });
+auto for_all(void (Owner::*method)(UnitId, Args...)) {
+  return [notify = about_unit(method)](uint32_t unit, Args... args) {
+    notify_sharded([&](PyMemTracker& tracker) { notify(tracker, unit, args...); });
   };
 }
 
-/// `training_state` is the name of FSDP2's; outside of forward and backward only users gather.
+/// `training_state`: FSDP2's name; outside of forward and backward, only the user gathers.
 GatherReason find_reason(const std::string& training_state, bool is_prefetch) {
   if (is_prefetch) return GatherReason::Prefetch;
   if (training_state == "FORWARD") {
@@ -101,22 +101,22 @@ GatherReason find_reason(const std::string& training_state, bool is_prefetch) {
 
 }  // namespace
 
-void bind_units(MemTrackerClass& tracker) {
+void bind_units(PyMemTrackerClass& tracker) {
   tracker
-      .def("add_unit", about_unit(&MemTracker::add_unit), py::arg("unit"), py::arg("name"),
+      .def("add_unit", about_unit(&PyMemTracker::add_unit), py::arg("unit"), py::arg("name"),
            py::arg("modules"))
-      .def("label_unit", about_unit(&MemTracker::label_unit), py::arg("unit"), py::arg("fact"),
+      .def("label_unit", about_unit(&PyMemTracker::label_unit), py::arg("unit"), py::arg("fact"),
            py::arg("tensors"))
       .def(
           "resume_unit",
-          [](MemTracker& self, uint32_t unit, bool is_unsharded) {
-            // It was gathered before the tracker came: by whom is not known.
+          [](PyMemTracker& self, uint32_t unit, bool is_unsharded) {
+            // It was gathered before the tracker started, for an unknown reason.
             self.memory().begin_gather(UnitId(unit), GatherReason::User);
             if (is_unsharded) self.memory().finish_gather(UnitId(unit));
           },
           py::arg("unit"), py::arg("is_unsharded"))
-      .def("units", [](MemTracker& self) { return to_python(self.memory().units()); })
-      .def("failures", [](MemTracker& self) {
+      .def("units", [](PyMemTracker& self) { return to_python(self.memory().units()); })
+      .def("failures", [](PyMemTracker& self) {
         return std::make_pair(self.failure_count(), self.first_failure());
       });
 }
@@ -146,12 +146,12 @@ void bind_fsdp(py::module_& m) {
   m.def(
       "unit_failure",
       [](const std::string& what) {
-        tell_sharded([&](MemTracker& tracker) { tracker.note_failure(what); });
+        notify_sharded([&](PyMemTracker& tracker) { tracker.note_failure(what); });
       },
       py::arg("what"));
-  m.def("unit_made", told_to_all(&MemTracker::add_unit), py::arg("unit"), py::arg("name"),
+  m.def("unit_made", for_all(&PyMemTracker::add_unit), py::arg("unit"), py::arg("name"),
         py::arg("modules"));
-  m.def("unit_fact", told_to_all(&MemTracker::label_unit), py::arg("unit"), py::arg("fact"),
+  m.def("unit_fact", for_all(&PyMemTracker::label_unit), py::arg("unit"), py::arg("fact"),
         py::arg("tensors"));
   m.def(
       "begin_unit_births",
@@ -161,18 +161,18 @@ void bind_fsdp(py::module_& m) {
   m.def(
       "unit_gathering",
       [](uint32_t unit, const std::string& training_state, bool is_prefetch) {
-        told_to_all (&MemoryTracker::begin_gather)(unit, find_reason(training_state, is_prefetch));
+        for_all(&MemoryTracker::begin_gather)(unit, find_reason(training_state, is_prefetch));
       },
       py::arg("unit"), py::arg("training_state"), py::arg("is_prefetch"));
-  m.def("unit_unsharded", told_to_all(&MemoryTracker::finish_gather), py::arg("unit"));
-  m.def("unit_released", told_to_all(&MemoryTracker::release), py::arg("unit"),
+  m.def("unit_unsharded", for_all(&MemoryTracker::finish_gather), py::arg("unit"));
+  m.def("unit_released", for_all(&MemoryTracker::release), py::arg("unit"),
         py::arg("keeps_post_forward_shard"));
-  m.def("unit_reduced", told_to_all(&MemoryTracker::reduce), py::arg("unit"));
+  m.def("unit_reduced", for_all(&MemoryTracker::reduce), py::arg("unit"));
   m.def(
       "mark_modules",
       [](const py::sequence& modules, ModuleState mark) {
         for (const py::handle module : modules) {
-          tell_sharded([&](MemTracker& tracker) { tracker.mark_module(module, mark); });
+          notify_sharded([&](PyMemTracker& tracker) { tracker.mark_module(module, mark); });
         }
       },
       py::arg("modules"), py::arg("mark"));

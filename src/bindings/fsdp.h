@@ -3,13 +3,13 @@
 
 #include <pybind11/pybind11.h>
 
-#include "bindings/mem_tracker.h"
+#include "bindings/py_mem_tracker.h"
 
 namespace tidegauge::bindings {
 
-/// What the patches of FSDP2 in python/tidegauge call, for all started FSDPMemTrackers at once.
+/// Binds the functions that the patches of FSDP2 call; they notify all started FSDPMemTrackers.
 void bind_fsdp(pybind11::module_& m);
-/// What one MemTracker knows of units.
-void bind_units(MemTrackerClass& tracker);
+/// Adds the methods about units to `_C.MemTracker`.
+void bind_units(PyMemTrackerClass& tracker);
 
 }  // namespace tidegauge::bindings

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Statistics as FSDPMemTracker shows them. Its "Before Pre-Forward" is the moment in which the call
-// of a module begins, its "After Post-Forward" the one in which it ends.
+// Statistics in the terms of FSDPMemTracker: "Before Pre-Forward" is when the call of a module
+// begins, "After Post-Forward" when it ends.
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -22,7 +22,7 @@ struct NamedState {
   const char* name;
 };
 
-/// Where the first entries of two states are of one moment, the order here decides.
+/// If two states got their first entries at the same moment, this order decides.
 constexpr std::array kStates{
     NamedState{ModuleState::PeakForward, "Peak Forward"},
     NamedState{ModuleState::PreForward, "Before Pre-Forward"},
@@ -38,7 +38,7 @@ constexpr std::array kStates{
     NamedState{ModuleState::AfterPostBackward, "After Post-Backward"},
 };
 
-/// When upstream would have made the list.
+/// The moment in which upstream would have created the list.
 uint64_t first_moment(const ModuleStats& stats, ModuleState state) {
   const ModuleSnapshot& first = stats[state].front();
   if (state == ModuleState::PeakForward) return first.call;
@@ -49,7 +49,7 @@ uint64_t first_moment(const ModuleStats& stats, ModuleState state) {
   return first.bytes.taken.sequence;
 }
 
-/// The highest of all calls, for each device.
+/// The maximum over all calls, for each device.
 Snapshot highest(const std::vector<ModuleSnapshot>& calls) {
   Snapshot result = calls.front().bytes;
   for (const ModuleSnapshot& call : calls) {
@@ -68,7 +68,7 @@ Snapshot highest(const std::vector<ModuleSnapshot>& calls) {
 
 py::list to_list(const ModuleStats& stats, ModuleState state) {
   py::list calls;
-  // Upstream begins these two with the first call and goes on with them in the next.
+  // Upstream creates these two with the first call and continues them in the next.
   if (state == ModuleState::PeakForward) {
     calls.append(to_fsdp_rows(highest(stats[state])));
   } else if (state == ModuleState::PreForward) {

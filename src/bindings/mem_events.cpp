@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the patches of torch's Python tell all started trackers.
+// The patches of torch's Python notify all started trackers through these functions.
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/DynamicTypes.h>
@@ -10,7 +10,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "bindings/mem_tracker.h"
+#include "bindings/py_mem_tracker.h"
+#include "bindings/py_module_view.h"
 #include "capture/hooks/fake_hook.h"
 #include "capture/hooks/moment_facts.h"
 #include "capture/hooks/op_hook.h"
@@ -40,10 +41,10 @@ void optimizer_step_end(py::handle optimizer) {
   moment::end_optimizer_step();
 }
 
-/// In place of torch's guard of the same arguments, which surrounds each call of compiled code. The
-/// guards of dynamo look at the dispatch keys of the thread, so ours must be off: a model would be
-/// compiled again for it. Of C, because dynamo would try to compile a function of Python's. In a
-/// simulation it stays on: what compiled code makes has no memory either.
+/// Replaces torch's guard of the same arguments around each call of compiled code. The guards of
+/// dynamo check the dispatch keys of the thread, so ours must be off: otherwise dynamo compiles the
+/// model again. Native, because dynamo would try to compile a Python function. In a simulation our
+/// key stays on: tensors of compiled code have no memory either.
 class CompiledRegion {
  public:
   CompiledRegion(c10::DispatchKeySet included, c10::DispatchKeySet excluded)
@@ -65,7 +66,7 @@ class CompiledRegion {
   std::optional<c10::impl::ForceDispatchKeyGuard> guard_;
 };
 
-/// What this thread runs within is no memory of the program's, simulated or not.
+/// Memory that this thread allocates within is not the program's, simulated or not.
 class UnseenRegion {
  public:
   void enter() { guard_.emplace(c10::DispatchKey::Fake); }

@@ -5,11 +5,17 @@
 #include "bindings/export.h"
 #include "bindings/fit.h"
 #include "bindings/fsdp.h"
+<<<<<<< HEAD
 #include "bindings/mem_tracker.h"
 #include "bindings/mod_tracker.h"
+=======
+#include "bindings/memory_trace.h"
+>>>>>>> 8e97711 (track: label the modules of both front ends in one place)
 #include "bindings/module_calls.h"
 #include "bindings/page_columns.h"
 #include "bindings/post_mortem.h"
+#include "bindings/py_mem_tracker.h"
+#include "bindings/py_mod_tracker.h"
 #include "bindings/python_stack.h"
 #include "bindings/simulate.h"
 #include "bindings/trace.h"
@@ -47,12 +53,13 @@ PYBIND11_MODULE(_C, m) {
   tidegauge::bindings::bind_python_stack(m);
   tidegauge::bindings::bind_post_mortem(m);
   tidegauge::bindings::bind_trace(m);
-  tidegauge::bindings::bind_mem_tracker(m);
+  auto mem_tracker = tidegauge::bindings::bind_mem_tracker(m);
   tidegauge::bindings::bind_mem_events(m);
   tidegauge::bindings::bind_allocator(m);
   tidegauge::bindings::bind_fit(m);
   tidegauge::bindings::bind_export(m);
   tidegauge::bindings::bind_fsdp(m);
+  tidegauge::bindings::bind_units(mem_tracker);
   tidegauge::bindings::bind_simulate(m);
   tidegauge::bindings::bind_page_columns(m);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the patched nn.Module.__call__ and checkpoint regions call, for all entered trackers at
-// once. Plain C functions: a pybind11 call costs more than the rest of what happens here.
+// Called by the patched nn.Module.__call__ and by checkpoint regions, for all entered trackers at
+// once. Plain C functions: a pybind11 call costs more than all the work here.
 #include "bindings/module_calls.h"
 
 #include <pybind11/pybind11.h>
@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-#include "bindings/mod_tracker.h"
+#include "bindings/py_mod_tracker.h"
 #include "capture/hooks/moment_facts.h"
 
 namespace py = pybind11;
@@ -20,7 +20,7 @@ namespace py = pybind11;
 namespace tidegauge::bindings {
 namespace {
 
-using Trackers = std::vector<std::shared_ptr<ModTracker>>;
+using Trackers = std::vector<std::shared_ptr<PyModTracker>>;
 
 /// The entered trackers. A hook may enter or exit one: readers take a copy of the pointer first.
 std::shared_ptr<const Trackers>& entered() {
@@ -28,11 +28,11 @@ std::shared_ptr<const Trackers>& entered() {
   return *trackers;
 }
 
-/// Compiled modules that this thread is inside of. What runs there is not ours to see: the
-/// compiler may replay any part of it without calling modules.
+/// How many compiled modules this thread is in. Calls below them are not observed: the compiler may
+/// replay any part without calling modules.
 thread_local int compiled_depth = 0;
 
-void tell_compiled(PyObject* module, PyObject* output) {
+void notify_compiled(PyObject* module, PyObject* output) {
   for (const auto& tracker : *entered()) {
     if (const auto listener = tracker->listener()) listener->on_compiled(module, output);
   }
@@ -58,7 +58,7 @@ PyObject* module_enter(PyObject*, PyObject* const* args, Py_ssize_t count) {
     }
     Py_RETURN_TRUE;
   } catch (py::error_already_set& error) {
-    // No module_leave will follow: undo what the trackers before did.
+    // No module_leave will follow: undo the call in the trackers that have it.
     for (size_t i = 0; i < done; ++i) (*trackers)[i]->leave_module(args[0], args[1], py::none());
     error.restore();
   } catch (const std::exception& error) {
@@ -72,7 +72,7 @@ PyObject* module_leave(PyObject*, PyObject* const* args, Py_ssize_t count) {
   if (count != 3) return PyErr_Format(PyExc_TypeError, "module_leave takes 3 arguments");
   if (is_compiled(args[0])) {
     --compiled_depth;
-    tell_compiled(args[0], args[2]);
+    notify_compiled(args[0], args[2]);
     Py_RETURN_NONE;
   }
   const std::shared_ptr<const Trackers> trackers = entered();
@@ -111,20 +111,20 @@ void bind_module_calls(py::module_& m) {
   PyModule_AddFunctions(m.ptr(), functions);
   m.def(
       "start_tracking",
-      [](std::shared_ptr<ModTracker> tracker) {
+      [](std::shared_ptr<PyModTracker> tracker) {
         replace_entered([&](Trackers& all) { all.push_back(std::move(tracker)); });
       },
       py::arg("tracker"));
   m.def(
       "stop_tracking",
-      [](const std::shared_ptr<ModTracker>& tracker) {
+      [](const std::shared_ptr<PyModTracker>& tracker) {
         replace_entered([&](Trackers& all) { std::erase(all, tracker); });
         tracker->activity()->stop();
       },
       py::arg("tracker"));
   m.def(
       "compiled_module_called",
-      [](py::handle module, py::handle output) { tell_compiled(module.ptr(), output.ptr()); },
+      [](py::handle module, py::handle output) { notify_compiled(module.ptr(), output.ptr()); },
       py::arg("module"), py::arg("output"));
   m.def(
       "begin_recompute",

@@ -5,7 +5,8 @@
 
 namespace tidegauge::bindings {
 
-/// module_enter/module_leave, begin/end_recompute: what the patches in python/tidegauge call.
+/// Binds the functions that the patches in python/tidegauge call: module_enter, module_leave,
+/// begin_recompute, end_recompute.
 void bind_module_calls(pybind11::module_& m);
 
 }  // namespace tidegauge::bindings

@@ -5,7 +5,7 @@
 
 namespace tidegauge::bindings {
 
-/// Binds PostMortem and `allocation_failed`, and has reports printed to Python's sys.stderr.
+/// Binds PostMortem and `allocation_failed`, and prints reports to Python's sys.stderr.
 void bind_post_mortem(pybind11::module_& m);
 
 }  // namespace tidegauge::bindings

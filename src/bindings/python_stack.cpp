@@ -18,7 +18,7 @@ namespace tidegauge::bindings {
 namespace {
 
 constexpr size_t kMaxStacks = 200'000;
-constexpr size_t kDeepest = 512;  // frames; those further out are left out
+constexpr size_t kDeepest = 512;  // frames; the outermost beyond it are dropped
 
 struct Frame {
   PyCodeObject* code;
@@ -39,26 +39,26 @@ struct FramesHash {
   }
 };
 
-/// Guarded by the GIL. A stack that is known costs no look at names and lines; for that its code
-/// objects are held, so that an address stands for one of them for ever.
-struct Known {
+/// Guarded by the GIL. A known stack needs no names and lines. Its code objects are held, so that
+/// an address always means the same code.
+struct StackCache {
   std::unordered_map<Frames, StackId, FramesHash> stacks;
   std::vector<std::string> hidden_folders;
 };
-Known& known() {
-  static auto* all = new Known;
+StackCache& cache() {
+  static auto* all = new StackCache;
   return *all;
 }
 
 std::string to_text(PyObject* text) {
   const char* utf8 = text != nullptr ? PyUnicode_AsUTF8(text) : nullptr;
   if (utf8 != nullptr) return utf8;
-  PyErr_Clear();  // no valid text
+  PyErr_Clear();  // not valid text
   return "?";
 }
 
 bool is_hidden(const std::string& file) {
-  const auto& folders = known().hidden_folders;
+  const auto& folders = cache().hidden_folders;
   return file.starts_with("<frozen ") ||
          std::any_of(folders.begin(), folders.end(),
                      [&](const std::string& folder) { return file.starts_with(folder); });
@@ -76,7 +76,7 @@ std::string render(const Frames& frames) {
   return text;
 }
 
-/// The references of frames and their code are given back at once: those who run hold them.
+/// Releases the references to frames and code at once: the running functions hold them.
 Frames read_frames() {
   Frames frames;
   PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get());
@@ -95,12 +95,12 @@ Frames read_frames() {
 
 /// Ops run without the GIL, so it is taken for a moment.
 StackId collect() {
-  if (PyGILState_GetThisThreadState() == nullptr) return {};  // autograd's thread of a device
+  if (PyGILState_GetThisThreadState() == nullptr) return {};  // an autograd thread of a device
   const py::gil_scoped_acquire gil;
-  const py::error_scope error;  // an error of the program's own may be on its way
+  const py::error_scope error;  // keeps an error that the program may have set
   Frames frames = read_frames();
   if (frames.empty()) return {};
-  auto& stacks = known().stacks;
+  auto& stacks = cache().stacks;
   if (const auto found = stacks.find(frames); found != stacks.end()) return found->second;
   if (stacks.size() == kMaxStacks) return {};
   const std::string text = render(frames);
@@ -127,7 +127,7 @@ void bind_python_stack(py::module_& m) {
   python_stacks::set_collector(&collect);
   m.def(
       "hide_frames_below",
-      [](std::vector<std::string> folders) { known().hidden_folders = std::move(folders); },
+      [](std::vector<std::string> folders) { cache().hidden_folders = std::move(folders); },
       py::arg("folders"));
 }
 

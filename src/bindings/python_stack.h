@@ -7,11 +7,11 @@
 
 namespace tidegauge::bindings {
 
-/// Tells libtidegauge where Python allocates (capture/modules/birth_stacks.h), and binds
+/// Gives libtidegauge the stacks of Python (capture/modules/birth_stacks.h), and binds
 /// `hide_frames_below`.
 void bind_python_stack(pybind11::module_& m);
 
-/// The innermost line of Python that is neither torch's nor ours, as "train.py:12"; empty if there
+/// The innermost line of Python code outside torch and tidegauge, as "train.py:12"; empty if there
 /// is none. Takes the GIL.
 std::string user_line();
 

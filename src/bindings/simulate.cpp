@@ -21,7 +21,7 @@ namespace py = pybind11;
 namespace tidegauge::bindings {
 namespace {
 
-/// Stands for the address of memory that is not there; of a storage without bytes there is none.
+/// A stand-in for the address of a simulated storage; null for a storage without bytes.
 int64_t address_of(const c10::Storage& storage) {
   return storage.nbytes() == 0 ? 0 : reinterpret_cast<int64_t>(storage.unsafeGetStorageImpl());
 }

@@ -51,6 +51,25 @@ py::list to_rows(const Snapshot& snapshot, Fold fold) {
 py::list to_python(const Snapshot& snapshot) { return to_rows(snapshot, &to_mem_split); }
 py::list to_fsdp_rows(const Snapshot& snapshot) { return to_rows(snapshot, &to_fsdp_split); }
 
+py::dict to_python(const std::map<Device, int64_t>& bytes) {
+  py::dict result;
+  for (const auto& [device, count] : bytes) result[to_python(device)] = count;
+  return result;
+}
+
+py::dict to_splits(const Snapshot& snapshot) {
+  py::dict result;
+  for (const DeviceSplit& entry : snapshot.devices) {
+    py::dict split;
+    for (size_t i = 0; i < kCategoryCount; ++i) {
+      if (entry.split.bytes[i] == 0) continue;
+      split[py::str(std::string(to_string(static_cast<Category>(i))))] = entry.split.bytes[i];
+    }
+    result[to_python(entry.device)] = std::move(split);
+  }
+  return result;
+}
+
 py::dict local_peak_totals(const ModuleStats& stats) {
   py::dict totals;
   if (const Snapshot* peak = local_peak(stats)) {

@@ -3,6 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <map>
 #include <vector>
 
 #include "core/events/device.h"
@@ -17,6 +18,12 @@ Device to_device(pybind11::handle torch_device);
 
 /// [(torch.device, bytes in the order of MemTracker's categories), ...]
 pybind11::list to_python(const Snapshot& snapshot);
+
+/// {torch.device: bytes}
+pybind11::dict to_python(const std::map<Device, int64_t>& bytes);
+
+/// {torch.device: {category: bytes}}, without empty categories.
+pybind11::dict to_splits(const Snapshot& snapshot);
 
 /// {"sizes": {...}, "snapshots": [(state, [snapshot, ...]), ...], "local_peak": {device: bytes}}
 pybind11::dict to_python(const ModuleStats& stats);

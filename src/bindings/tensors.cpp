@@ -24,7 +24,7 @@ void append(PyObject* object, AppendTensor append_tensor, std::vector<at::Tensor
             int depth) {
   constexpr int kDeepest = 64;  // a list can contain itself
   if (depth > kDeepest) return;
-  // The tests for containers are a look at the type; that for a tensor may be a call into Python.
+  // Containers first: they need only the type, while the test for a tensor may call Python.
   if (PyTuple_Check(object) || PyList_Check(object)) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i) {
       append(PySequence_Fast_GET_ITEM(object, i), append_tensor, tensors, depth + 1);
@@ -51,11 +51,11 @@ void append_from_pytree(PyObject* object, AppendTensor append_tensor,
     const auto supported = pytree.attr("SUPPORTED_NODES").cast<py::dict>();
     if (!supported.contains(py::type::handle_of(object))) return;
     for (const py::handle leaf : pytree.attr("tree_leaves")(py::handle(object))) {
-      // Pytree has gone all the way down; whatever is left and no tensor is a leaf.
+      // Pytree has flattened everything; other objects are leaves without tensors.
       if (THPVariable_Check(leaf.ptr())) append(leaf.ptr(), append_tensor, tensors, depth + 1);
     }
   } catch (py::error_already_set&) {
-    // An object that cannot be taken apart shows us no tensors; the training does not care.
+    // An object that cannot be flattened has no tensors for us; the training must not fail.
   }
 }
 
@@ -93,7 +93,7 @@ void append_inner_tensors(PyObject* tensor, std::vector<at::Tensor>& tensors) {
       append_inner_tensors(py::getattr(py::handle(tensor), name).ptr(), tensors);
     }
   } catch (py::error_already_set&) {
-    // A subclass that cannot be taken apart shows us no memory.
+    // A subclass that cannot be flattened has no memory for us.
   }
 }
 

@@ -8,8 +8,8 @@
 
 namespace tidegauge::bindings {
 
-/// Appends the tensors in a Python object: a tensor, containers of them at any depth, and whatever
-/// torch's pytree has been taught. Needs the GIL; never raises.
+/// Appends the tensors in a Python object: a tensor, containers of them at any depth, and classes
+/// that are registered with torch's pytree. Needs the GIL; never raises.
 void append_tensors(PyObject* object, std::vector<at::Tensor>& tensors);
 
 /// Appends the tensors that hold the memory of a tensor: itself, or the parts of a wrapper
@@ -19,7 +19,7 @@ void append_inner_tensors(PyObject* tensor, std::vector<at::Tensor>& tensors);
 /// Both: the tensors that hold the memory of all tensors in an object.
 void append_all_inner_tensors(PyObject* object, std::vector<at::Tensor>& tensors);
 
-/// A list of tensors whose memory is used again by the next one. Nests. Needs the GIL.
+/// A list of tensors that reuses the memory of earlier lists. Nests. Needs the GIL.
 class ScratchTensors {
  public:
   ScratchTensors();

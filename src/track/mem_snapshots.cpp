@@ -15,7 +15,7 @@
 namespace tidegauge {
 namespace {
 
-/// torch's printing knows no TiB.
+/// Up to GiB, as torch prints.
 constexpr std::span<const ByteUnit> kTorchUnits = std::span(kByteUnits).first<4>();
 
 ByteUnit find_unit(std::string_view name) {
@@ -26,7 +26,7 @@ ByteUnit find_unit(std::string_view name) {
                    ". Supported units are: B, KiB, MiB, GiB");
 }
 
-/// As Python prints `round(bytes / unit, 2)`: up to two decimals, at least one. Bytes are whole.
+/// Formats like `round(bytes / unit, 2)` in Python: one or two decimals, none for bytes.
 std::string round_bytes(int64_t bytes, const ByteUnit& unit) {
   if (unit.bytes == 1) return std::to_string(bytes);
   std::array<char, 64> text{};
@@ -56,8 +56,8 @@ std::string render(const MemSnapshot& snapshot, const ByteUnit& unit) {
   return text;
 }
 
-/// A name in pieces that sort: "layers.10" behind "layers.9", upper case with lower case. A number
-/// is preceded by its count of digits, so it compares as text.
+/// The sort key of a name: "layers.10" after "layers.9", case-insensitive. Each number is preceded
+/// by its count of digits, so that keys compare as text.
 std::vector<std::pair<size_t, std::string>> natural_order(std::string_view name) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   std::vector<std::pair<size_t, std::string>> pieces(1);

@@ -5,18 +5,12 @@
 
 #include <iostream>
 #include <mutex>
-#include <utility>
 
-#include "capture/compat/torch_version.h"
 #include "capture/hooks/op_hook.h"
 #include "capture/modules/nn_module_registry.h"
 #include "tidegauge/errors.h"
-#include "trace/recorder.h"
 #include "track/mem_snapshots.h"
-#include "track/memory_tracker.h"
-#include "track/mod_tracker_impl.h"
-#include "track/nn_module_labels.h"
-#include "track/optimizer_states.h"
+#include "track/nn_mem_tracker.h"
 #include "track/post_mortem_page.h"
 
 namespace tidegauge {
@@ -28,111 +22,10 @@ void check_type(std::string_view type) {
                    "' is not a type of snapshot; use \"current\" or \"peak\"");
 }
 
-/// A module called within a backward: the program computes something again.
-Phase phase_of_call(bool is_bw) { return is_bw ? Phase::Recompute : Phase::Forward; }
-
-std::shared_ptr<Recorder> make_recorder(const MemTrackerOptions& options) {
-  if (options.record.empty()) return nullptr;
-  RecorderOptions how;
-  how.overwrites = options.overwrites;
-  how.facts["torch_version"] = torch_version();
-  return std::make_shared<Recorder>(options.record, std::move(how));
-}
-
 }  // namespace
 
-/// A ModTracker that also feeds a MemoryTracker. Scopes share its ownership: they end in peace
-/// after the tracker was destroyed.
-class MemTracker::Impl : public ModTracker::Impl {
- public:
-  explicit Impl(const MemTrackerOptions& options)
-      : labels(std::make_shared<NnModuleLabels>()),
-        memory(MemoryTracker::create(
-            activity,
-            [labels = labels](const at::Tensor& leaf) { return labels->is_parameter(leaf); },
-            options.allocator, parse_stack_mode(options.stacks, /*has_python=*/false))),
-        recorder(make_recorder(options)),
-        strict_(options.strict) {
-    if (recorder) memory->record_to(recorder);
-  }
-
-  void begin_optimizer_step() noexcept override {
-    guarded("an optimizer step", [&] { memory->optimizer_step(/*begins=*/true); });
-  }
-
-  void end_optimizer_step(const torch::optim::Optimizer& optimizer) noexcept override {
-    guarded("an optimizer step", [&] {
-      label_states(optimizer);
-      if (memory->is_recording()) memory->count_optimizer_step(class_name(optimizer));
-      memory->optimizer_step(/*begins=*/false);
-    });
-  }
-
-  void label_states(const torch::optim::Optimizer& optimizer) {
-    visit_states(optimizer, [&](const at::Tensor& state) {
-      memory->label(state, Role::IsOptimizerState, Since::Birth);
-    });
-  }
-
-  int64_t failure_count() const {
-    const std::lock_guard lock(failure_mutex_);
-    return failure_count_;
-  }
-  std::string first_failure() const {
-    const std::lock_guard lock(failure_mutex_);
-    return first_failure_;
-  }
-
-  const std::shared_ptr<NnModuleLabels> labels;
-  const std::shared_ptr<MemoryTracker> memory;
-  const std::shared_ptr<Recorder> recorder;  // may be null
-  std::mutex entry_mutex;                    // guards the count
-
- protected:
-  void on_enter(const torch::nn::Module& module, ModuleId id,
-                const ModuleActivity::Entered& entered, at::TensorList inputs) override {
-    const Phase phase = phase_of_call(entered.is_bw);
-    const bool is_forward = phase == Phase::Forward;
-    if (is_forward && entered.is_root_call) memory->begin_root_call(id, strict_);
-    guarded("entering a module", [&] {
-      if (is_forward) labels->look_at_call(*memory, module, id);
-      memory->enter_module(id, phase, is_forward ? inputs : at::TensorList());
-    });
-  }
-
-  void on_leave(ModuleId id, bool is_bw, at::TensorList outputs) noexcept override {
-    const Phase phase = phase_of_call(is_bw);
-    guarded("leaving a module", [&] {
-      memory->exit_module(id, phase, phase == Phase::Forward ? outputs : at::TensorList());
-    });
-  }
-
-  void on_new_modules() override {
-    for (const ModuleId dead : labels->forget_dead()) {
-      activity->mark_dead(dead);
-      memory->forget_module(dead);
-    }
-  }
-
- private:
-  /// What we fail at must not reach the training.
-  template <typename Body>
-  void guarded(const char* where, Body&& body) noexcept {
-    try {
-      body();
-    } catch (const std::exception& error) {
-      const std::lock_guard lock(failure_mutex_);
-      if (failure_count_++ == 0) first_failure_ = std::string(where) + ": " + error.what();
-    }
-  }
-
-  const bool strict_;
-  mutable std::mutex failure_mutex_;
-  int64_t failure_count_ = 0;
-  std::string first_failure_;
-};
-
-MemTracker::MemTracker(const MemTrackerOptions& options) : impl_(std::make_shared<Impl>(options)) {}
+MemTracker::MemTracker(const MemTrackerOptions& options)
+    : impl_(std::make_shared<NnMemTracker>(options)) {}
 
 MemTracker::~MemTracker() {
   if (impl_->entry_count == 0) return;
@@ -161,9 +54,7 @@ void MemTracker::exit() {
   if (impl_->recorder) impl_->recorder->flush();
 }
 
-void MemTracker::track_external(const torch::nn::Module& module) {
-  impl_->labels->track(*impl_->memory, module);
-}
+void MemTracker::track_external(const torch::nn::Module& module) { impl_->label_module(module); }
 
 void MemTracker::track_external(const torch::optim::Optimizer& optimizer) {
   impl_->memory->expect_optimizer();

@@ -42,7 +42,7 @@ namespace tidegauge {
 /// Who says what a tensor is: the user, or what is noticed of modules and optimizers.
 enum class NamedBy : uint8_t { User, Hook };
 
-/// One tracker of memory: a Ledger fed with what StorageCapture and the modules tell.
+/// One tracker of memory: a Ledger fed with what StorageRegistry and the modules tell.
 ///
 /// Ops are seen in the threads that `start` of some tracker was called in or that are attached
 /// (tidegauge/threads.h), and in the backwards that they begin.
@@ -50,7 +50,7 @@ enum class NamedBy : uint8_t { User, Hook };
 /// the reverse order of their making, so a call begins with the first op of one of its nodes and
 /// ends with the first op of another's. No node is hooked for it.
 ///
-/// Thread-safe, by the lock of StorageCapture, except for start and stop, which belong to one
+/// Thread-safe, by the lock of StorageRegistry, except for start and stop, which belong to one
 /// thread.
 class TIDEGAUGE_API MemoryTracker final : public CaptureListener,
                                           public std::enable_shared_from_this<MemoryTracker> {

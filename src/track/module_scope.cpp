@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tidegauge/module_scope.h"
 
-#include "track/mod_tracker_impl.h"
 #include "capture/modules/nn_module_registry.h"
+#include "track/nn_mod_tracker.h"
 
 namespace tidegauge {
 
 ModuleScope::ModuleScope(const torch::nn::Module& module, at::TensorList inputs) : module_(module) {
   if (!is_anybody_watching()) return;
-  trackers_ = ModTracker::Impl::entered();
+  trackers_ = NnModTracker::entered();
   id_ = NnModuleRegistry::get().intern(module).value;
   try {
     for (const auto& tracker : *trackers_) {
@@ -32,13 +32,13 @@ void ModuleScope::finish(at::TensorList outputs) {
   }
 }
 
-/// An exception is under way: one of a hook must not join it.
+/// Runs while an exception propagates: an exception of a hook must not replace it.
 void ModuleScope::leave_quietly() noexcept {
   while (entered_ > 0) {
     try {
       finish({});
     } catch (...) {
-      // The tracker it came from has left; go on with the others.
+      // The tracker that threw has left; continue with the others.
     }
   }
 }

@@ -12,8 +12,8 @@ class Optimizer;
 
 namespace tidegauge {
 
-/// Calls `visit` for each tensor in the states of an optimizer of torch::optim. The states of other
-/// optimizers are of classes that only they know, and show no tensors.
+/// Calls `visit` for each tensor in the states of an optimizer of torch::optim. Other optimizers
+/// keep their states in classes of their own, which cannot be read here.
 void visit_states(const torch::optim::Optimizer& optimizer,
                   c10::function_ref<void(const at::Tensor&)> visit);
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tidegauge/optimizer_step.h"
 
-#include "track/mod_tracker_impl.h"
 #include "capture/hooks/moment_facts.h"
+#include "track/nn_mod_tracker.h"
 
 namespace tidegauge {
 
 OptimizerStepScope::OptimizerStepScope(const torch::optim::Optimizer& optimizer)
-    : optimizer_(optimizer), trackers_(ModTracker::Impl::entered()) {
+    : optimizer_(optimizer), trackers_(NnModTracker::entered()) {
   moment::begin_optimizer_step();
   for (const auto& tracker : *trackers_) tracker->begin_optimizer_step();
 }

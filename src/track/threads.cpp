@@ -9,7 +9,7 @@
 namespace tidegauge {
 namespace {
 
-/// Of the calling thread; gone with it.
+/// Belongs to the calling thread and ends with it.
 struct Attachments {
   ~Attachments() {
     for (const op_hook::Thread& each : all) op_hook::stop_in(each);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the tests of tidegauge::MemTracker share: a small model, and its bytes.
+// Shared by the tests of tidegauge::MemTracker: a small model and its bytes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-/// An entered tracker that must end without anything to complain of.
+/// A tracker that must end without anomalies or failures.
 class Tracking {
  public:
   explicit Tracking(tidegauge::MemTrackerOptions options = {}) : tracker(options) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a MemTracker of a libtorch program says: bytes, labels, statistics, text.
+// MemTracker in a libtorch program: bytes, labels, statistics, text.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -16,7 +16,7 @@
 namespace mem_tracking {
 namespace {
 
-TEST(MemTracker, WhatWasMadeBeforeHasItsLabels) {
+TEST(MemTracker, TensorsMadeBeforeHaveTheirLabels) {
   Net net;
   const at::Tensor x = torch::ones({8, 16});
   net(x).sum().backward();
@@ -41,7 +41,7 @@ TEST(MemTracker, TrainingStepInClosedForm) {
   t.enter();
   {
     const at::Tensor y = net(x);
-    // The first output is saved for the second Linear, the second's for nobody: mul saves the mask.
+    // The second Linear saves the first output; mul saves the mask, not the second output.
     EXPECT_EQ(t.now(MemCategory::Activation), 2 * kBatch);
     y.backward(torch::ones_like(y));
   }
@@ -90,7 +90,7 @@ TEST(MemTracker, ModulesHaveSizesAndStates) {
             first.find(ModuleState::PeakBackward)->front().total_bytes(kCpu));
 }
 
-TEST(MemTracker, StatesOfTheFirstStepAreOptstateSinceTheirBirth) {
+TEST(MemTracker, StatesOfTheFirstStepAreOptstateSinceBirth) {
   Net net;
   const at::Tensor x = torch::ones({8, 16});
   torch::optim::Adam adam(net->parameters());
@@ -107,7 +107,7 @@ TEST(MemTracker, StatesOfTheFirstStepAreOptstateSinceTheirBirth) {
   EXPECT_GT(t.at_peak(MemCategory::Optstate), 2 * 2 * kParameter);  // with the step's temporaries
 }
 
-TEST(MemTracker, OptimizersOfTorchShowTheirStates) {
+TEST(MemTracker, StatesOfEachTorchOptimizerAreLabelled) {
   const at::Tensor x = torch::ones({8, 16});
   const auto states = [&](auto&& make, bool in_scope) {
     Net net;
@@ -158,7 +158,7 @@ TEST(MemTracker, ClosureOfAStepMakesActivations) {
   EXPECT_GT(t.now(MemCategory::Optstate), 0);
 }
 
-TEST(MemTracker, AllocatorShowsWhatNoTensorDoes) {
+TEST(MemTracker, AllocatorCountsMemoryWithoutATensor) {
   MemTracker tracker({.allocator = true});
   tracker.enter();
   void* workspace = c10::GetAllocator(c10::kCPU)->raw_allocate(4096);
@@ -193,9 +193,9 @@ TEST(MemTracker, ModuleHasTheNameThatTheProgramGaveIt) {
   EXPECT_EQ(names(), (std::vector<std::string>{"generator", "generator.first", "generator.second",
                                                "Net", "Net.first", "Net.second", "generator#2",
                                                "generator#2.first", "generator#2.second"}));
-  t.tracker.track_external("discriminator", discriminator);  // of one that was called
-  t.tracker.track_external("head", discriminator->second);   // a part has its path
-  t.tracker.track_external("critic", *other.get());          // as any Module
+  t.tracker.track_external("discriminator", discriminator);  // it was called before
+  t.tracker.track_external("head", discriminator->second);   // a part keeps its path
+  t.tracker.track_external("critic", *other.get());          // as a plain Module
   EXPECT_EQ(names(), (std::vector<std::string>{"generator", "generator.first", "generator.second",
                                                "discriminator", "discriminator.first",
                                                "discriminator.second", "critic", "critic.first",
@@ -206,7 +206,7 @@ TEST(MemTracker, ModuleHasTheNameThatTheProgramGaveIt) {
   EXPECT_EQ(text.find("Net"), std::string::npos) << text;
 }
 
-TEST(MemTracker, NameThatCannotBeAModulesIsAnError) {
+TEST(MemTracker, InvalidModuleNameIsAnError) {
   MemTracker tracker;
   const Net net;
   EXPECT_THROW(tracker.track_external("", net), tidegauge::UsageError);
@@ -214,7 +214,7 @@ TEST(MemTracker, NameThatCannotBeAModulesIsAnError) {
   EXPECT_TRUE(tracker.get_tracker_snapshot().devices.empty());
 }
 
-TEST(MemTracker, ParametersExchangedWithoutAWordHaveTheirLabels) {
+TEST(MemTracker, ExchangedParametersHaveTheirLabels) {
   Tracked<Net> net;
   Tracking t;
   t.tracker.track_external(net);
@@ -223,7 +223,7 @@ TEST(MemTracker, ParametersExchangedWithoutAWordHaveTheirLabels) {
   EXPECT_EQ(t.now(MemCategory::Parameter), 2 * 2 * kParameter);
   EXPECT_EQ(t.now(MemCategory::Buffer), 2 * 64);
   net->to(torch::kFloat);
-  net(torch::ones({8, 16}));  // the call alone notices: these are gone when somebody asks
+  net(torch::ones({8, 16}));  // only the call can notice these: they are gone at the next snapshot
   net->to(torch::kDouble);
   net->first->weight.mutable_grad() = torch::ones({16, 16}, torch::kDouble);
   EXPECT_EQ(t.now(MemCategory::Gradient), 2 * kWeight);
@@ -232,7 +232,7 @@ TEST(MemTracker, ParametersExchangedWithoutAWordHaveTheirLabels) {
       2 * kParameter);
 }
 
-TEST(MemTracker, SecondIterationStartsModuleListsAnew) {
+TEST(MemTracker, SecondIterationRestartsModuleLists) {
   Tracked<Net> net;
   const at::Tensor x = torch::ones({8, 16});
   Tracking t;
@@ -241,7 +241,7 @@ TEST(MemTracker, SecondIterationStartsModuleListsAnew) {
   EXPECT_EQ(t.stats("Net").find(ModuleState::PreForward)->size(), 1);
 }
 
-TEST(MemTracker, StrictAsksForAReset) {
+TEST(MemTracker, StrictTrackerRequiresAReset) {
   Tracked<Net> net;
   const at::Tensor x = torch::ones({8, 16});
   Tracking t({.strict = true});
@@ -266,7 +266,7 @@ TEST(MemTracker, ForeignMemoryIsListedApart) {
   EXPECT_EQ(t.now(MemCategory::Other), 1024);
 }
 
-TEST(MemTracker, GradientThatNobodyAccumulatesIsTemp) {
+TEST(MemTracker, GradientThatIsNotAccumulatedIsTemp) {
   Tracked<Net> net;
   Tracking t;
   t.enter();
@@ -287,7 +287,7 @@ TEST(MemTracker, SequentialWithSharedModuleCountsItsBytesOnce) {
   EXPECT_EQ(t.now(MemCategory::Gradient), kParameter);
 }
 
-TEST(MemTracker, TextIsThatOfPython) {
+TEST(MemTracker, TextIsTheSameAsInPython) {
   const MemSnapshot snapshot{{DeviceMemory{kCpu, {1536, 0, 10, 1048576, 5, 0, 0}},
                               DeviceMemory{c10::Device(c10::kMeta), {4, 0, 0, 0, 0, 0, 0}}}};
   EXPECT_EQ(tidegauge::render_snapshot(snapshot, "KiB"),

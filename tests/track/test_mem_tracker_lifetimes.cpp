@@ -17,7 +17,7 @@
 namespace mem_tracking {
 namespace {
 
-/// Fails as it is told to, after its inner module has run.
+/// Throws on request, after its inner module has run.
 struct FailingImpl : torch::nn::Module {
   FailingImpl() { inner = register_module("inner", Tracked<torch::nn::Linear>(16, 16)); }
   at::Tensor forward(const at::Tensor& x) {
@@ -50,7 +50,7 @@ TEST(MemTracker, WrongUseIsAnError) {
   EXPECT_THROW(tracker.display_snapshot("peak", "MB"), tidegauge::UsageError);
 }
 
-TEST(MemTracker, MayBeLeftByAnotherThread) {
+TEST(MemTracker, MayBeExitedByAnotherThread) {
   MemTracker tracker;
   tracker.enter();
   std::thread([&] { tracker.exit(); }).join();
@@ -72,7 +72,7 @@ TEST(MemTracker, ForwardThatThrowsEndsItsCalls) {
   net->fails = false;
   net(x).sum().backward();
   EXPECT_EQ(t.now(MemCategory::Gradient), kParameter);
-  tidegauge::step(sgd);  // no module is taken to be open still
+  tidegauge::step(sgd);  // no module counts as open any more
   EXPECT_EQ(t.now(MemCategory::Optstate), kParameter);
 }
 
@@ -104,7 +104,7 @@ TEST(MemTracker, StepThatThrowsEnds) {
   EXPECT_EQ(t.now(MemCategory::Activation), 1024);
 }
 
-TEST(MemTracker, TwoTrackersSeeWhatHappensWhileTheyAreEntered) {
+TEST(MemTracker, TwoTrackersEachObserveTheTimeTheyAreEntered) {
   Tracked<Net> net;
   const at::Tensor x = torch::ones({8, 16});
   Tracking outer;
@@ -122,7 +122,7 @@ TEST(MemTracker, TwoTrackersSeeWhatHappensWhileTheyAreEntered) {
   EXPECT_EQ(outer.stats("Net").output_mem, kBatch);
 }
 
-TEST(MemTracker, TrackerThatWasExitedIsToldOfFreesWhileAnotherIsEntered) {
+TEST(MemTracker, ExitedTrackerIsNotifiedOfFreesWhileAnotherIsEntered) {
   Tracking outer;
   Tracking inner;
   outer.enter();
@@ -135,7 +135,7 @@ TEST(MemTracker, TrackerThatWasExitedIsToldOfFreesWhileAnotherIsEntered) {
   EXPECT_EQ(outer.now(), 0);
 }
 
-/// What two steps look like to a tracker.
+/// The figures of two steps in a tracker.
 std::string two_steps() {
   torch::manual_seed(0);
   Net net;
@@ -158,14 +158,14 @@ std::string two_steps() {
   return testing::internal::GetCapturedStdout();
 }
 
-TEST(MemTracker, TheOnlyTrackerAndOneBesideOthersSeeTheSame) {
+TEST(MemTracker, SoleTrackerAndOneOfSeveralAgree) {
   const std::string alone = two_steps();
   const MemTracker beside;
   EXPECT_EQ(two_steps(), alone);
   EXPECT_NE(alone.find("Net.second"), std::string::npos);
 }
 
-TEST(MemTracker, ModTrackerBesideItSeesTheSameModules) {
+TEST(MemTracker, ModTrackerBesideItObservesTheSameModules) {
   Tracked<Net> net;
   tidegauge::ModTracker modules;
   std::vector<std::string> names;
@@ -217,7 +217,7 @@ TEST(MemTracker, ExitedInTheMiddleOfAModuleAndAStep) {
   EXPECT_EQ(t.now(MemCategory::Optstate), 2 * kParameter);
 }
 
-TEST(MemTracker, ModelThatDiesTakesItsBytesAndStatisticsAlong) {
+TEST(MemTracker, DeadModelHasNeitherBytesNorStatistics) {
   const at::Tensor x = torch::ones({8, 16});
   Tracking t;
   t.enter();
@@ -234,7 +234,7 @@ TEST(MemTracker, ModelThatDiesTakesItsBytesAndStatisticsAlong) {
   EXPECT_EQ(t.stats("Net").parameter_mem, 2 * kParameter);
 }
 
-TEST(MemTracker, ModelAndGraphThatOutliveTheTrackerWorkOn) {
+TEST(MemTracker, ModelAndGraphMayOutliveTheTracker) {
   Tracked<Net> net;
   at::Tensor loss;
   {
@@ -246,7 +246,7 @@ TEST(MemTracker, ModelAndGraphThatOutliveTheTrackerWorkOn) {
   EXPECT_TRUE(net->first->weight.grad().defined());
 }
 
-/// Each tracker sees all four: figures are those of all nets, names tell them apart.
+/// Each tracker observes all four threads: figures are sums over all nets, names differ.
 TEST(MemTracker, ThreadsTrainAtOnceEachWithItsTracker) {
   constexpr int kThreads = 4;
   constexpr int64_t kBatches = kBatch * (1 + 2 + 3 + 4);
@@ -255,21 +255,21 @@ TEST(MemTracker, ThreadsTrainAtOnceEachWithItsTracker) {
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
-      const int64_t batch = kBatch * (i + 1);  // so that nobody has the bytes of another
+      const int64_t batch = kBatch * (i + 1);  // each thread has other sizes
       Tracked<Net> net;
       torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
       const at::Tensor x = torch::ones({8 * (i + 1), 16});
       Tracking t;
       t.tracker.track_external("own", net);
       t.tracker.track_external(sgd, x);
-      meeting.arrive_and_wait();  // nobody enters while another makes its net
+      meeting.arrive_and_wait();  // no thread enters while another makes its net
       t.enter();
       meeting.arrive_and_wait();
       for (int step = 0; step < 20; ++step) {
         sgd.zero_grad();
         at::Tensor y = net(x);
         meeting.arrive_and_wait();
-        // What `second` gets is saved, what it returns is not, since the mask has no gradient.
+        // The input of `second` is saved; its output is not, because the mask needs no gradient.
         EXPECT_EQ(t.now(MemCategory::Activation), 2 * kBatches);
         EXPECT_EQ(t.now(MemCategory::Gradient), 0);
         meeting.arrive_and_wait();

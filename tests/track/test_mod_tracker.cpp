@@ -52,7 +52,7 @@ TEST(ModTracker, OnlyGlobalRunsOutsideOfModules) {
   EXPECT_FALSE(tracker.is_bw());
 }
 
-TEST(ModTracker, EmptySequentialFailsAsItDoesByItself) {
+TEST(ModTracker, EmptySequentialThrowsAsWithoutTracking) {
   ModTracker tracker;
   const Entered entered(tracker);
   torch::nn::Sequential empty;
@@ -60,7 +60,7 @@ TEST(ModTracker, EmptySequentialFailsAsItDoesByItself) {
   EXPECT_EQ(tracker.parents(), Names{"Global"});
 }
 
-TEST(ModTracker, ForwardAndBackwardOfAnInnerModuleSeeTheSamePath) {
+TEST(ModTracker, ForwardAndBackwardOfAnInnerModuleHaveTheSamePath) {
   ModTracker tracker;
   const Entered entered(tracker);
   Names forward;
@@ -98,7 +98,7 @@ TEST(ModTracker, NamesDropNamespaceAndImplAndFollowThePath) {
   EXPECT_EQ(tracker.get_known_fqn(*net->second->fc), "Net.second.fc");
 }
 
-TEST(ModTracker, HooksAreCalledInTheOrderOfPython) {
+TEST(ModTracker, HooksRunInTheSameOrderAsInPython) {
   ModTracker tracker;
   Names calls;
   const auto note = [&](const char* kind, const torch::nn::Module* module) {
@@ -200,7 +200,7 @@ TEST(ModTracker, EntriesNestAndDestructionExits) {
     EXPECT_TRUE(inner.get_known_fqn(*net));
     EXPECT_FALSE(tracker.get_known_fqn(*net));
   }
-  tidegauge::call(net, torch::ones({1, 4}));  // no dangling tracker is told
+  tidegauge::call(net, torch::ones({1, 4}));  // must not notify the destroyed tracker
 }
 
 TEST(ModTracker, DeadModuleIsNullInBackward) {
@@ -269,12 +269,12 @@ TEST(ModTracker, ThreadsAreKeptApart) {
   other.join();
   ASSERT_EQ(forward1.size(), 2U);
   ASSERT_EQ(forward2.size(), 2U);
-  EXPECT_NE(forward1, forward2);  // "Wait" and "Wait#2", whichever came first
+  EXPECT_NE(forward1, forward2);  // "Wait" and "Wait#2", in either order
   EXPECT_EQ(backward1, forward1);
   EXPECT_EQ(backward2, forward2);
 }
 
-TEST(ModTracker, BackwardInAnotherThreadKnowsTheForward) {
+TEST(ModTracker, BackwardInAnotherThreadFindsTheForward) {
   ModTracker tracker;
   const Entered entered(tracker);
   Block block;
@@ -285,7 +285,7 @@ TEST(ModTracker, BackwardInAnotherThreadKnowsTheForward) {
   EXPECT_EQ(seen, (Names{"Global", "Block", "Block.fc"}));
 }
 
-TEST(ModTracker, TrackedRunFreesInputsAtTheSameMoment) {
+TEST(ModTracker, TrackingDoesNotDelayTheFreeOfInputs) {
   ModTracker tracker;
   const Entered entered(tracker);
   struct DropImpl : torch::nn::Module {

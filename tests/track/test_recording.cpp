@@ -50,7 +50,7 @@ TEST(Recording, TrainingInCppReplaysToTheSameState) {
   std::filesystem::remove(path);
 }
 
-TEST(Recording, MemTrackerOfCppRecordsStepsModulesAndWhatTheAllocatorShows) {
+TEST(Recording, CppMemTrackerRecordsStepsModulesAndUntrackedMemory) {
   const std::string path =
       std::filesystem::temp_directory_path() / ("mem_tracker" + std::to_string(::getpid()));
   {
@@ -77,7 +77,7 @@ TEST(Recording, MemTrackerOfCppRecordsStepsModulesAndWhatTheAllocatorShows) {
     EXPECT_EQ(replayed.peak().total_bytes(kCpu), live.total_bytes(c10::kCPU));
     EXPECT_EQ(replayed.now().step, 3);
     EXPECT_EQ(replayed.step_peaks().size(), 3);
-    // What was called, and what owns its parameters.
+    // The modules that were called, and the owners of parameters.
     std::map<std::string, std::string> classes;
     for (const TraceModule& module : reader.modules()) classes[module.name] = module.class_name;
     EXPECT_EQ(classes, (std::map<std::string, std::string>{
@@ -98,7 +98,7 @@ TEST(Recording, MemTrackerOfCppRecordsStepsModulesAndWhatTheAllocatorShows) {
   std::filesystem::remove(path);
 }
 
-TEST(Recording, NamesOfAProgramAndOfItsModulesAreInTheTrace) {
+TEST(Recording, NamesOfModulesAndTensorsAreInTheTrace) {
   const std::string path =
       std::filesystem::temp_directory_path() / ("names" + std::to_string(::getpid()));
   std::map<std::string, std::string> names;  // by shape
@@ -139,8 +139,8 @@ TEST(Recording, NamesOfAProgramAndOfItsModulesAreInTheTrace) {
 TEST(Recording, OpThatFindsAStorageIsNotItsMaker) {
   const std::string path =
       std::filesystem::temp_directory_path() / ("found" + std::to_string(::getpid()));
-  const at::Tensor known_to_nobody = torch::ones({3});
-  const at::Tensor known_to_another = [] {
+  const at::Tensor unknown = torch::ones({3});
+  const at::Tensor known_to_another_tracker = [] {
     const auto another = make_tracker();
     another->start();
     const at::Tensor made = torch::ones({5});
@@ -151,7 +151,7 @@ TEST(Recording, OpThatFindsAStorageIsNotItsMaker) {
   const auto tracker = make_tracker();
   tracker->record_to(recorder);
   tracker->start();
-  const auto views = std::array{known_to_nobody.view({3, 1}), known_to_another.view({5, 1})};
+  const auto views = std::array{unknown.view({3, 1}), known_to_another_tracker.view({5, 1})};
   tracker->stop();
   recorder->flush();
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A program that shards a layer by itself, over 4 ranks of which it plays one.
+// A program that shards a layer itself: it is one of 4 ranks.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -105,7 +105,7 @@ TEST_F(ShardedUnitTest, GatheredAndReleased) {
   EXPECT_EQ(unit().state, UnitState::Sharded);
   tracker.exit();
 
-  // The peak was while buffer and weight were both there, and nothing else was.
+  // At the peak, only the buffer and the weight were alive.
   const UnitMemory report = unit();
   ASSERT_EQ(report.at_peak.size(), 1);
   EXPECT_EQ(report.at_peak[0][Category::AllGather], kWhole);
@@ -139,7 +139,7 @@ TEST_F(ShardedUnitTest, TimelineOfOneStep) {
     }
   }
   EXPECT_EQ(whole, (std::vector<int64_t>{0, kWhole, 0}));
-  // The input, the output beside it, the output alone, and that is the gradient of the shard.
+  // The input, input and output, the output alone, which is the gradient of the shard.
   EXPECT_EQ(reduced, (std::vector<int64_t>{0, kWhole, kWhole + kShard, kShard, 0}));
   EXPECT_EQ(now(Category::ShardedGrad), kShard);
   EXPECT_EQ(now(Category::UnshardedGrad), 0);
@@ -150,7 +150,7 @@ TEST_F(ShardedUnitTest, TimelineOfOneStep) {
 TEST_F(ShardedUnitTest, UnitsAreKeptApartAndTrackersAlike) {
   ShardedLayer first("first");
   ShardedLayer second("second");
-  MemTracker other;  // made later: it is told of the shards again
+  MemTracker other;  // made later: the program reports the shards again
   second.unit.label(UnitFact::Shard, second.shard);
   tracker.enter();
   other.enter();
@@ -188,7 +188,7 @@ TEST_F(ShardedUnitTest, LogOfALongRunStaysFlat) {
   EXPECT_EQ(after.now[0].bytes, before.now[0].bytes);
 }
 
-TEST_F(ShardedUnitTest, ProgramWithoutATrackerTellsNobody) {
+TEST_F(ShardedUnitTest, ProgramWithoutATrackerRuns) {
   ShardedLayer layer("layer");
   layer.unit.label(UnitFact::Shard, at::Tensor());
   layer.gather(GatherReason::Forward);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Threads that attach, and guards of torch's that put back the dispatch keys of their thread.
+// Attached threads, and torch guards that restore the dispatch keys of their thread.
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -31,7 +31,7 @@ TEST(Threads, GuardsWithinATrackerHideNothing) {
   EXPECT_EQ(t.now(MemCategory::Activation), 2 * kKept);
 }
 
-TEST(Threads, GuardAroundTheEntryIsOverWithTheNextThingOfOurs) {
+TEST(Threads, TrackingResumesWithTheNextCallAfterAGuardAroundTheEntry) {
   torch::nn::Identity module;
   torch::optim::SGD sgd({torch::ones({1}, torch::requires_grad())}, 0.1);
   const at::Tensor x = make_kept();
@@ -64,13 +64,13 @@ TEST(Threads, GuardAroundTheEntryIsOverWithTheNextThingOfOurs) {
     next_thing(t);
     const at::Tensor seen = make_kept();
     EXPECT_EQ(t.now(MemCategory::Activation), 2 * kKept);
-    const at::Tensor view = unseen.view({4, 4});  // come across, not made
+    const at::Tensor view = unseen.view({4, 4});  // found, not made
     EXPECT_EQ(t.now(MemCategory::Activation), 2 * kKept);
     EXPECT_EQ(t.now(MemCategory::Other), 16 * 4);
   }
 }
 
-TEST(Threads, ThreadThatAttachesWithinAGuardIsSeenWhenItAsksToBe) {
+TEST(Threads, ThreadAttachedWithinAGuardIsObservedOnRequest) {
   Tracking t;
   t.enter();
   std::thread([&] {
@@ -83,7 +83,7 @@ TEST(Threads, ThreadThatAttachesWithinAGuardIsSeenWhenItAsksToBe) {
     const at::Tensor seen = make_kept();
     EXPECT_EQ(t.now(MemCategory::Activation), kKept);
     tidegauge::detach_thread();
-    tidegauge::watch_thread_again();  // of a thread that is not watched: nothing
+    tidegauge::watch_thread_again();  // no-op in a thread that is not attached
     const at::Tensor after = make_kept();
     EXPECT_EQ(t.now(MemCategory::Activation), kKept);
   }).join();

@@ -15,25 +15,25 @@ namespace tidegauge {
 class ModuleActivity;
 class OpenCalls;
 
-/// What is kept of where memory was allocated.
+/// Which stack is kept for each allocation.
 enum class StackMode : uint8_t {
   None,
   Module,  ///< the modules that were running
   Python,  ///< Python's stack; in threads without Python, the modules
 };
 
-/// "none", "module" or, if `has_python`, "python"; otherwise UsageError.
+/// Parses "none", "module" or, if `has_python`, "python". UsageError for any other text.
 TIDEGAUGE_API StackMode parse_stack_mode(std::string_view text, bool has_python);
 
-/// A stack is a text with one frame a line, the innermost first. Each text has one id, in all of
-/// the process and for its life; 0 if there are too many. Thread-safe, never waits for long.
+/// A stack is a text with one frame per line, innermost first. Each text has one id for the life of
+/// the process; 0 if there are too many. Thread-safe, never waits for long.
 TIDEGAUGE_API StackId intern_stack(const std::string& frames);
 std::string stack_text(StackId stack);
 
-/// Who runs, as a stack. With the lock of StorageCapture held.
+/// The running modules as a stack. With the lock of StorageRegistry held.
 class ModuleStacks {
  public:
-  /// None if no module runs in the thread. A module is called what it was called at first.
+  /// None if no module runs in the thread. A module keeps its first name.
   StackId find(const OpenCalls& calls, ThreadId thread, const ModuleActivity& modules);
 
  private:
@@ -42,15 +42,15 @@ class ModuleStacks {
   StackId last_;
 };
 
-/// Python's stacks, told by whoever knows Python: libtidegauge does not.
+/// Python's stacks. The bindings set the collector, since libtidegauge does not use Python.
 namespace python_stacks {
 
-/// Of the calling thread; 0 if it runs no Python. May take the GIL, so it is never called with a
-/// lock held.
+/// Reads the stack of the calling thread; 0 if it runs no Python. May take the GIL, so no caller
+/// holds a lock.
 using Collect = StackId (*)();
 TIDEGAUGE_API void set_collector(Collect collect);
 
-/// As long as there are more starts than stops, `collect` tells stacks; otherwise none.
+/// `collect` returns stacks while there are more starts than stops; otherwise none.
 void start();
 void stop();
 StackId collect_now();

@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/util/flat_table.h"
 #include "core/events/ids.h"
+#include "core/util/flat_table.h"
 #include "core/util/spin_lock.h"
 
 namespace tidegauge {
@@ -20,15 +20,15 @@ class NnModuleRegistry {
  public:
   static NnModuleRegistry& get();
 
-  /// None if the module was never seen.
+  /// None if the module has no id.
   ModuleId find(const torch::nn::Module& module) const;
   ModuleId intern(const torch::nn::Module& module);
-  /// Null if the module died. What is not owned by a shared_ptr is taken to be alive.
+  /// Null if the module died. A module without a shared_ptr counts as alive.
   std::shared_ptr<const torch::nn::Module> resolve(ModuleId module) const;
   bool is_alive(ModuleId module) const;
   /// The module that registered the parameter first; none if no known module has it.
   ModuleId find_owner(const at::Tensor& parameter) const;
-  /// Forgets the modules that died, and says which.
+  /// Forgets the modules that died and returns them.
   std::vector<ModuleId> collect_dead();
 
  private:
@@ -47,7 +47,7 @@ class NnModuleRegistry {
   uint32_t last_id_ = 0;
   FlatTable<Entry, &Entry::object> by_object_;
   std::unordered_map<ModuleId, const torch::nn::Module*> by_id_;
-  std::vector<ModuleId> dead_;  // whose address another module has taken
+  std::vector<ModuleId> dead_;  // modules whose address another module has now
 };
 
 }  // namespace tidegauge

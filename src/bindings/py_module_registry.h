@@ -12,13 +12,13 @@
 
 namespace tidegauge::bindings {
 
-/// Gives each living nn.Module object an id, by identity (modules may compare equal). Holds
+/// Gives each living nn.Module of Python an id, by identity (modules may compare equal). Holds
 /// weak references only. One per process, never destroyed; all calls need the GIL.
-class ModuleRegistry {
+class PyModuleRegistry {
  public:
-  static ModuleRegistry& get();
+  static PyModuleRegistry& get();
 
-  /// None if the module was never seen.
+  /// None if the module has no id.
   ModuleId find(PyObject* module) const;
   /// TypeError if no weak reference to `module` can be made.
   ModuleId intern(PyObject* module);
@@ -27,7 +27,7 @@ class ModuleRegistry {
   /// The module that registered the parameter first; none if no known module has it.
   ModuleId find_owner(const at::Tensor& parameter);
 
-  /// Told of each module that dies.
+  /// Called for each module that dies.
   std::function<void(ModuleId)> on_death;
 
  private:

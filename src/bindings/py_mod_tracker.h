@@ -11,16 +11,16 @@
 
 namespace tidegauge::bindings {
 
-/// Somebody of ours who is told of each call that a ModTracker sees.
-class ModuleListener {
+/// Notified of each call that a PyModTracker observes.
+class PyModuleListener {
  public:
-  virtual ~ModuleListener() = default;
-  /// The module is active. What is thrown undoes the call and reaches the caller.
+  virtual ~PyModuleListener() = default;
+  /// The module is active. An exception undoes the call and reaches the caller.
   virtual void on_enter(pybind11::handle module, ModuleId id, bool is_root_call,
                         pybind11::handle args, pybind11::handle kwargs) = 0;
   /// The module is still active; `output` is None if its forward raised. Does not throw.
   virtual void on_leave(ModuleId id, pybind11::handle output) = 0;
-  /// A compiled module was called; nobody is told of what is below it. Does not throw.
+  /// A compiled module was called; calls below it are not reported. Does not throw.
   virtual void on_compiled(pybind11::handle module, pybind11::handle output) = 0;
   /// A checkpoint is about to run its forward again.
   virtual void on_recompute() = 0;
@@ -28,13 +28,14 @@ class ModuleListener {
   virtual void on_death(ModuleId id) = 0;
 };
 
-/// The native half of tidegauge.ModTracker. All calls need the GIL.
-class ModTracker {
+/// The implementation of tidegauge.ModTracker for Python's modules, `_C.ModTracker`. All calls need
+/// the GIL.
+class PyModTracker {
  public:
-  ModTracker();
-  ~ModTracker();
-  ModTracker(const ModTracker&) = delete;
-  ModTracker& operator=(const ModTracker&) = delete;
+  PyModTracker();
+  ~PyModTracker();
+  PyModTracker(const PyModTracker&) = delete;
+  PyModTracker& operator=(const PyModTracker&) = delete;
 
   /// None clears a slot.
   void set_user_hooks(pybind11::object pre_fw, pybind11::object post_fw, pybind11::object pre_bw,
@@ -45,15 +46,15 @@ class ModTracker {
   /// Runs the user's post_fw hook, then pops. False if the module is not active here.
   bool leave_module(pybind11::handle module, pybind11::handle args, pybind11::handle output);
 
-  /// The name of the module, which becomes a root if it has none.
+  /// Returns the name of the module, which becomes a root if it has none.
   std::string name_module(pybind11::handle module);
   pybind11::object find_name(pybind11::handle module) const;
   std::vector<std::string> active_names();
   void run_within(pybind11::handle module, const pybind11::function& body);
 
   const std::shared_ptr<ModuleActivity>& activity() const { return activity_; }
-  std::shared_ptr<ModuleListener> listener() const { return listener_.lock(); }
-  void set_listener(std::weak_ptr<ModuleListener> listener) { listener_ = std::move(listener); }
+  std::shared_ptr<PyModuleListener> listener() const { return listener_.lock(); }
+  void set_listener(std::weak_ptr<PyModuleListener> listener) { listener_ = std::move(listener); }
 
   /// Shows Python's garbage collector the user's hooks: they often refer to their tracker.
   int traverse(visitproc visit, void* arg) const;
@@ -61,13 +62,11 @@ class ModTracker {
  private:
   struct UserHooks;
 
-  void name_children(pybind11::handle module, ModuleId id, std::vector<ModuleId>& path);
-  bool find_below_active(pybind11::handle module, ModuleId id);
   void leave(ModuleId id, pybind11::handle output, const std::vector<at::Tensor>& outputs);
 
   std::shared_ptr<ModuleActivity> activity_;
   std::shared_ptr<UserHooks> hooks_;
-  std::weak_ptr<ModuleListener> listener_;
+  std::weak_ptr<PyModuleListener> listener_;
 };
 
 void bind_mod_tracker(pybind11::module_& m);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bindings/module_registry.h"
+#include "bindings/py_module_registry.h"
 
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -9,19 +9,19 @@ namespace py = pybind11;
 
 namespace tidegauge::bindings {
 
-ModuleRegistry& ModuleRegistry::get() {
-  static auto* registry = new ModuleRegistry;
+PyModuleRegistry& PyModuleRegistry::get() {
+  static auto* registry = new PyModuleRegistry;
   return *registry;
 }
 
-ModuleId ModuleRegistry::find(PyObject* module) const {
+ModuleId PyModuleRegistry::find(PyObject* module) const {
   const auto it = by_object_.find(module);
   return it == by_object_.end() ? ModuleId{} : it->second.id;
 }
 
-ModuleId ModuleRegistry::intern(PyObject* module) {
+ModuleId PyModuleRegistry::intern(PyObject* module) {
   if (const ModuleId known = find(module)) return known;
-  static PyMethodDef method{"forget_module", &ModuleRegistry::forget, METH_O, nullptr};
+  static PyMethodDef method{"forget_module", &PyModuleRegistry::forget, METH_O, nullptr};
   static PyObject* callback = PyCFunction_New(&method, nullptr);
   PyObject* reference = PyWeakref_NewRef(module, callback);
   if (reference == nullptr) throw py::error_already_set();
@@ -33,14 +33,14 @@ ModuleId ModuleRegistry::intern(PyObject* module) {
   return id;
 }
 
-py::object ModuleRegistry::resolve(ModuleId module) const {
+py::object PyModuleRegistry::resolve(ModuleId module) const {
   const auto it = by_id_.find(module);
   if (it == by_id_.end()) return py::none();
   return py::reinterpret_borrow<py::object>(PyWeakref_GetObject(it->second));
 }
 
-PyObject* ModuleRegistry::forget(PyObject*, PyObject* reference) {
-  ModuleRegistry& self = get();
+PyObject* PyModuleRegistry::forget(PyObject*, PyObject* reference) {
+  PyModuleRegistry& self = get();
   const auto it = self.by_reference_.find(reference);
   if (it != self.by_reference_.end()) {
     const ModuleId id = self.by_object_.at(it->second).id;
@@ -53,7 +53,7 @@ PyObject* ModuleRegistry::forget(PyObject*, PyObject* reference) {
   Py_RETURN_NONE;
 }
 
-ModuleId ModuleRegistry::find_owner(const at::Tensor& parameter) {
+ModuleId PyModuleRegistry::find_owner(const at::Tensor& parameter) {
   const c10::TensorImpl* impl = parameter.unsafeGetTensorImpl();
   auto it = owners_.find(impl);
   if (it == owners_.end() || it->second.parameter.expired()) {
@@ -61,12 +61,12 @@ ModuleId ModuleRegistry::find_owner(const at::Tensor& parameter) {
     it = owners_.find(impl);
   }
   if (it != owners_.end()) return it->second.module;
-  // Not a parameter of anybody: do not read all modules again for it.
+  // Not a parameter of any module: remember it, so that the modules are not read again for it.
   owners_.emplace(impl, Owner{WeakTensor(parameter.getIntrusivePtr()), {}});
   return {};
 }
 
-void ModuleRegistry::read_parameters() {
+void PyModuleRegistry::read_parameters() {
   owners_.clear();
   std::vector<std::pair<ModuleId, PyObject*>> modules(by_id_.begin(), by_id_.end());
   std::sort(modules.begin(), modules.end());

@@ -18,25 +18,28 @@ class Optimizer;
 
 namespace tidegauge {
 
-/// What the scopes of a C++ program need of a tracker: a ModTracker, or a MemTracker, which is one
-/// that also looks at memory. Thread-safe.
-class ModTracker::Impl {
+/// The implementation of ModTracker for torch::nn modules: the scopes of a C++ program notify it.
+/// NnMemTracker, the implementation of MemTracker, derives from it. Thread-safe.
+class NnModTracker {
  public:
-  Impl();
-  virtual ~Impl() = default;
+  using Tensors = ModTracker::Tensors;
+  using UserHooks = ModTracker::UserHooks;
+
+  NnModTracker();
+  virtual ~NnModTracker() = default;
 
   /// The trackers that are entered now.
-  static std::shared_ptr<const Impls> entered();
+  static std::shared_ptr<const NnModTrackers> entered();
 
-  /// Puts this tracker among those that are entered, and takes it out again.
-  void start(std::shared_ptr<Impl> self);
+  /// Adds this tracker to those that are entered, and removes it again.
+  void start(std::shared_ptr<NnModTracker> self);
   void stop() noexcept;
 
-  /// Whether the call is within a backward, which `leave` wants to hear.
+  /// Returns whether the call is within a backward; pass it on to `leave`.
   bool enter(const torch::nn::Module& module, ModuleId id, at::TensorList inputs);
   void leave(const torch::nn::Module& module, ModuleId id, bool is_bw, const Tensors& inputs,
              at::TensorList outputs);
-  /// The program's own name for a root module.
+  /// Gives a root module a name of the program's own.
   void rename_root(const torch::nn::Module& module, std::string_view name);
   virtual void begin_optimizer_step() {}
   virtual void end_optimizer_step(const torch::optim::Optimizer&) {}
@@ -49,21 +52,18 @@ class ModTracker::Impl {
   std::atomic<int> entry_count{0};
 
  protected:
-  /// A module has its name and is entered. What this throws goes on into the training.
+  /// A module has its name and is entered. The program gets an exception that this throws.
   virtual void on_enter(const torch::nn::Module&, ModuleId, const ModuleActivity::Entered&,
                         at::TensorList) {}
-  /// Follows each on_enter that did not throw, also if the tracker was exited meanwhile.
+  /// Follows each on_enter that did not throw, even if the tracker was exited in between.
   virtual void on_leave(ModuleId, bool /*is_bw*/, at::TensorList) noexcept {}
-  /// Modules that were not known are about to be: a moment to forget the dead.
+  /// Unknown modules are about to get names: forget the modules that died.
   virtual void on_new_modules() {}
 
  private:
-  void name_module(const torch::nn::Module& module, ModuleId id);
-  void name_children(const torch::nn::Module& module, ModuleId id);
-
   mutable std::mutex hooks_mutex_;
   UserHooks hooks_;
-  // So that nearly all calls need neither the lock nor a copy of the hooks.
+  // Nearly all calls need neither the lock nor a copy of the hooks.
   std::atomic<bool> has_pre_fw_{false};
   std::atomic<bool> has_post_fw_{false};
 };

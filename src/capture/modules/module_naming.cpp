@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "capture/modules/module_naming.h"
+
+#include <algorithm>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+namespace tidegauge {
+namespace {
+
+void name_below(ModuleActivity& activity, const ModuleView& module, ModuleId id,
+                std::vector<ModuleId>& path) {
+  if (std::find(path.begin(), path.end(), id) != path.end()) return;  // a module below itself
+  path.push_back(id);
+  module.visit_children([&](std::string_view name, const ModuleView& child) {
+    const ModuleId child_id = child.intern();
+    activity.name_child(child_id, id, name);
+    name_below(activity, child, child_id, path);
+  });
+  path.pop_back();
+}
+
+bool has_child(const ModuleView& parent, ModuleId id) {
+  bool is_found = false;
+  parent.visit_children(
+      [&](std::string_view, const ModuleView& child) { is_found |= child.intern() == id; });
+  return is_found;
+}
+
+}  // namespace
+
+void name_called(ModuleActivity& activity, const ModuleSource& source, const ModuleView& module,
+                 ModuleId id) {
+  const std::vector<ModuleId> active = activity.active();
+  for (auto above = active.rbegin(); above != active.rend(); ++above) {
+    const std::shared_ptr<const ModuleView> parent = source.view(*above);
+    if (!parent) continue;
+    if (source.names_direct_children_only() && !has_child(*parent, id)) continue;
+    name_children(activity, *parent, *above);
+    if (activity.knows(id)) return;
+  }
+  name_root(activity, module, id);
+}
+
+void name_root(ModuleActivity& activity, const ModuleView& module, ModuleId id) {
+  if (activity.knows(id)) return;
+  activity.name_root(id, module.root_name());
+  name_children(activity, module, id);
+}
+
+void name_children(ModuleActivity& activity, const ModuleView& module, ModuleId id) {
+  std::vector<ModuleId> path;
+  name_below(activity, module, id, path);
+}
+
+}  // namespace tidegauge

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "track/module_labels.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "capture/compat/torch_thread.h"
+
+namespace tidegauge {
+namespace {
+
+using Kind = ModuleView::Kind;
+using VisitModule = c10::function_ref<void(const ModuleView& module, ModuleId id)>;
+
+Role role_of(Kind kind) { return kind == Kind::Parameter ? Role::IsParameter : Role::IsBuffer; }
+
+/// Visits a module and all below it, each once.
+void visit_modules(const ModuleView& module, std::unordered_set<ModuleId>& seen,
+                   VisitModule visit) {
+  const ModuleId id = module.intern();
+  if (!seen.insert(id).second) return;
+  visit(module, id);
+  module.visit_children(
+      [&](std::string_view, const ModuleView& child) { visit_modules(child, seen, visit); });
+}
+
+void visit_modules(const ModuleView& module, VisitModule visit) {
+  std::unordered_set<ModuleId> seen;
+  visit_modules(module, seen, visit);
+}
+
+int64_t known_bytes(MemoryTracker& memory, const ModuleView& module, Kind kind) {
+  std::vector<at::Tensor> all;
+  visit_modules(module, [&](const ModuleView& each, ModuleId) {
+    each.visit_owned(kind, [&](std::string_view, OwnedTensor, at::TensorList tensors) {
+      all.insert(all.end(), tensors.begin(), tensors.end());
+    });
+  });
+  return memory.known_bytes(all);
+}
+
+}  // namespace
+
+ModuleLabels::ModuleLabels(const ModuleSource& source)
+    : source_(source), has_gil_(source.is_guarded_by_gil()) {}
+
+void ModuleLabels::label(MemoryTracker& memory, const ModuleView& module, NamedBy named_by) {
+  const auto guard = lock();
+  label_all(memory, module, named_by);
+}
+
+void ModuleLabels::on_call(MemoryTracker& memory, const ModuleView& module, ModuleId id) {
+  const auto guard = lock();
+  LabelledModule* labelled = modules_.find(id);
+  if (labelled == nullptr || !labelled->is_described) return describe(memory, module, id);
+  labelled->user = torch_thread::id();
+  if (module.has_exchanged(labelled->owned)) label_owned(memory, module, id, NamedBy::Hook);
+}
+
+void ModuleLabels::on_compiled_call(MemoryTracker& memory, const ModuleView& module, ModuleId id) {
+  const auto guard = lock();
+  LabelledModule* labelled = modules_.insert(id).first;
+  if (std::exchange(labelled->is_described, true)) return;
+  label_all(memory, module, NamedBy::Hook);
+}
+
+void ModuleLabels::describe(MemoryTracker& memory, const ModuleView& module, ModuleId id) {
+  modules_.insert(id).first->is_described = true;
+  if (memory.is_recording()) memory.name_class(id, module.class_name());
+  label_all(memory, module, NamedBy::Hook);
+  memory.set_module_size(id, SizeOf::Parameters, known_bytes(memory, module, Kind::Parameter));
+  memory.set_module_size(id, SizeOf::Buffers, known_bytes(memory, module, Kind::Buffer));
+}
+
+void ModuleLabels::label_all(MemoryTracker& memory, const ModuleView& module, NamedBy named_by) {
+  visit_modules(module, [&](const ModuleView& each, ModuleId id) {
+    label_owned(memory, each, id, named_by);
+    modules_.insert(id).first->user = torch_thread::id();
+    label_gradients(memory, each, named_by);
+  });
+}
+
+void ModuleLabels::label_owned(MemoryTracker& memory, const ModuleView& module, ModuleId id,
+                               NamedBy named_by) {
+  std::vector<OwnedTensor> owned;
+  for (const Kind kind : {Kind::Parameter, Kind::Buffer}) {
+    module.visit_owned(kind, [&](std::string_view name, OwnedTensor each, at::TensorList tensors) {
+      for (const at::Tensor& tensor : tensors) {
+        memory.label(tensor, role_of(kind), Since::Birth, id, named_by);
+        if (memory.is_recording()) memory.name_owned(tensor, id, name);
+      }
+      owned.push_back(std::move(each));
+    });
+  }
+  modules_.insert(id).first->owned = std::move(owned);
+}
+
+void ModuleLabels::label_gradients(MemoryTracker& memory, const ModuleView& module,
+                                   NamedBy named_by) {
+  module.visit_gradients([&](at::TensorList parameter, at::TensorList gradient) {
+    const Role role = gradient_role(memory, parameter);
+    for (const at::Tensor& tensor : gradient) {
+      memory.label(tensor, role, Since::Birth, /*owner=*/{}, named_by);
+    }
+  });
+}
+
+Role ModuleLabels::gradient_role(MemoryTracker& memory, at::TensorList parameter) const {
+  if (unit_modules_.empty()) return Role::IsGradient;
+  const bool is_shard = std::any_of(parameter.begin(), parameter.end(), [&](const auto& tensor) {
+    return memory.find_category(tensor) == Category::ShardedParam;
+  });
+  return is_shard ? Role::IsShardedGrad : Role::IsGradient;
+}
+
+void ModuleLabels::refresh(MemoryTracker& memory) {
+  // Destroyed after the lock is released: a view may have the last reference to its module.
+  std::vector<std::shared_ptr<const ModuleView>> alive;
+  const auto guard = lock();
+  for (const ModuleId id : labelled_modules()) {
+    std::shared_ptr<const ModuleView> module = source_.view(id);
+    const LabelledModule* labelled = modules_.find(id);
+    if (!module || labelled == nullptr) continue;
+    alive.push_back(module);
+    // Without the GIL, another thread may change its module, or drop its gradients, at any time.
+    if (!has_gil_ && labelled->user != torch_thread::id()) continue;
+    if (module->may_own_others(labelled->owned)) {
+      label_owned(memory, *module, id, NamedBy::Hook);
+    }
+    // The engine does not hold the GIL when it replaces gradients.
+    if (has_gil_ && memory.has_backward_elsewhere()) continue;
+    label_gradients(memory, *module, NamedBy::Hook);
+  }
+}
+
+std::vector<ModuleId> ModuleLabels::labelled_modules() const {
+  std::vector<ModuleId> modules;
+  modules.reserve(modules_.size());
+  modules_.visit([&](const LabelledModule& each) { modules.push_back(each.module); });
+  std::sort(modules.begin(), modules.end());
+  return modules;
+}
+
+void ModuleLabels::forget_sizes() {
+  const auto guard = lock();
+  modules_.visit([](LabelledModule& each) { each.is_described = false; });
+}
+
+void ModuleLabels::forget(ModuleId module) {
+  const auto guard = lock();
+  modules_.erase(module);
+  unit_modules_.erase(module);
+}
+
+std::vector<ModuleId> ModuleLabels::forget_dead() {
+  const auto guard = lock();
+  std::vector<ModuleId> dead = labelled_modules();
+  std::erase_if(dead, [&](ModuleId module) { return source_.is_alive(module); });
+  for (const ModuleId module : dead) modules_.erase(module);
+  return dead;
+}
+
+bool ModuleLabels::is_parameter(const at::Tensor& leaf) const {
+  std::vector<std::shared_ptr<const ModuleView>> alive;  // as in `refresh`
+  const auto guard = lock();
+  bool is_found = false;
+  for (const ModuleId id : labelled_modules()) {
+    std::shared_ptr<const ModuleView> module = source_.view(id);
+    if (!module) continue;
+    module->visit_owned(Kind::Parameter, [&](std::string_view, OwnedTensor owned, at::TensorList) {
+      is_found |= owned.object == leaf.unsafeGetTensorImpl();
+    });
+    alive.push_back(std::move(module));
+    if (is_found) break;
+  }
+  return is_found;
+}
+
+}  // namespace tidegauge

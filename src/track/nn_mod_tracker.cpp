@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "track/nn_mod_tracker.h"
+
+#include <utility>
+
+#include "capture/modules/module_naming.h"
+#include "capture/modules/nn_module_registry.h"
+#include "capture/modules/nn_module_view.h"
+#include "core/util/spin_lock.h"
+#include "tidegauge/module_scope.h"
+
+namespace tidegauge {
+
+constinit std::atomic<bool> detail::is_any_entered{false};
+
+namespace {
+
+struct EnteredTrackers {
+  SpinLock mutex;
+  std::shared_ptr<const NnModTrackers> trackers = std::make_shared<NnModTrackers>();
+
+  static EnteredTrackers& get() {
+    static auto* entered = new EnteredTrackers;
+    return *entered;
+  }
+
+  template <typename Change>
+  void change(Change&& change) {
+    const std::lock_guard lock(mutex);
+    auto copy = std::make_shared<NnModTrackers>(*trackers);
+    change(*copy);
+    detail::is_any_entered = !copy->empty();
+    trackers = std::move(copy);
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<const NnModTrackers> NnModTracker::entered() {
+  EnteredTrackers& all = EnteredTrackers::get();
+  const std::lock_guard lock(all.mutex);
+  return all.trackers;
+}
+
+NnModTracker::NnModTracker()
+    : activity(ModuleActivity::create([](const at::Tensor& parameter) {
+        return NnModuleRegistry::get().find_owner(parameter);
+      })) {}
+
+void NnModTracker::start(std::shared_ptr<NnModTracker> self) {
+  EnteredTrackers::get().change([&](NnModTrackers& all) { all.push_back(std::move(self)); });
+}
+
+void NnModTracker::stop() noexcept {
+  EnteredTrackers::get().change([&](NnModTrackers& all) {
+    std::erase_if(all, [&](const auto& each) { return each.get() == this; });
+  });
+  activity->stop();
+}
+
+bool NnModTracker::enter(const torch::nn::Module& module, ModuleId id, at::TensorList inputs) {
+  ModuleActivity::Entered entered = activity->enter(id, inputs);
+  if (!entered.is_named) {
+    for (const ModuleId dead : NnModuleRegistry::get().collect_dead()) activity->mark_dead(dead);
+    on_new_modules();
+    name_called(*activity, nn_modules(), NnModuleView(module), id);
+    entered = activity->enter(id, inputs);
+  }
+  try {
+    on_enter(module, id, entered, inputs);
+  } catch (...) {
+    activity->leave(id, {});
+    throw;
+  }
+  if (!has_pre_fw_.load(std::memory_order_relaxed)) return entered.is_bw;
+  try {
+    if (const auto hook = user_hooks().pre_fw) hook(module, inputs.vec());
+  } catch (...) {
+    on_leave(id, entered.is_bw, {});
+    activity->leave(id, {});
+    throw;
+  }
+  return entered.is_bw;
+}
+
+void NnModTracker::leave(const torch::nn::Module& module, ModuleId id, bool is_bw,
+                         const Tensors& inputs, at::TensorList outputs) {
+  const auto finish = [&] {
+    on_leave(id, is_bw, outputs);
+    activity->leave(id, outputs);
+  };
+  try {
+    if (has_post_fw_hook() && activity->before_leave(id).is_open) {
+      if (const auto hook = user_hooks().post_fw) hook(module, inputs, outputs.vec());
+    }
+  } catch (...) {
+    finish();
+    throw;
+  }
+  finish();
+}
+
+void NnModTracker::rename_root(const torch::nn::Module& module, std::string_view name) {
+  const NnModuleView view(module);
+  const ModuleId id = view.intern();
+  activity->rename_root(id, name);
+  name_children(*activity, view, id);
+}
+
+NnModTracker::UserHooks NnModTracker::user_hooks() const {
+  const std::lock_guard lock(hooks_mutex_);
+  return hooks_;
+}
+
+void NnModTracker::set_user_hooks(UserHooks hooks) {
+  BackwardHooks backward;
+  if (hooks.pre_bw) {
+    backward.begin = [hook = hooks.pre_bw](ModuleId id, const at::Tensor& grad) {
+      hook(NnModuleRegistry::get().resolve(id).get(), {grad});
+    };
+  }
+  if (hooks.post_bw) {
+    backward.end = [hook = hooks.post_bw](ModuleId id, const Tensors* grads) {
+      hook(NnModuleRegistry::get().resolve(id).get(), grads != nullptr ? *grads : Tensors{});
+    };
+  }
+  const std::lock_guard lock(hooks_mutex_);
+  hooks_ = std::move(hooks);
+  has_pre_fw_ = static_cast<bool>(hooks_.pre_fw);
+  has_post_fw_ = static_cast<bool>(hooks_.post_fw);
+  activity->set_backward_hooks(std::move(backward));
+}
+
+}  // namespace tidegauge

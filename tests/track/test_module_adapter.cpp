@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Labels and names of modules, for each front end: torch::nn, and a list in this file that is
+// guarded like Python's modules. tests/python/trackers/mem/test_module_adapter.py runs the same
+// checks on Python's modules.
+#include <gtest/gtest.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "capture/modules/module_naming.h"
+#include "capture/modules/nn_module_view.h"
+#include "memory_tracking.h"
+#include "track/module_labels.h"
+
+namespace tidegauge {
+namespace {
+
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+constexpr int64_t kRow = 16 * 4;  // the bytes of 16 floats
+
+struct NnFrontEnd {
+  using Module = std::shared_ptr<torch::nn::Module>;
+
+  static Module make(const std::string& class_name) {
+    return std::make_shared<torch::nn::Module>(class_name);
+  }
+  static at::Tensor add_parameter(const Module& module, const std::string& name) {
+    return module->register_parameter(name, torch::ones({16}));
+  }
+  static void add_buffer(const Module& module, const std::string& name) {
+    module->register_buffer(name, torch::ones({16}));
+  }
+  static void add_child(const Module& module, const std::string& name, const Module& child) {
+    module->register_module(name, child);
+  }
+  static NnModuleView view(const Module& module) { return NnModuleView(*module); }
+  static const ModuleSource& source() { return nn_modules(); }
+};
+
+struct ListedModule {
+  std::string class_name;
+  ModuleId id;
+  NamedTensors parameters, buffers;
+  std::vector<std::pair<std::string, std::shared_ptr<ListedModule>>> children;
+};
+
+class ListedView final : public ModuleView {
+ public:
+  explicit ListedView(std::shared_ptr<const ListedModule> module) : module_(std::move(module)) {}
+
+  ModuleId intern() const override { return module_->id; }
+  std::string class_name() const override { return "listed::" + module_->class_name; }
+  std::string root_name() const override { return module_->class_name; }
+  void visit_children(VisitChild visit) const override {
+    std::vector<ModuleId> visited;
+    for (const auto& [name, child] : module_->children) {
+      if (std::find(visited.begin(), visited.end(), child->id) != visited.end()) continue;
+      visited.push_back(child->id);
+      visit(name, ListedView(child));
+    }
+  }
+  void visit_owned(Kind kind, VisitOwned visit) const override {
+    for (const auto& [name, tensor] :
+         kind == Kind::Parameter ? module_->parameters : module_->buffers) {
+      visit(name, read(tensor), tensor);
+    }
+  }
+  void visit_gradients(VisitGradient visit) const override {
+    for (const auto& [name, tensor] : module_->parameters) {
+      if (tensor.grad().defined()) visit(tensor, tensor.grad());
+    }
+  }
+  bool has_exchanged(std::span<const OwnedTensor> last) const override {
+    size_t count = 0;
+    bool is_same = true;
+    for (const Kind kind : {Kind::Parameter, Kind::Buffer}) {
+      visit_owned(kind, [&](std::string_view, const OwnedTensor& now, at::TensorList) {
+        is_same = is_same && count < last.size() && last[count].object == now.object &&
+                  last[count].storage == now.storage;
+        ++count;
+      });
+    }
+    return !is_same || count != last.size();
+  }
+  bool may_own_others(std::span<const OwnedTensor> last) const override {
+    return has_exchanged(last);
+  }
+
+ private:
+  static OwnedTensor read(const at::Tensor& tensor) {
+    return {tensor.unsafeGetTensorImpl(), tensor.storage().unsafeGetStorageImpl()};
+  }
+
+  const std::shared_ptr<const ListedModule> module_;
+};
+
+class ListedSource final : public ModuleSource {
+ public:
+  std::shared_ptr<const ModuleView> view(ModuleId module) const override {
+    const auto alive = modules.at(module.value - 1).lock();
+    return alive ? std::make_shared<ListedView>(alive) : nullptr;
+  }
+  bool is_alive(ModuleId module) const override { return !modules[module.value - 1].expired(); }
+  bool is_guarded_by_gil() const override { return true; }
+  bool names_direct_children_only() const override { return true; }
+
+  std::vector<std::weak_ptr<const ListedModule>> modules;
+};
+
+struct ListedFrontEnd {
+  using Module = std::shared_ptr<ListedModule>;
+
+  static Module make(const std::string& class_name) {
+    auto module = std::make_shared<ListedModule>();
+    modules().modules.push_back(module);
+    module->class_name = class_name;
+    module->id = ModuleId(static_cast<uint32_t>(modules().modules.size()));
+    return module;
+  }
+  static at::Tensor add_parameter(const Module& module, const std::string& name) {
+    const at::Tensor parameter = torch::ones({16}).set_requires_grad(true);
+    module->parameters.emplace_back(name, parameter);
+    return parameter;
+  }
+  static void add_buffer(const Module& module, const std::string& name) {
+    module->buffers.emplace_back(name, torch::ones({16}));
+  }
+  static void add_child(const Module& module, const std::string& name, const Module& child) {
+    module->children.emplace_back(name, child);
+  }
+  static ListedView view(const Module& module) { return ListedView(module); }
+  static const ModuleSource& source() { return modules(); }
+
+ private:
+  static ListedSource& modules() {
+    static ListedSource all;
+    return all;
+  }
+};
+
+/// A module "Net" with a weight, a mask, and a child "inner" with a weight.
+template <typename FrontEnd>
+class ModuleAdapter : public testing::Test {
+ protected:
+  ModuleAdapter() {
+    weight = FrontEnd::add_parameter(net, "weight");
+    FrontEnd::add_buffer(net, "mask");
+    inner_weight = FrontEnd::add_parameter(inner, "weight");
+    FrontEnd::add_child(net, "inner", inner);
+  }
+
+  void label() { labels.label(*tracking.memory, FrontEnd::view(net), NamedBy::Hook); }
+  void call(const typename FrontEnd::Module& module) {
+    const auto view = FrontEnd::view(module);
+    labels.on_call(*tracking.memory, view, view.intern());
+  }
+  std::optional<int64_t> parameter_size() {
+    const ModuleId id = FrontEnd::view(net).intern();
+    return tracking.memory->module_stats(id).size_bytes(SizeOf::Parameters);
+  }
+
+  typename FrontEnd::Module net = FrontEnd::make("Net");
+  typename FrontEnd::Module inner = FrontEnd::make("Inner");
+  at::Tensor weight, inner_weight;
+  ModuleLabels labels{FrontEnd::source()};
+  Tracking tracking;
+};
+
+using FrontEnds = testing::Types<NnFrontEnd, ListedFrontEnd>;
+TYPED_TEST_SUITE(ModuleAdapter, FrontEnds);
+
+TYPED_TEST(ModuleAdapter, LabelsParametersBuffersAndGradientsOfAllModules) {
+  this->weight.mutable_grad() = torch::ones({16});
+  this->label();
+  EXPECT_EQ(this->tracking.now(Category::Parameter), 2 * kRow);
+  EXPECT_EQ(this->tracking.now(Category::Buffer), kRow);
+  EXPECT_EQ(this->tracking.now(Category::Gradient), kRow);
+}
+
+TYPED_TEST(ModuleAdapter, ExchangedParameterIsLabelledAtTheNextCall) {
+  this->call(this->net);
+  this->weight.set_data(torch::ones({32}));
+  EXPECT_EQ(this->tracking.now(Category::Parameter), kRow);
+  this->call(this->net);
+  EXPECT_EQ(this->tracking.now(Category::Parameter), 3 * kRow);
+}
+
+TYPED_TEST(ModuleAdapter, NewParameterIsLabelledByRefresh) {
+  this->label();
+  TypeParam::add_parameter(this->inner, "bias");
+  EXPECT_EQ(this->tracking.now(Category::Parameter), 2 * kRow);
+  this->labels.refresh(*this->tracking.memory);
+  EXPECT_EQ(this->tracking.now(Category::Parameter), 3 * kRow);
+}
+
+TYPED_TEST(ModuleAdapter, ExchangedGradientIsLabelledByRefresh) {
+  this->label();
+  this->weight.mutable_grad() = torch::ones({16});
+  EXPECT_EQ(this->tracking.now(Category::Gradient), 0);
+  this->labels.refresh(*this->tracking.memory);
+  EXPECT_EQ(this->tracking.now(Category::Gradient), kRow);
+}
+
+TYPED_TEST(ModuleAdapter, SizesAreRecordedAtTheFirstCallAndAfterAReset) {
+  this->call(this->net);
+  EXPECT_EQ(this->parameter_size(), 2 * kRow);
+  this->tracking.memory->reset_statistics();
+  this->call(this->net);
+  EXPECT_EQ(this->parameter_size(), std::nullopt);
+  this->labels.forget_sizes();
+  this->call(this->net);
+  EXPECT_EQ(this->parameter_size(), 2 * kRow);
+}
+
+TYPED_TEST(ModuleAdapter, CompiledModuleIsLabelledWithoutSizes) {
+  const auto view = TypeParam::view(this->net);
+  this->labels.on_compiled_call(*this->tracking.memory, view, view.intern());
+  EXPECT_EQ(this->tracking.now(Category::Parameter), 2 * kRow);
+  EXPECT_EQ(this->parameter_size(), std::nullopt);
+}
+
+TYPED_TEST(ModuleAdapter, OnlyParametersOfLabelledModulesAreParameters) {
+  EXPECT_FALSE(this->labels.is_parameter(this->weight));
+  this->label();
+  EXPECT_TRUE(this->labels.is_parameter(this->weight));
+  EXPECT_TRUE(this->labels.is_parameter(this->inner_weight));
+  EXPECT_FALSE(this->labels.is_parameter(torch::ones({16})));
+}
+
+TYPED_TEST(ModuleAdapter, DeadModulesAreForgotten) {
+  this->label();
+  const ModuleId dead = TypeParam::view(this->net).intern();
+  this->net.reset();
+  EXPECT_EQ(this->labels.forget_dead(), std::vector{dead});
+  EXPECT_TRUE(this->labels.forget_dead().empty());
+}
+
+TYPED_TEST(ModuleAdapter, ChildHasTheNameOfItsPath) {
+  const auto activity = ModuleActivity::create([](const at::Tensor&) { return ModuleId{}; });
+  TypeParam::add_child(this->net, "again", this->inner);
+  const auto net = TypeParam::view(this->net);
+  name_root(*activity, net, net.intern());
+  EXPECT_EQ(activity->name(net.intern()), "Net");
+  EXPECT_EQ(activity->name(TypeParam::view(this->inner).intern()), "Net.inner");
+}
+
+TYPED_TEST(ModuleAdapter, NewChildOfARunningModuleHasTheNameOfItsPath) {
+  const auto activity = ModuleActivity::create([](const at::Tensor&) { return ModuleId{}; });
+  const auto net = TypeParam::view(this->net);
+  name_root(*activity, net, net.intern());
+  activity->enter(net.intern(), {});
+  const auto added = TypeParam::make("Added");
+  TypeParam::add_child(this->net, "added", added);
+  const auto view = TypeParam::view(added);
+  name_called(*activity, TypeParam::source(), view, view.intern());
+  EXPECT_EQ(activity->name(view.intern()), "Net.added");
+  const auto stranger = TypeParam::make("Stranger");
+  const auto other = TypeParam::view(stranger);
+  name_called(*activity, TypeParam::source(), other, other.intern());
+  EXPECT_EQ(activity->name(other.intern()), "Stranger");
+}
+
+}  // namespace
+}  // namespace tidegauge
