@@ -161,7 +161,7 @@ void bind_fsdp(py::module_& m) {
   m.def(
       "unit_gathering",
       [](uint32_t unit, const std::string& training_state, bool is_prefetch) {
-        for_all(&MemoryTracker::begin_gather)(unit, find_reason(training_state, is_prefetch));
+        for_all (&MemoryTracker::begin_gather)(unit, find_reason(training_state, is_prefetch));
       },
       py::arg("unit"), py::arg("training_state"), py::arg("is_prefetch"));
   m.def("unit_unsharded", for_all(&MemoryTracker::finish_gather), py::arg("unit"));

@@ -5,12 +5,6 @@
 #include "bindings/export.h"
 #include "bindings/fit.h"
 #include "bindings/fsdp.h"
-<<<<<<< HEAD
-#include "bindings/mem_tracker.h"
-#include "bindings/mod_tracker.h"
-=======
-#include "bindings/memory_trace.h"
->>>>>>> 8e97711 (track: label the modules of both front ends in one place)
 #include "bindings/module_calls.h"
 #include "bindings/page_columns.h"
 #include "bindings/post_mortem.h"
