@@ -173,7 +173,7 @@ TEST(MemTracker, AllocatorCountsMemoryWithoutATensor) {
   tracker.exit();
 }
 
-TEST(MemTracker, ModuleHasTheNameThatTheProgramGaveIt) {
+TEST(MemTracker, ModuleHasTheNameChosenByTheProgram) {
   Tracked<Net> generator;
   Tracked<Net> discriminator;
   Tracked<Net> other;
@@ -255,7 +255,7 @@ TEST(MemTracker, StrictTrackerRequiresAReset) {
   EXPECT_EQ(t.now(MemCategory::Gradient), 2 * kParameter);
 }
 
-TEST(MemTracker, ForeignMemoryIsListedApart) {
+TEST(MemTracker, ForeignMemoryIsListedSeparately) {
   std::array<float, 256> memory{};
   Tracking t;
   const at::Tensor a = torch::from_blob(memory.data(), {256});
@@ -300,7 +300,7 @@ TEST(MemTracker, TextIsTheSameAsInPython) {
   EXPECT_EQ(tidegauge::render_snapshot({}), "No memory tracked.\n");
 }
 
-TEST(MemTracker, ModulesAreSortedWithNumbersAsNumbers) {
+TEST(MemTracker, ModulesAreSortedWithNumbersByValue) {
   const auto named = [](std::string name) {
     ModMemStats stats;
     stats.mod_fqn = std::move(name);

@@ -247,7 +247,7 @@ TEST(MemTracker, ModelAndGraphMayOutliveTheTracker) {
 }
 
 /// Each tracker observes all four threads: figures are sums over all nets, names differ.
-TEST(MemTracker, ThreadsTrainAtOnceEachWithItsTracker) {
+TEST(MemTracker, ThreadsTrainConcurrentlyWithTheirOwnTrackers) {
   constexpr int kThreads = 4;
   constexpr int64_t kBatches = kBatch * (1 + 2 + 3 + 4);
   constexpr int64_t kAllParameters = kThreads * 2 * kParameter;

@@ -31,7 +31,7 @@ TEST(MemoryTracker, StorageCountsFromItsOpToItsFree) {
 }
 
 // Each kind of result that has a handler of its own signature: one, several, a list, an argument.
-TEST(MemoryTracker, OpsWithTheirOwnHandlersShowAllTheirResults) {
+TEST(MemoryTracker, OpsWithTypedHandlersReportAllResults) {
   Tracking t;
   at::Tensor x = torch::ones({8, 32});  // 1 KiB
   {
@@ -47,7 +47,7 @@ TEST(MemoryTracker, OpsWithTheirOwnHandlersShowAllTheirResults) {
   EXPECT_EQ(t.now(), 3 * 1024);
 }
 
-TEST(MemoryTracker, OpThatRaisesInItsOwnHandlerLeavesNothing) {
+TEST(MemoryTracker, OpThatThrowsInATypedHandlerLeavesNoBytes) {
   Tracking t;
   const at::Tensor x = torch::ones({8, 32});
   EXPECT_THROW(at::mm(x, x), c10::Error);
@@ -55,7 +55,7 @@ TEST(MemoryTracker, OpThatRaisesInItsOwnHandlerLeavesNothing) {
   EXPECT_EQ(t.now(), 1024 + 8 * 8 * 4);
 }
 
-TEST(MemoryTracker, ThreadIsSeenWhileItIsAttached) {
+TEST(MemoryTracker, ThreadIsTrackedWhileAttached) {
   Tracking t;
   std::vector<at::Tensor> kept;
   std::thread([&] {
@@ -77,7 +77,7 @@ TEST(MemoryTracker, ThreadMayEndAttached) {
   EXPECT_FALSE(c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Fake));
 }
 
-TEST(MemoryTracker, AttachedThreadsTrainAtOnce) {
+TEST(MemoryTracker, AttachedThreadsTrainConcurrently) {
   constexpr int kThreads = 4;
   constexpr int kSteps = 50;
   Tracking t({.leaves_are_parameters = true});
@@ -99,7 +99,7 @@ TEST(MemoryTracker, AttachedThreadsTrainAtOnce) {
   EXPECT_EQ(t.now(), 2 * kThreads * 1024);
 }
 
-TEST(MemoryTracker, TrackersComeAndGoWhileOthersCompute) {
+TEST(MemoryTracker, TrackersStartAndStopWhileThreadsCompute) {
   std::atomic<bool> is_over = false;
   std::thread worker([&] {
     attach_thread();
@@ -120,7 +120,7 @@ TEST(MemoryTracker, FreeInAnotherThreadIsSeen) {
   EXPECT_EQ(t.now(), 0);
 }
 
-TEST(MemoryTracker, StorageOutlivesTheTrackerInPeace) {
+TEST(MemoryTracker, StorageMayOutliveTheTracker) {
   at::Tensor a;
   {
     const Tracking t;
@@ -130,7 +130,7 @@ TEST(MemoryTracker, StorageOutlivesTheTrackerInPeace) {
   a.reset();
 }
 
-TEST(MemoryTracker, GradientIsOneSinceItsBirth) {
+TEST(MemoryTracker, GradientIsLabelledSinceItsBirth) {
   const at::Tensor w = torch::ones({16, 16}, torch::requires_grad());
   const at::Tensor x = torch::ones({16, 16});
   Tracking t({.leaves_are_parameters = true});
@@ -140,7 +140,7 @@ TEST(MemoryTracker, GradientIsOneSinceItsBirth) {
   EXPECT_EQ(t.at_peak(Category::Gradient), 1024);  // at the peak, mm had just made it
 }
 
-TEST(MemoryTracker, ParameterThatGotAnotherNameIsFoundOutAgain) {
+TEST(MemoryTracker, ParameterThatLostItsLabelIsLabelledAgain) {
   Tracking t({.leaves_are_parameters = true});
   const at::Tensor leaf = at::ones({16, 16}).requires_grad_();
   leaf.mul(2).sum().backward();
@@ -152,7 +152,7 @@ TEST(MemoryTracker, ParameterThatGotAnotherNameIsFoundOutAgain) {
   EXPECT_EQ(t.now(Category::Gradient), 1024);
 }
 
-TEST(MemoryTracker, LeafThatIsNoParameterHasNoGradient) {
+TEST(MemoryTracker, LeafThatIsNotAParameterHasNoGradient) {
   const at::Tensor w = torch::ones({256}, torch::requires_grad());
   Tracking t;
   (w * 2).sum().backward();
@@ -160,17 +160,17 @@ TEST(MemoryTracker, LeafThatIsNoParameterHasNoGradient) {
   EXPECT_EQ(t.now(Category::Temp), 1024);
 }
 
-TEST(MemoryTracker, WhatABackwardLetsGoWasSavedForIt) {
+TEST(MemoryTracker, StorageFreedByABackwardWasSavedForIt) {
   const at::Tensor w = torch::ones({256}, torch::requires_grad());
   Tracking t;
-  at::Tensor loss = w.exp().sum();  // exp saves its result, and nobody else holds it
+  at::Tensor loss = w.exp().sum();  // exp saves its result, which has no other owner
   EXPECT_EQ(t.now(Category::Activation), 1024 + 4);
   loss.backward();
   EXPECT_EQ(t.at_peak(Category::SavedActivation), 1024);
 }
 
 // Nothing runs between the backward and the free that would say that the backward is over.
-TEST(MemoryTracker, WhatIsFreedAfterABackwardWasNotSavedForIt) {
+TEST(MemoryTracker, StorageFreedAfterABackwardWasNotSavedForIt) {
   for (const bool fails : {false, true}) {
     Tracking t;
     at::Tensor x = torch::ones({256}, torch::requires_grad());
@@ -193,7 +193,7 @@ TEST(MemoryTracker, WhatIsFreedAfterABackwardWasNotSavedForIt) {
   }
 }
 
-TEST(MemoryTracker, BackwardThatFailedAndIsRunAgainHasTheGradientOnce) {
+TEST(MemoryTracker, RepeatedBackwardAfterAFailureHasTheGradientOnce) {
   Tracking t({.leaves_are_parameters = true});
   at::Tensor leaf = torch::ones({256}, torch::requires_grad());
   bool fails = true;
@@ -208,7 +208,7 @@ TEST(MemoryTracker, BackwardThatFailedAndIsRunAgainHasTheGradientOnce) {
   EXPECT_EQ(t.now(Category::Gradient), 1024);
 }
 
-TEST(MemoryTracker, ForeignMemoryIsCountedApartAndNeverAltered) {
+TEST(MemoryTracker, ForeignMemoryIsCountedSeparatelyAndNeverAltered) {
   std::array<float, 256> memory{};
   int frees = 0;
   Tracking t;
@@ -234,7 +234,7 @@ TEST(MemoryTracker, ResizeKeepsTheLabel) {
   EXPECT_EQ(t.now(), 2048);
 }
 
-TEST(MemoryTracker, MetaTensorsAreADeviceOfTheirOwn) {
+TEST(MemoryTracker, MetaTensorsCountOnTheMetaDevice) {
   Tracking t;
   {
     const at::Tensor a = torch::empty({1024}, torch::device(torch::kMeta));
@@ -254,7 +254,7 @@ TEST(MemoryTracker, SparseTensorCountsIndicesAndValues) {
   EXPECT_EQ(t.now(), 2 * (32 + 16));
 }
 
-TEST(MemoryTracker, TwoTrackersSeeWhatHappensWhileTheyAreStarted) {
+TEST(MemoryTracker, TwoTrackersSeeEventsOnlyWhileStarted) {
   Tracking outer;
   const at::Tensor a = torch::ones({256});
   {
@@ -266,14 +266,14 @@ TEST(MemoryTracker, TwoTrackersSeeWhatHappensWhileTheyAreStarted) {
   EXPECT_EQ(outer.now(), 1024);
 }
 
-TEST(MemoryTracker, OpThatThrowsLeavesNothingBehind) {
+TEST(MemoryTracker, OpThatThrowsLeavesNoBytes) {
   Tracking t;
   const at::Tensor a = torch::ones({2, 3});
   EXPECT_THROW(torch::mm(a, a), c10::Error);
   EXPECT_EQ(t.now(), 24);
 }
 
-TEST(MemoryTracker, ThreadsAllocateAtOnce) {
+TEST(MemoryTracker, ThreadsAllocateConcurrently) {
   Tracking t;
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {

@@ -46,7 +46,7 @@ struct Entered {
   ModTracker& tracker;
 };
 
-TEST(ModTracker, OnlyGlobalRunsOutsideOfModules) {
+TEST(ModTracker, OnlyGlobalRunsOutsideModules) {
   ModTracker tracker;
   EXPECT_EQ(tracker.parents(), Names{"Global"});
   EXPECT_FALSE(tracker.is_bw());
@@ -131,7 +131,7 @@ TEST(ModTracker, ModuleWithoutInputGradientsEndsWithTheBackward) {
   EXPECT_EQ(calls, (Names{"Block.fc", "Block"}));
 }
 
-TEST(ModTracker, SequentialShowsEachOfItsModules) {
+TEST(ModTracker, EachModuleOfASequentialIsTracked) {
   ModTracker tracker;
   const Entered entered(tracker);
   Tracked<torch::nn::Sequential> modules(torch::nn::Linear(4, 3), torch::nn::ReLU());
@@ -144,7 +144,7 @@ TEST(ModTracker, SequentialShowsEachOfItsModules) {
   EXPECT_EQ(seen, (Names{"Sequential", "Sequential.0", "Sequential.1"}));
 }
 
-TEST(ModTracker, ForwardThatThrowsLeavesNothingBehind) {
+TEST(ModTracker, ForwardThatThrowsLeavesNoOpenCalls) {
   ModTracker tracker;
   int ended = 0;
   tracker.register_user_hooks({.post_fw = [&](const auto&, const auto&, const auto& outputs) {
@@ -169,7 +169,7 @@ TEST(ModTracker, HookThatThrowsReachesTheCaller) {
   EXPECT_EQ(tracker.parents(), Names{"Global"});
 }
 
-TEST(ModTracker, TakenHookSlotIsRefusedWithAdvice) {
+TEST(ModTracker, SecondHookForASlotIsRefusedWithAdvice) {
   ModTracker tracker;
   const ModTracker::UserHooks hooks{.pre_fw = [](const auto&, const auto&) {}};
   tracker.register_user_hooks(hooks);
@@ -220,7 +220,7 @@ TEST(ModTracker, DeadModuleIsNullInBackward) {
   EXPECT_EQ(begun, 2);
 }
 
-TEST(ModTracker, SecondLivingModelOfAClassHasItsOwnName) {
+TEST(ModTracker, SecondLiveModelOfAClassHasItsOwnName) {
   ModTracker tracker;
   const Entered entered(tracker);
   Block one;
@@ -241,7 +241,7 @@ TEST(ModTracker, AccumulatorBelongsToTheModuleThatOwnsTheParameter) {
   EXPECT_EQ(seen, (Names{"Global", "Net", "Net.second", "Net.second.fc"}));
 }
 
-TEST(ModTracker, ThreadsAreKeptApart) {
+TEST(ModTracker, ThreadsSeeOnlyTheirOwnModules) {
   ModTracker tracker;
   const Entered entered(tracker);
   std::barrier meet(2);

@@ -52,7 +52,7 @@ TEST(RenderPostMortem, SumsByCategoryModuleAndTensorOfTheFailedDevice) {
   EXPECT_EQ(live_bytes(example()), 40960 + 2048);
 }
 
-TEST(RenderPostMortem, FitsInEightyColumnsAndTellsWhatItLeavesOut) {
+TEST(RenderPostMortem, FitsInEightyColumnsAndCountsOmittedRows) {
   PostMortem many;
   for (int i = 0; i < 30; ++i) {
     many.live.push_back({"cpu", Category::Gradient, std::string(100, 'm') + std::to_string(i),

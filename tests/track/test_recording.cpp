@@ -136,7 +136,7 @@ TEST(Recording, NamesOfModulesAndTensorsAreInTheTrace) {
   std::filesystem::remove(path);
 }
 
-TEST(Recording, OpThatFindsAStorageIsNotItsMaker) {
+TEST(Recording, OpThatOnlyObservesAStorageIsNotItsMaker) {
   const std::string path =
       std::filesystem::temp_directory_path() / ("found" + std::to_string(::getpid()));
   const at::Tensor unknown = torch::ones({3});

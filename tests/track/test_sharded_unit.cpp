@@ -147,7 +147,7 @@ TEST_F(ShardedUnitTest, TimelineOfOneStep) {
   EXPECT_EQ(tracker.anomaly_count(), 0) << tracker.first_anomaly();
 }
 
-TEST_F(ShardedUnitTest, UnitsAreKeptApartAndTrackersAlike) {
+TEST_F(ShardedUnitTest, UnitsAreSeparateAndTrackersAgree) {
   ShardedLayer first("first");
   ShardedLayer second("second");
   MemTracker other;  // made later: the program reports the shards again

@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kKept = 1024;
 at::Tensor make_kept() { return torch::ones({256}); }
 
-TEST(Threads, GuardsWithinATrackerHideNothing) {
+TEST(Threads, OpsWithinGuardsAreTracked) {
   Tracking t;
   t.enter();
   at::Tensor within;

@@ -82,7 +82,7 @@ void expect_same(const std::string& text) {
   }
 }
 
-TEST(AllocConfigAgainstTorch, ValuesAndComplaints) {
+TEST(AllocConfigAgainstTorch, ValuesAndMessagesEqualTorchs) {
   for (const char* text : {"",
                            "max_split_size_mb:10",
                            "max_split_size_mb",

@@ -47,7 +47,7 @@ void call(const char* name, const at::Tensor& x) {
       .call(x);
 }
 
-TEST_F(AllocationFailure, GpuThatIsFullIsToldAndItsExceptionGoesOn) {
+TEST_F(AllocationFailure, FullGpuIsReportedAndTheExceptionPropagates) {
   MemTracker tracker;
   EXPECT_EQ(tracker.render_post_mortem(), "");
   tracker.enter();
@@ -67,7 +67,7 @@ TEST_F(AllocationFailure, GpuThatIsFullIsToldAndItsExceptionGoesOn) {
   EXPECT_EQ(tracker.failure_count(), 0);
 }
 
-TEST_F(AllocationFailure, FailureWithoutASizeIsAFailure) {
+TEST_F(AllocationFailure, FailureWithUnknownSizeIsReported) {
   MemTracker tracker;
   tracker.enter();
   EXPECT_THROW(call("tidegauge_failure::bad_alloc", torch::ones({1})), std::bad_alloc);
@@ -75,7 +75,7 @@ TEST_F(AllocationFailure, FailureWithoutASizeIsAFailure) {
   EXPECT_TRUE(printed.starts_with("tidegauge: out of memory on cpu\n")) << printed;
 }
 
-TEST_F(AllocationFailure, OpsThatHaveAHandlerOfTheirOwnAreWatchedAsWell) {
+TEST_F(AllocationFailure, OpsWithTypedHandlersAreWatched) {
   MemTracker tracker;
   tracker.enter();
   EXPECT_THROW(torch::empty({int64_t{1} << 50}, torch::kByte), c10::Error);
@@ -86,14 +86,14 @@ TEST_F(AllocationFailure, OpsThatHaveAHandlerOfTheirOwnAreWatchedAsWell) {
       << printed;
 }
 
-TEST_F(AllocationFailure, NobodyIsToldWhenNobodyTracks) {
+TEST_F(AllocationFailure, NothingIsReportedWithoutATracker) {
   MemTracker tracker;
   EXPECT_THROW(torch::empty({int64_t{1} << 50}, torch::kByte), c10::Error);
   EXPECT_EQ(printed, "");
   EXPECT_EQ(tracker.render_post_mortem(), "");
 }
 
-TEST(Stacks, OfPythonAreRefusedInCpp) {
+TEST(Stacks, PythonStacksAreRefusedInCpp) {
   try {
     const MemTracker tracker({.stacks = "python"});
     FAIL() << "nothing was thrown";

@@ -40,7 +40,7 @@ class PassingOn final : public c10::Allocator {
   c10::Allocator* const below_;
 };
 
-TEST(AllocatorChannel, MemoryWithoutATensorIsUntrackedForItsLife) {
+TEST(AllocatorChannel, MemoryWithoutATensorIsUntracked) {
   WithChannel t;
   {
     const c10::DataPtr workspace = current()->allocate(1000);
@@ -60,7 +60,7 @@ TEST(AllocatorChannel, StorageHasItsLabelSinceItsAllocation) {
   EXPECT_EQ(t.at_peak(Category::Activation), 1024);
 }
 
-TEST(AllocatorChannel, TensorOfAThreadThatIsNotTrackedIsUntrackedUntilItIsSeen) {
+TEST(AllocatorChannel, TensorOfAnUntrackedThreadIsUntrackedUntilObserved) {
   WithChannel t;
   at::Tensor a;
   std::thread([&] { a = torch::ones({256}); }).join();
@@ -85,7 +85,7 @@ TEST(AllocatorChannel, ResizeHasBothMemoriesAtItsPeakUnderOneLabel) {
   }
 }
 
-TEST(AllocatorChannel, StorageThatShrankToNothingKeepsItsLabel) {
+TEST(AllocatorChannel, StorageResizedToZeroKeepsItsLabel) {
   WithChannel t;
   at::Tensor a = torch::ones({256});
   t.memory->label(a, Role::IsBuffer, Since::Birth);
@@ -103,7 +103,7 @@ TEST(AllocatorChannel, StorageThatShrankToNothingKeepsItsLabel) {
   EXPECT_EQ(t.now(), 4096);
 }
 
-TEST(AllocatorChannel, OnlyTheTrackerThatAskedForItHasTheChannel) {
+TEST(AllocatorChannel, OnlyTrackersWithTheOptionHaveTheChannel) {
   Tracking without;
   WithChannel with;
   const c10::DataPtr workspace = current()->allocate(1000);
@@ -113,7 +113,7 @@ TEST(AllocatorChannel, OnlyTheTrackerThatAskedForItHasTheChannel) {
   EXPECT_EQ(without.now(Category::Activation), with.now(Category::Activation));
 }
 
-TEST(AllocatorChannel, AllocatorIsRestoredByTheLast) {
+TEST(AllocatorChannel, LastTrackerRestoresTheAllocator) {
   c10::Allocator* const before = current();
   {
     const Tracking none;
@@ -135,7 +135,7 @@ TEST(AllocatorChannel, AllocatorIsRestoredByTheLast) {
   c10::SetAllocator(c10::kCPU, before, 0);
 }
 
-TEST(AllocatorChannel, OneThatWasPutOnTopStaysThere) {
+TEST(AllocatorChannel, AllocatorInstalledOnTopStays) {
   c10::Allocator* const before = current();
   auto first = std::make_unique<WithChannel>();
   static PassingOn other(current());
@@ -161,7 +161,7 @@ TEST(AllocatorChannel, OneThatWasPutOnTopStaysThere) {
   EXPECT_EQ(current(), before);
 }
 
-TEST(AllocatorChannel, RawMemoryMayCrossTheBordersOfTheChannel) {
+TEST(AllocatorChannel, RawMemoryMayOutliveTheChannel) {
   void* const from_before = current()->raw_allocate(64);
   void* from_within = nullptr;
   {
@@ -193,7 +193,7 @@ TEST(AllocatorChannel, StorageOutlivesTrackerAndChannel) {
   a.reset();
 }
 
-TEST(AllocatorChannel, TrackerThatDiesWhileStartedClosesIt) {
+TEST(AllocatorChannel, DestroyedTrackerClosesTheChannel) {
   c10::Allocator* const before = current();
   auto memory = MemoryTracker::create(
       ModuleActivity::create([](const at::Tensor&) { return ModuleId{}; }),
@@ -208,7 +208,7 @@ TEST(AllocatorChannel, TrackerThatDiesWhileStartedClosesIt) {
   EXPECT_EQ(current(), before);
 }
 
-TEST(AllocatorChannel, ThreadsAllocateFreeAndClaimAtOnce) {
+TEST(AllocatorChannel, ThreadsAllocateFreeAndClaimConcurrently) {
   constexpr int kThreads = 4;
   constexpr int kRounds = 10;
   WithChannel t;
@@ -223,7 +223,7 @@ TEST(AllocatorChannel, ThreadsAllocateFreeAndClaimAtOnce) {
         for (size_t i = 0; i < 200; ++i) kept[i % 8] = current()->allocate(64 + n);
         at::Tensor a = torch::ones({64 * (n + 1)});
         for (int i = 0; i < 20; ++i) a = a.add(a).mul(a);
-        meeting.arrive_and_wait();  // all is still there, and nobody makes more
+        meeting.arrive_and_wait();  // all memory is still live, and no thread allocates more
         meeting.arrive_and_wait();
       }
     });
@@ -261,7 +261,7 @@ class WithContext final : public c10::Allocator {
   static void free(void* context) { delete static_cast<std::vector<std::byte>*>(context); }
 };
 
-TEST(AllocatorChannel, MemoryWithAContextOfItsOwnIsCountedWhenATensorShowsIt) {
+TEST(AllocatorChannel, MemoryWithItsOwnContextIsCountedWhenATensorIsObserved) {
   c10::Allocator* const before = current();
   static WithContext other;
   c10::SetAllocator(c10::kCPU, &other, 0);
@@ -282,7 +282,7 @@ TEST(AllocatorChannel, MemoryWithAContextOfItsOwnIsCountedWhenATensorShowsIt) {
   c10::SetAllocator(c10::kCPU, before, 0);
 }
 
-TEST(AllocatorChannel, ChildOfForkGoesOn) {
+TEST(AllocatorChannel, ForkedChildKeepsWorking) {
   WithChannel t;
   const at::Tensor a = torch::ones({256});
   const pid_t child = fork();
@@ -299,7 +299,7 @@ TEST(AllocatorChannel, ChildOfForkGoesOn) {
   EXPECT_EQ(t.now(), 1024);
 }
 
-TEST(AllocatorChannel, DeviceMemoryIsRoundedAndGoesWhenItsFreeIsRequested) {
+TEST(AllocatorChannel, DeviceMemoryIsRoundedAndEndsWhenItsFreeIsRequested) {
   WithChannel with;
   Tracking without;
   const auto tell = [](TraceAction action) {

@@ -78,7 +78,7 @@ TEST(StorageRegistry, DeviceMemoryIsReportedOnlyIfAllocationsCount) {
   EXPECT_EQ(plain.lines.size(), 1);  // the free, which a listener may ignore
 }
 
-TEST(StorageRegistry, KnowledgeEndsWhenAListenerComes) {
+TEST(StorageRegistry, CachedKnowledgeEndsWhenAListenerIsAdded) {
   const ListenerLog log;
   const at::Tensor tensor = torch::ones(4);
   {

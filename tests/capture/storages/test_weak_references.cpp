@@ -27,7 +27,7 @@ TEST(WeakReferences, EndIsReportedByTheNextPoll) {
   EXPECT_TRUE(references.empty());
 }
 
-TEST(WeakReferences, PollsOfOneGetAroundToAll) {
+TEST(WeakReferences, PollingOneAtATimeReachesAll) {
   EndsLog ends;
   WeakReferences references(ends);
   std::vector<at::Tensor> tensors;
@@ -42,7 +42,7 @@ TEST(WeakReferences, PollsOfOneGetAroundToAll) {
   EXPECT_EQ(references.find(storage_impl(tensors[2]))->id, StorageId(4));
 }
 
-TEST(WeakReferences, StorageIsLeftAsItIs) {
+TEST(WeakReferences, StorageIsNotAltered) {
   EndsLog ends;
   WeakReferences references(ends);
   const at::Tensor tensor = torch::from_blob(values, 4);
