@@ -71,7 +71,7 @@ PyMemTracker::~PyMemTracker() = default;
 void PyMemTracker::record_to(const std::shared_ptr<Recorder>& recorder) {
   if (!recorder->reserve()) {
     throw UsageError("the recorder of " + recorder->path() +
-                     " has a tracker already; give each tracker its own");
+                     " already has a tracker; use one recorder per tracker");
   }
   memory_->record_to(recorder);
 }

@@ -18,8 +18,8 @@ namespace {
 
 void check_type(std::string_view type) {
   if (type == "current" || type == "peak") return;
-  throw UsageError("'" + std::string(type) +
-                   "' is not a type of snapshot; use \"current\" or \"peak\"");
+  throw UsageError("invalid snapshot type '" + std::string(type) +
+                   "' (expected \"current\" or \"peak\")");
 }
 
 }  // namespace
@@ -67,9 +67,8 @@ void MemTracker::track_external(const at::Tensor& tensor) {
 
 void MemTracker::track_external(std::string_view name, const torch::nn::Module& module) {
   if (name.empty() || name.find('.') != std::string_view::npos) {
-    throw UsageError("'" + std::string(name) +
-                     "' cannot be the name of a module: give one that is not empty and has no dot, "
-                     "which separates a module from those below it");
+    throw UsageError("invalid module name '" + std::string(name) +
+                     "' (expected a non-empty name without dots)");
   }
   impl_->rename_root(module, name);
   track_external(module);

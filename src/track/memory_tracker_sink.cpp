@@ -15,8 +15,7 @@ void MemoryTracker::record_to(std::shared_ptr<EventSink> sink) {
   const auto lock = StorageRegistry::lock();
   if (ledger().now().sequence != 0) {
     throw UsageError(
-        "the tracker has seen events already; say where to record when it is made, before anything"
-        " is tracked");
+        "the tracker has already observed events; set the recorder when you create the tracker");
   }
   sink_ = std::move(sink);
   state_changed();

@@ -22,8 +22,7 @@ template <typename Hook>
 void check_free(const Hook& slot, const Hook& hook, const char* name) {
   if (slot && hook) {
     throw UsageError(std::string("a ") + name +
-                     " is registered already, and there can be only one at a time; call "
-                     "clear_user_hooks() before registering another");
+                     " is already registered; call clear_user_hooks() before registering another");
   }
 }
 

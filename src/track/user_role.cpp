@@ -14,9 +14,8 @@ UserRole parse_user_role(std::string_view text) {
   if (text == "optimizer_state") return {Role::IsOptimizerState, Since::Birth};
   if (text == "external") return {Role::IsExternal, Since::Now};
   if (text == "input") return {Role::IsInput, Since::Now};
-  throw UsageError(
-      "'" + std::string(text) +
-      "' is not a role; use parameter, buffer, gradient, optimizer_state, external or input");
+  throw UsageError("invalid role '" + std::string(text) +
+                   "' (expected parameter, buffer, gradient, optimizer_state, external or input)");
 }
 
 }  // namespace tidegauge

@@ -35,8 +35,8 @@ StackMode parse_stack_mode(std::string_view text, bool has_python) {
   if (text == "none") return StackMode::None;
   if (text == "module") return StackMode::Module;
   if (text == "python" && has_python) return StackMode::Python;
-  throw UsageError("there are no stacks '" + std::string(text) + "'; use " +
-                   (has_python ? R"("none", "module" or "python")" : R"("none" or "module")"));
+  throw UsageError("invalid stacks '" + std::string(text) + "' (expected " +
+                   (has_python ? R"("none", "module" or "python"))" : R"("none" or "module"))"));
 }
 
 StackId intern_stack(const std::string& frames) {
