@@ -10,10 +10,10 @@
 #include <memory>
 #include <string>
 
-#include "track/memory_tracker.h"
 #include "tidegauge/tidegauge.h"
 #include "trace/reader.h"
 #include "trace/recorder.h"
+#include "track/memory_tracker.h"
 
 namespace tidegauge {
 namespace {
