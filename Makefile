@@ -35,9 +35,9 @@ test-long: ## run also the long tests, the wheel, a C++ project that uses it, an
 
 bench: build .venv/.test build/.benchmark ## run the benchmarks, write benchmarks/results.json
 	@$(CONFIGURE) build/release -DTIDEGAUGE_BUILD_BENCHMARKS=ON >/dev/null
-	@cmake --build build/release --target core_bench mem_tracker_bench
+	@cmake --build build/release --target core_bench mem_tracker_bench record_steps
 	@$(PY) benchmarks/run.py --core-bench build/release/core_bench \
-	  --cpp-bench build/release/mem_tracker_bench
+	  --cpp-bench build/release/mem_tracker_bench --record-steps build/release/record_steps
 
 lint: build .venv/.lint build/.gtest ## check format, types and likely bugs
 	@$(CONFIGURE) build/release -DTIDEGAUGE_BUILD_TESTS=ON >/dev/null

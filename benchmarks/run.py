@@ -21,6 +21,7 @@ from typing import Any
 import cases
 import torch
 from measure import ROUNDS, Ratio
+from reports import measure_reports
 
 RESULTS = Path(__file__).parent / "results.json"
 
@@ -163,8 +164,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--core-bench", type=Path, required=True, help="the core_bench executable")
     parser.add_argument("--cpp-bench", type=Path, required=True, help="mem_tracker_bench")
+    parser.add_argument("--record-steps", type=Path, required=True, help="makes large traces")
     arguments = parser.parse_args()
     core = run_estimates() + run_core(arguments.core_bench)
+    print("running reports ...", file=sys.stderr)
+    core += [
+        _bar(name, ratio, bar, at_least=True)
+        for name, ratio, bar in measure_reports(arguments.record_steps)
+    ]
     ratios, bars = run_cases()
     core += bars
     ratios += run_cpp(arguments.cpp_bench)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 find_package(benchmark REQUIRED)
+include(cmake/record_steps.cmake)
 
 tidegauge_sources(core_bench benchmarks/core)
 if(core_bench AND TARGET tidegauge_core)

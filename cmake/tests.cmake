@@ -22,12 +22,9 @@ if(core_tests AND TARGET tidegauge_core)
   target_compile_definitions(core_tests PRIVATE TIDEGAUGE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 endif()
 
-# Makes large traces for tests/browser.
-if(TARGET tidegauge_core)
-  add_executable(record_steps EXCLUDE_FROM_ALL tests/browser/record_steps.cpp)
+include(cmake/record_steps.cmake)
+if(TARGET record_steps)
   add_dependencies(tests record_steps)
-  target_link_libraries(record_steps PRIVATE tidegauge_options tidegauge_core)
-  target_include_directories(record_steps PRIVATE src benchmarks)
 endif()
 
 tidegauge_sources(capture_tests tests/capture tests/track tests/simulate)

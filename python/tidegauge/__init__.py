@@ -57,9 +57,9 @@ _MODULES = ("_C", "allocator", "export", "report", *_HOMES.values())
 
 def __getattr__(name: str) -> Any:
     if name == "_C":
-        from tidegauge._torch.compat import check_torch_version
+        from tidegauge._torch.compat import load_extension
 
-        check_torch_version()  # before anything compiled is loaded
+        return load_extension()
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
     if name not in _HOMES:

@@ -82,7 +82,7 @@ void write_memory_viz(const std::vector<py::tuple>& rows, const std::string& set
     out = std::make_unique<PickleWriter>(to_sink(write));
   }
   MemoryVizWriter writer(*out, settings);
-  add_all(writer, files, tell_python(progress));
+  add_all(writer, files, notify_python(progress));
 }
 
 void write_perfetto(const std::vector<py::tuple>& rows, const py::function& write,
@@ -92,7 +92,7 @@ void write_perfetto(const std::vector<py::tuple>& rows, const py::function& writ
   for (const py::tuple& row : rows) files.push_back(to_perfetto_source(row));
   const py::gil_scoped_release release;
   PerfettoWriter writer(to_sink(write));
-  add_all(writer, files, tell_python(progress));
+  add_all(writer, files, notify_python(progress));
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include "bindings/fit.h"
 #include "bindings/fsdp.h"
 #include "bindings/module_calls.h"
-#include "bindings/page_columns.h"
 #include "bindings/post_mortem.h"
 #include "bindings/py_mem_tracker.h"
 #include "bindings/py_mod_tracker.h"
@@ -55,5 +54,4 @@ PYBIND11_MODULE(_C, m) {
   tidegauge::bindings::bind_fsdp(m);
   tidegauge::bindings::bind_units(mem_tracker);
   tidegauge::bindings::bind_simulate(m);
-  tidegauge::bindings::bind_page_columns(m);
 }

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bindings/page_columns.h"
-
 #include <pybind11/stl.h>
 
 #include <cstdint>
-#include <map>
-#include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "analyze/timeline.h"
 #include "analyze/unit_lanes.h"
 #include "bindings/column.h"
-#include "bindings/progress.h"
+#include "bindings/read_run.h"
 #include "core/events/device.h"
-#include "trace/reader.h"
 
 namespace py = pybind11;
 
@@ -23,14 +19,14 @@ namespace {
 
 using py::literals::operator""_a;
 
-/// Since the start of the recording; what a damaged file has from before is at the start.
+/// Since the start of the recording. A damaged file may have earlier times: they become the start.
 uint64_t since(int64_t started_ns, int64_t time_ns) {
   return time_ns > started_ns ? static_cast<uint64_t>(time_ns) - static_cast<uint64_t>(started_ns)
                               : 0;
 }
 
-py::dict timeline_columns(const DeviceTimeline& timeline,
-                          const std::map<StorageId, uint64_t>& names, int64_t started_ns) {
+py::dict device_columns(const DeviceTimeline& timeline,
+                        const std::unordered_map<StorageId, uint64_t>& names, int64_t started_ns) {
   Column sequence, time;
   for (const uint64_t each : timeline.sequences) sequence.add_growing(each);
   for (const int64_t each : timeline.times_ns) time.add_growing(since(started_ns, each));
@@ -67,31 +63,27 @@ py::dict timeline_columns(const DeviceTimeline& timeline,
                    "pieces"_a = timeline.pieces.size()));
 }
 
-py::tuple read_timeline_columns(Reader& reader, uint64_t max_moments, int64_t started_ns,
-                                const std::optional<py::function>& told) {
-  std::vector<DeviceTimeline> timelines;
-  std::map<StorageId, uint64_t> names;
+}  // namespace
+
+py::tuple timeline_columns(const ReadRun& self, int64_t started_ns) {
+  std::unordered_map<StorageId, uint64_t> names;
   std::vector<std::string> texts;
-  {
-    const py::gil_scoped_release release;
-    timelines = read_timelines(reader, {.max_moments = max_moments}, tell_python(told));
-    for (const auto& [storage, text] : reader.parameters()) {
-      texts.push_back(text);
-      names[storage] = texts.size();
-    }
+  for (const auto& [storage, text] : self.run().source().parameters()) {
+    texts.push_back(text);
+    names[storage] = texts.size();
   }
   py::list devices;
-  for (const DeviceTimeline& timeline : timelines) {
-    devices.append(timeline_columns(timeline, names, started_ns));
+  for (const DeviceTimeline& timeline : self.run().timelines()) {
+    devices.append(device_columns(timeline, names, started_ns));
   }
   return py::make_tuple(devices, texts);
 }
 
-py::dict unit_lane_columns(Reader& reader, int64_t started_ns) {
+py::dict unit_lane_columns(const ReadRun& self, int64_t started_ns) {
   Column unit, sequence, time, state;
-  const std::vector<LaneChange> changes = make_unit_lanes(reader.unit_events());
+  const std::vector<LaneChange> changes = self.run().unit_lanes();
   py::dict names;
-  for (const auto& [id, name] : reader.units()) names[py::int_(id.value)] = name;
+  for (const auto& [id, name] : self.run().source().units()) names[py::int_(id.value)] = name;
   for (const LaneChange& change : changes) {
     unit.add(change.unit.value);
     sequence.add_growing(change.sequence);
@@ -101,16 +93,6 @@ py::dict unit_lane_columns(Reader& reader, int64_t started_ns) {
   return py::dict("columns"_a = py::dict("unit"_a = unit.take(), "sequence"_a = sequence.take(),
                                          "time"_a = time.take(), "state"_a = state.take()),
                   "count"_a = changes.size(), "names"_a = names);
-}
-
-}  // namespace
-
-void bind_page_columns(py::module_& m) {
-  m.def("read_timeline_columns", &read_timeline_columns, py::arg("reader"), py::arg("max_moments"),
-        py::arg("started_ns"), py::arg("progress") = py::none(),
-        "Of each device: (columns by table, names of parameters, counted from 1).");
-  m.def("read_unit_lane_columns", &unit_lane_columns, py::arg("reader"), py::arg("started_ns"),
-        "What became of the units of sharded parameters, as columns.");
 }
 
 }  // namespace tidegauge::bindings

@@ -9,12 +9,12 @@
 
 namespace tidegauge::bindings {
 
-/// For work without the GIL: tells `told`, if any, and stops at Ctrl-C.
-inline Progress tell_python(const std::optional<pybind11::function>& told) {
-  return [&told](double share) {
+/// For work without the GIL: calls `progress`, if any, and stops at Ctrl-C.
+inline Progress notify_python(const std::optional<pybind11::function>& progress) {
+  return [&progress](double share) {
     const pybind11::gil_scoped_acquire gil;
     if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
-    if (told) (*told)(share);
+    if (progress) (*progress)(share);
   };
 }
 

@@ -25,6 +25,7 @@ constexpr std::array<std::pair<SizeOf, const char*>, kSizeOfCount> kSizes{{
 }  // namespace
 
 py::object to_python(Device device) {
+  py::module_::import("torch");  // the types of its objects; reports do without them
   return py::cast(c10::Device(static_cast<c10::DeviceType>(device.type), device.index));
 }
 

@@ -44,7 +44,7 @@ py::dict storage_row(const TraceStorage& storage) {
 }
 
 void bind_ledger(py::module_& m) {
-  py::class_<Ledger>(m, "Ledger", "The state that a trace was replayed to.")
+  py::class_<Ledger>(m, "Ledger", "The state of a run after a replay.")
       .def("current", [](Ledger& self) { return to_python(self.current()); })
       .def("peak", [](Ledger& self) { return to_python(self.peak()); })
       .def("fine_current", [](Ledger& self) { return fine_snapshot(self.current()); })
@@ -74,28 +74,27 @@ void bind_ledger(py::module_& m) {
       });
 }
 
-void bind_reader(py::module_& m) {
-  py::class_<Reader>(m, "Reader", "Reads a trace file; see docs/trace-format.md.")
-      .def(py::init<const std::string&>(), py::arg("path"))
-      .def("run_facts", &Reader::run_facts)
-      .def("is_complete", &Reader::is_complete)
-      .def("event_count", &Reader::event_count)
-      .def(
-          "gaps",
-          [](Reader& self) {
-            using py::literals::operator""_a;
-            py::list result;
-            for (const TraceGap& gap : self.gaps()) {
-              result.append(py::dict("sequence"_a = gap.sequence, "lost_events"_a = gap.lost_events,
-                                     "lost_steps"_a = gap.lost_steps, "begin_ns"_a = gap.begin_ns,
-                                     "end_ns"_a = gap.end_ns, "reason"_a = gap.reason));
-            }
-            return result;
-          })
-      .def("failures", &Reader::failures)
-      .def("optimizer_steps", &Reader::optimizer_steps)
+py::list gap_rows(EventSource& source) {
+  using py::literals::operator""_a;
+  py::list result;
+  for (const TraceGap& gap : source.gaps()) {
+    result.append(py::dict("sequence"_a = gap.sequence, "lost_events"_a = gap.lost_events,
+                           "lost_steps"_a = gap.lost_steps, "begin_ns"_a = gap.begin_ns,
+                           "end_ns"_a = gap.end_ns, "reason"_a = gap.reason));
+  }
+  return result;
+}
+
+void bind_source(py::module_& m) {
+  py::class_<EventSource, std::shared_ptr<EventSource>>(
+      m, "EventSource", "The events of a run and the names behind their ids.")
+      .def("run_facts", &EventSource::run_facts)
+      .def("is_complete", &EventSource::is_complete)
+      .def("event_count", &EventSource::event_count)
+      .def("gaps", &gap_rows)
+      .def("failures", &EventSource::failures)
       .def("modules",
-           [](Reader& self) {
+           [](EventSource& self) {
              py::list result;
              for (const TraceModule& module : self.modules()) {
                result.append(py::make_tuple(module.id.value, module.name, module.class_name));
@@ -103,19 +102,26 @@ void bind_reader(py::module_& m) {
              return result;
            })
       .def("ops",
-           [](Reader& self) {
+           [](EventSource& self) {
              py::dict result;
              for (const auto& [id, name] : self.ops()) result[py::int_(id.value)] = name;
              return result;
            })
-      .def("tensors",
-           [](Reader& self) {
-             py::dict result;
-             for (const auto& [id, tensor] : self.tensors()) {
-               result[py::int_(id)] = py::make_tuple(tensor.dtype, tensor.shape);
-             }
-             return result;
-           })
+      .def("tensors", [](EventSource& self) {
+        py::dict result;
+        for (const auto& [id, tensor] : self.tensors()) {
+          result[py::int_(id)] = py::make_tuple(tensor.dtype, tensor.shape);
+        }
+        return result;
+      });
+}
+
+void bind_reader(py::module_& m) {
+  py::class_<Reader, EventSource, std::shared_ptr<Reader>>(
+      m, "Reader", "Reads a trace file; see docs/trace-format.md.")
+      .def(py::init<const std::string&>(), py::arg("path"))
+      .def("optimizer_steps", &Reader::optimizer_steps)
+      .def("pass_count", &Reader::pass_count)
       .def(
           "replay",
           [](Reader& self, uint64_t last) {
@@ -170,6 +176,7 @@ void bind_trace(py::module_& m) {
         return py::make_tuple(health.written_events, health.lost_events, health.first_error);
       });
   bind_ledger(m);
+  bind_source(m);
   bind_reader(m);
   bind_trace_summary(m);
 }

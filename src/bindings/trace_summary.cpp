@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <pybind11/stl.h>
 
+#include <memory>
 #include <optional>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "analyze/summary.h"
 #include "analyze/unit_summary.h"
 #include "bindings/progress.h"
+#include "bindings/read_run.h"
 #include "bindings/snapshots.h"
 #include "bindings/trace.h"
 #include "core/events/category.h"
@@ -73,11 +75,11 @@ py::dict unit_row(const UnitSummary& unit) {
                   "longest_whole_ns"_a = unit.longest_whole_ns);
 }
 
-/// What `work(progress)` returns, done without the GIL.
+/// Runs `work(progress)` without the GIL.
 template <typename Work>
-auto run_unlocked(const std::optional<py::function>& told, const Work& work) {
+auto run_unlocked(const std::optional<py::function>& progress, const Work& work) {
   const py::gil_scoped_release release;
-  return work(tell_python(told));
+  return work(notify_python(progress));
 }
 
 }  // namespace
@@ -99,36 +101,40 @@ void bind_trace_summary(py::module_& m) {
     }
     return rows;
   });
-  m.def(
-      "summarize",
-      [](Reader& reader, const std::optional<py::function>& progress) {
-        return to_dict(
-            run_unlocked(progress, [&](const Progress& told) { return summarize(reader, told); }));
-      },
-      py::arg("reader"), py::arg("progress") = py::none(),
-      "What a report says of a trace; progress(share) is called now and then.");
-  m.def(
-      "summarize_units",
-      [](Reader& reader, const std::optional<py::function>& progress) {
-        const std::vector<UnitSummary> units = run_unlocked(
-            progress, [&](const Progress& told) { return summarize_units(reader, told); });
-        py::list rows;
-        for (const UnitSummary& unit : units) rows.append(unit_row(unit));
-        return rows;
-      },
-      py::arg("reader"), py::arg("progress") = py::none(),
-      "What a report says of each unit of sharded parameters.");
+  py::class_<ReadRun>(m, "Run", "A run, read in two passes over its events.")
+      .def(py::init([](std::shared_ptr<EventSource> source, std::optional<uint64_t> max_moments,
+                       bool wants_requests, const std::optional<py::function>& progress) {
+             return run_unlocked(progress, [&](const Progress& notify) {
+               return std::make_unique<ReadRun>(std::move(source), max_moments, wants_requests,
+                                                notify);
+             });
+           }),
+           py::arg("source"), py::arg("max_moments") = py::none(),
+           py::arg("wants_requests") = false, py::arg("progress") = py::none())
+      .def("summary", [](const ReadRun& self) { return to_dict(self.run().summary()); })
+      .def("units",
+           [](const ReadRun& self) {
+             py::list rows;
+             for (const UnitSummary& unit : self.run().units()) rows.append(unit_row(unit));
+             return rows;
+           })
+      .def("timeline_columns", &timeline_columns, py::arg("started_ns"))
+      .def("unit_lane_columns", &unit_lane_columns, py::arg("started_ns"))
+      .def("requests", &ReadRun::requests, py::return_value_policy::reference_internal)
+      .def_property_readonly("requested_device", [](const ReadRun& self) {
+        return to_string(self.requested_device());
+      });
   m.def(
       "read_moment",
-      [](Reader& reader, py::handle device, uint64_t sequence,
+      [](EventSource& source, py::handle device, uint64_t sequence,
          const std::optional<py::function>& progress) {
         const Device of = to_device(device);
-        return peak_row(run_unlocked(progress, [&](const Progress& told) {
-          return read_moment(reader, of, sequence, told);
+        return peak_row(run_unlocked(progress, [&](const Progress& notify) {
+          return read_moment(source, of, sequence, notify);
         }));
       },
-      py::arg("reader"), py::arg("device"), py::arg("sequence"), py::arg("progress") = py::none(),
-      "What was alive on a device after an event, as in `peaks` of summarize.");
+      py::arg("source"), py::arg("device"), py::arg("sequence"), py::arg("progress") = py::none(),
+      "The live storages of a device after an event, as in `peaks` of Run.summary.");
 }
 
 }  // namespace tidegauge::bindings

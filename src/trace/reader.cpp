@@ -25,7 +25,7 @@ using trace::Statement;
 
 namespace {
 
-/// What `p` of parameters and its owner, `w` of modules, are called together.
+/// The full name of a parameter: `p` is its row of parameters, `w` that of its owner in modules.
 constexpr const char* kParameterName = "coalesce(nullif(w.name, '') || '.', '') || p.name";
 
 }  // namespace
@@ -44,7 +44,7 @@ class Reader::Impl {
       throw FormatError(path_ + " is empty; record again, or copy the file again");
     }
     read([&] {
-      // A run that was killed within a batch left a journal, which undoes it: that is a write.
+      // A run that was killed within a batch leaves a journal. Undoing the batch is a write.
       const bool is_writable = ::access(path_.c_str(), W_OK) == 0;
       database_.emplace(path_, is_writable ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY);
       sqlite3_busy_timeout(database_->handle(), 10'000);
@@ -54,7 +54,7 @@ class Reader::Impl {
     });
   }
 
-  /// Runs it, with errors of SQLite told as those of the file.
+  /// Runs `body`; errors of SQLite become errors about the file.
   template <typename Body>
   void read(Body body) {
     try {
@@ -108,7 +108,7 @@ class Reader::Impl {
   uint64_t pass_count() const { return pass_count_; }
   Database& database() { return *database_; }
 
-  /// Files of 1.0 lack some.
+  /// Files of format 1.0 lack some tables.
   bool has_table(std::string_view name) {
     bool is_there = false;
     read([&] {

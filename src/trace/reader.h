@@ -23,20 +23,20 @@ struct TraceStorage {
   int64_t born_ns = 0;
   int64_t freed_ns = 0;
   StorageId id;
-  int64_t size_bytes = 0;  ///< the most that it had
+  int64_t size_bytes = 0;  ///< its largest size
   std::string device;
   Category category{};  ///< the last one
   uint32_t step = 0;
-  ModuleId module;        ///< that was running; 0 for none
-  std::string op;         ///< empty: no op made it, or it was not seen
+  ModuleId module;        ///< that ran at the birth; 0 for none
+  std::string op;         ///< empty if unknown
   std::string dtype;      ///< of the first tensor; empty if unknown
   std::string shape;      ///< "[2, 3]"
-  std::string parameter;  ///< its name if it is one, or a buffer: "Net.fc.weight"
+  std::string parameter;  ///< the name of a parameter or buffer: "Net.fc.weight"
   std::string stack;  ///< of the allocation, one frame a line, the innermost first; may be empty
 };
 
-/// Reads a trace file. Live and replayed are one path: `replay` feeds the Ledger that a tracker
-/// has.
+/// Reads a trace file. Live and replayed runs take one path: `replay` feeds the Ledger of a
+/// tracker.
 ///
 /// Every function may throw FormatError (damaged, foreign, cut off, newer) or IoError. Used by one
 /// thread at a time. A file that is still being written can be read up to its last batch.

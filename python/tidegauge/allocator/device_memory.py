@@ -6,13 +6,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
-
-import torch
+from typing import TYPE_CHECKING
 
 from tidegauge import _C
 from tidegauge.allocator.devices import DeviceModel
 from tidegauge.allocator.replay import RunFigures, Tie
 from tidegauge.allocator.verdict import Assumptions, Layer, Verdict, judge
+
+if TYPE_CHECKING:
+    import torch
 
 # The table of settings, if the user names none.
 _OTHER_SETTINGS = ("expandable_segments:True", "max_split_size_mb:128", "max_split_size_mb:512")
@@ -151,6 +153,8 @@ def choose_device(peaks: Mapping[str, int], wanted: str | None) -> torch.device:
 
     ValueError for one that has none of these.
     """
+    import torch  # takes seconds, and reports do not need it
+
     chosen = _C.choose_device(list(peaks.items()), wanted)
     try:
         return torch.device(chosen)

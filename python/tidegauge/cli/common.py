@@ -19,6 +19,7 @@ from tidegauge._util.formatting import render_bytes as render_bytes
 
 if TYPE_CHECKING:
     from tidegauge.report import Summary
+    from tidegauge.report.run import Run
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -136,16 +137,31 @@ def open_result(args: argparse.Namespace, path: str) -> Iterator[BinaryIO]:
 def read_trace(args: argparse.Namespace, path: str) -> Summary:
     """Reads the summary and prints a note for each problem of the trace."""
     from tidegauge.report import read_summary
-    from tidegauge.report.text import describe_health
 
     with show_progress(args, f"reading {os.path.basename(path)}") as progress:
         summary = read_summary(path, progress)
+    note_health(args, summary)
+    return summary
+
+
+def read_run(args: argparse.Namespace, path: str, max_moments: int | None = None) -> Run:
+    """The same, with all that reports show. `max_moments`: of timelines, None for no timelines."""
+    from tidegauge.report.run import Run
+
+    with show_progress(args, f"reading {os.path.basename(path)}") as progress:
+        run = Run(path, max_moments=max_moments, progress=progress)
+    note_health(args, run.summary)
+    return run
+
+
+def note_health(args: argparse.Namespace, summary: Summary) -> None:
+    from tidegauge.report.text import describe_health
+
     for sentence in describe_health(summary):
-        note(args, f"{path}: {sentence}")
+        note(args, f"{summary.path}: {sentence}")
     if args.verbose:
         size = render_bytes(summary.file_bytes)
-        note(args, f"{path}: read {summary.event_count:,} events from {size}")
-    return summary
+        note(args, f"{summary.path}: read {summary.event_count:,} events from {size}")
 
 
 @contextmanager

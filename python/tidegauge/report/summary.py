@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A trace file as a value. C++ reads and counts (src/analyze/summary.h), here it gets its names."""
+"""A trace file as a value: C++ reads and counts (src/analyze/run.h), this module adds names."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class TensorGroup:
     """Storages that were alive at the peak and are alike."""
 
     category: str
-    module: str  # that ran when they were made; of parameters and buffers, the owner
-    op: str  # empty: unknown
-    dtype: str  # of the first tensor; empty: unknown
+    module: str  # that ran at their birth; for parameters and buffers, the owner
+    op: str  # empty if unknown
+    dtype: str  # of the first tensor; empty if unknown
     shape: str  # "[2, 3]"
     count: int
     size_bytes: int
@@ -37,18 +37,18 @@ class TensorGroup:
 
 @dataclass(frozen=True)
 class ModuleBytes:
-    """What a module held at the peak."""
+    """The bytes of a module at the peak."""
 
     name: str
     own_bytes: int
     tree_bytes: int  # with all modules below it
-    saved_bytes: int  # of `tree_bytes`, what was kept for backward alone
+    saved_bytes: int  # of `tree_bytes`, activations that only backward needs
     categories: dict[str, int]  # of `tree_bytes`
 
 
 @dataclass(frozen=True)
 class UnitBytes:
-    """What a unit of FSDP2 (a param group) held at the peak, and how it fared in the run."""
+    """The bytes of an FSDP2 unit (a param group) at the peak, and its gatherings in the run."""
 
     name: str  # relative to the root
     size_bytes: int
@@ -66,9 +66,9 @@ class Peak:
     device: str
     total_bytes: int
     categories: dict[str, int]  # the largest first
-    saved_bytes: int  # activations that the autograd graph alone kept, for backward
+    saved_bytes: int  # activations that only the autograd graph kept alive, for backward
     sequence: int
-    after_ns: int  # the start of the recording
+    after_ns: int  # time since the start of the recording
     step: int  # 0: before the first
     in_optimizer_step: bool
     running: tuple[tuple[str, str], ...]  # (module, phase) of open calls, the innermost last
@@ -96,10 +96,10 @@ class Gap:
 
 @dataclass(frozen=True)
 class Health:
-    is_complete: bool  # False: the process was killed, or runs still
+    is_complete: bool  # False: the process was killed, or is still running
     lost_events: int
     gaps: tuple[Gap, ...]
-    anomaly_count: int  # events that contradict others; none are to be expected
+    anomaly_count: int  # events that contradict others; 0 unless the file is damaged
     first_anomaly: str
 
     @property
@@ -119,8 +119,8 @@ class Summary:
     optimizer_step_count: int
     duration_ns: int
     file_bytes: int
-    peaks: tuple[Peak, ...]  # one a device, the largest first; meta, which has no memory, last
-    steps: tuple[StepPeak, ...]  # the last 100,000 steps; one a step and device
+    peaks: tuple[Peak, ...]  # one per device, the largest first; meta last, as it has no memory
+    steps: tuple[StepPeak, ...]  # the last 100,000 steps, one entry per step and device
     end: dict[str, dict[str, int]]  # bytes by device and category after the last event
 
     @property
@@ -129,7 +129,7 @@ class Summary:
 
     @property
     def started_ns(self) -> int:
-        """Of the steady clock; 0 if a damaged trace does not say."""
+        """Time of the steady clock; 0 if a damaged trace has none."""
         return _to_int(self.facts.get("started_ns"), 0)
 
     @property
@@ -138,11 +138,11 @@ class Summary:
 
     @property
     def peak_bytes(self) -> int:
-        """Of the device with the most."""
+        """The peak of the device with the most bytes."""
         return self.peaks[0].total_bytes if self.peaks else 0
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the peak of each device, and of each step on the first one."""
+        """For notebooks: the peak of each device, and of each step on the first one."""
         device = self.peaks[0].device if self.peaks else ""
         return render_peaks(
             self.path,
@@ -166,30 +166,35 @@ def describe_moment(peak: Peak) -> str:
 def read_summary(
     path: str | os.PathLike[str], progress: Callable[[float], None] | None = None
 ) -> Summary:
-    """What a trace file says: peaks by category, module and tensor, steps, health.
+    """Reads a trace file: peaks by category, module and tensor, steps, health.
 
-    `progress` is called now and then with the share that is done. FormatError if it is no trace
-    that can be read, OSError if it cannot be opened.
+    `progress` is called now and then with the share that is done. Raises FormatError if the file is
+    not a readable trace, OSError if it cannot be opened.
     """
     from tidegauge import _C
 
     path = os.fspath(path)
-    reader = _C.Reader(path)
-    counted = _C.summarize(reader, progress)
-    names = _Names(reader)
-    facts = reader.run_facts()
+    source = _C.Reader(path)
+    return make_summary(_C.Run(source, progress=progress), source, path)
+
+
+def make_summary(run: _C.Run, source: _C.EventSource, path: str) -> Summary:
+    """Adds names to the figures of a run. `path`: of its trace; empty if there is no file."""
+    counted = run.summary()
+    names = _Names(source)
+    facts = source.run_facts()
     started_ns = _to_int(facts.get("started_ns"), counted["first_ns"])
     gaps = tuple(
         Gap(gap["sequence"], gap["lost_events"], gap["lost_steps"], gap["reason"])
-        for gap in reader.gaps()
+        for gap in source.gaps()
     )
-    units = _C.summarize_units(reader, progress)
+    units = run.units()
     peaks = [_make_peak(peak, names, started_ns, units) for peak in counted["peaks"]]
     return Summary(
         path=path,
         facts=facts,
         health=Health(
-            is_complete=reader.is_complete(),
+            is_complete=source.is_complete(),
             lost_events=sum(gap.lost_events for gap in gaps),
             gaps=gaps,
             anomaly_count=counted["anomaly_count"],
@@ -201,7 +206,7 @@ def read_summary(
         step_count=counted["step_count"],
         optimizer_step_count=counted["optimizer_step_count"],
         duration_ns=max(0, counted["last_ns"] - started_ns) if counted["event_count"] else 0,
-        file_bytes=os.stat(path).st_size,
+        file_bytes=os.stat(path).st_size if path else 0,
         peaks=tuple(sorted(peaks, key=lambda peak: (peak.device == "meta", -peak.total_bytes))),
         steps=tuple(
             StepPeak(step, device, sum(split.values()), largest_first(split), sequence)
@@ -218,7 +223,7 @@ def read_moment(
     sequence: int,
     progress: Callable[[float], None] | None = None,
 ) -> Peak:
-    """What there was on a device after event `sequence`, as of a peak; without units of FSDP2."""
+    """The state of a device after event `sequence`, in the form of a peak; without FSDP2 units."""
     import torch
 
     from tidegauge import _C
@@ -234,12 +239,12 @@ def largest_first(categories: dict[str, int]) -> dict[str, int]:
 
 
 class _Names:
-    """What the numbers of a trace stand for."""
+    """The names behind the ids of a trace."""
 
-    def __init__(self, reader: _C.Reader) -> None:
-        self.modules = {number: name for number, name, _ in reader.modules()}
-        self.ops = reader.ops()
-        self.tensors = reader.tensors()
+    def __init__(self, source: _C.EventSource) -> None:
+        self.modules = {number: name for number, name, _ in source.modules()}
+        self.ops = source.ops()
+        self.tensors = source.tensors()
 
     def module(self, number: int) -> str:
         if number == 0:
@@ -256,7 +261,7 @@ class _Names:
 
 
 def _order_by_name(groups: Iterable[TensorGroup]) -> tuple[TensorGroup, ...]:
-    """Where size and category are equal, numbers of modules and ops decided, which say nothing."""
+    """Orders groups of equal size and category by name; C++ orders them by id."""
 
     def by_name(group: TensorGroup) -> tuple[Any, ...]:
         return natural_order(group.module), group.op, group.dtype, group.shape
@@ -308,7 +313,7 @@ def _make_unit(unit: dict[str, Any], device: str, peak_bytes: int) -> UnitBytes:
 
 
 def _add_up_tree(groups: Iterable[TensorGroup]) -> list[ModuleBytes]:
-    """Each module with all above it, which need not be called themselves (a ModuleList)."""
+    """Adds up each module and its parents, even parents that are never called (a ModuleList)."""
     own: dict[str, int] = {}
     trees: dict[str, dict[str, int]] = {}
     for group in groups:

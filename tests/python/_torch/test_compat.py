@@ -40,6 +40,31 @@ def test_torch_is_not_loaded_before_it_is_needed() -> None:
     subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)
 
 
+def test_version_is_found_without_importing_torch() -> None:
+    script = (
+        "import sys\n"
+        "from tidegauge._torch.compat import find_torch_version\n"
+        "version = find_torch_version()\n"
+        "assert 'torch' not in sys.modules\n"
+        "import torch\n"
+        "assert version == torch.__version__\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_extension_loads_before_torch_and_tracks_after_it() -> None:
+    script = (
+        "import sys\n"
+        "from tidegauge import _C\n"
+        "assert 'torch' not in sys.modules and _C.categories()\n"
+        "import torch, tidegauge\n"
+        "with tidegauge.MemTracker() as tracker:\n"
+        "    torch.nn.Linear(8, 8)(torch.ones(2, 8)).sum().backward()\n"
+        "assert sum(sum(each.values()) for each in tracker.get_tracker_snapshot('peak').values())\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 def test_other_torch_is_reported_before_compiled_code_is_loaded() -> None:
     script = (
         "import sys, types\n"

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How much faster `tidegauge report` is than when each of its sections read the trace by itself.
+
+The old figures were measured once, at commit 3b8cf9c, with `python benchmarks/reports.py TOOL`
+(BASELINE below says where). So that a bar means the same on another machine, each side is divided
+by the time of a fixed piece of work on its own machine, taken in the same minute.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from pathlib import Path
+
+EVENTS = 10_000_000
+UNITS = 32
+ROUNDS = 3
+COMMANDS = {"report": [], "report --html": ["--html", "page.html", "--force"]}
+BARS = {"report": 1.6, "report --html": 2.5}
+# CPU seconds, user and system, of commit 3b8cf9c: median of BASE_ROUNDS rounds on 2 cores of an
+# AMD EPYC virtual machine, torch 2.13.0+cpu.
+BASELINE = {"report": 0.0, "report --html": 0.0, "fixed work": 1.0}
+
+
+def measure_reports(record_steps: Path) -> list[tuple[str, float, float]]:
+    """(name, how many times faster than the baseline, bar) of each command."""
+    seconds = measure_seconds(record_steps)
+    scale = BASELINE["fixed work"] / seconds["fixed work"]
+    return [
+        (
+            f"CPU time of `{name}`, 10 million events of a sharded run: times less than "
+            f"{BASELINE[name]} s before traces were read once (now {seconds[name]:.2f} s)",
+            BASELINE[name] / (seconds[name] * scale),
+            BARS[name],
+        )
+        for name in COMMANDS
+    ]
+
+
+def measure_seconds(record_steps: Path) -> dict[str, float]:
+    """Median CPU seconds of each command, and of the fixed work."""
+    times: dict[str, list[float]] = {name: [] for name in (*COMMANDS, "fixed work")}
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(
+            [record_steps.absolute(), "run.tide", str(EVENTS), str(UNITS)], cwd=folder, check=True
+        )
+        for _ in range(ROUNDS):
+            times["fixed work"].append(_time_fixed_work())
+            for name, options in COMMANDS.items():
+                times[name].append(_time_command(["report", "run.tide", "-q", *options], folder))
+    return {name: statistics.median(each) for name, each in times.items()}
+
+
+def _time_command(arguments: list[str], folder: str) -> float:
+    command = [sys.executable, "-m", "tidegauge", *arguments]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, env=os.environ)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def _time_fixed_work() -> float:
+    """About a second that no version of tidegauge has a part in."""
+    data = random.Random(1).randbytes(1 << 20) * 2 + bytes(range(256)) * (1 << 15)
+    begin = time.process_time()
+    for _ in range(16):
+        zlib.compress(data, 6)
+    return time.process_time() - begin
+
+
+if __name__ == "__main__":
+    print(measure_seconds(Path(sys.argv[1])))
