@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How much faster `tidegauge report` is than when each of its sections read the trace by itself.
 
-The old figures were measured once, at commit 3b8cf9c, with `python benchmarks/reports.py TOOL`
-(BASELINE below says where). So that a bar means the same on another machine, each side is divided
-by the time of a fixed piece of work on its own machine, taken in the same minute.
+The old figures were measured once, at commit 3b8cf9c (BASELINE below says where). So that a bar
+means the same on another machine, each side is divided by the time of a fixed piece of work on its
+own machine, taken in the same minute. `python benchmarks/reports.py build/release/record_steps`
+prints the figures of the version that is installed.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ UNITS = 32
 ROUNDS = 3
 COMMANDS = {"report": [], "report --html": ["--html", "page.html", "--force"]}
 BARS = {"report": 1.6, "report --html": 2.5}
-# CPU seconds, user and system, of commit 3b8cf9c: median of BASE_ROUNDS rounds on 2 cores of an
-# AMD EPYC virtual machine, torch 2.13.0+cpu.
-BASELINE = {"report": 0.0, "report --html": 0.0, "fixed work": 1.0}
+# CPU seconds, user and system, of commit 3b8cf9c: medians of three rounds that took turns with the
+# version that read traces once, on two loaded cores of an AMD EPYC virtual machine, with torch
+# 2.13.0+cpu. That version took 3.37 s and 4.93 s there.
+BASELINE = {"report": 6.08, "report --html": 12.32, "fixed work": 1.074}
 
 
 def measure_reports(record_steps: Path) -> list[tuple[str, float, float]]:
