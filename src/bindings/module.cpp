@@ -5,6 +5,7 @@
 #include "bindings/export.h"
 #include "bindings/fit.h"
 #include "bindings/fsdp.h"
+#include "bindings/memory_trace.h"
 #include "bindings/module_calls.h"
 #include "bindings/post_mortem.h"
 #include "bindings/py_mem_tracker.h"
@@ -50,6 +51,7 @@ PYBIND11_MODULE(_C, m) {
   tidegauge::bindings::bind_mem_events(m);
   tidegauge::bindings::bind_allocator(m);
   tidegauge::bindings::bind_fit(m);
+  tidegauge::bindings::bind_memory_trace(m);
   tidegauge::bindings::bind_export(m);
   tidegauge::bindings::bind_fsdp(m);
   tidegauge::bindings::bind_units(mem_tracker);

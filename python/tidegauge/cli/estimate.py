@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import shutil
 import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
@@ -233,7 +232,7 @@ def _estimate(args: argparse.Namespace, estimator: Estimator, question: Question
 
     found = question.ask(estimator)
     if args.trace:
-        shutil.copyfile(estimator.trace_of(found), args.trace)
+        estimator.save_trace(found, args.trace, overwrite=args.force)
     advice: list[Advice] | None = None
     is_whole = True
     if found.fits is False and not args.no_advice:

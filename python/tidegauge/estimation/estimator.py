@@ -30,7 +30,7 @@ from tidegauge.estimation.contract import Contract
 from tidegauge.estimation.plan import Plan
 from tidegauge.estimation.runner import Progress, Run, claim_device, next_rank, run_plan
 from tidegauge.estimation.targets import load_contract
-from tidegauge.report.summary import Peak, Summary, read_summary
+from tidegauge.report.summary import Peak, Summary, make_summary
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,9 @@ class Estimate:
 
 @dataclass(frozen=True)
 class _Simulated:
-    """A simulated rank, what its trace says, and its requests to the device."""
+    """A simulated rank, the summary of its events, and its requests to the device."""
 
+    number: int  # counts all runs of an Estimator
     run: Run
     summary: Summary
     peak: Peak
@@ -117,7 +118,8 @@ class _Simulated:
 class Estimator:
     """Estimates one program under many plans. Simulates each plan once.
 
-    A context manager: on exit it removes its traces, kept in a temporary folder inside `folder`.
+    Events stay in memory. `trace_of` writes a file into a temporary folder inside `folder`, which
+    is removed when this context manager is left.
     `notes` are part of every estimate.
     """
 
@@ -198,9 +200,17 @@ class Estimator:
             seconds=time.perf_counter() - begin,
         )
 
+    def save_trace(self, estimate: Estimate, path: str, *, overwrite: bool = False) -> None:
+        """Writes the trace of its worst rank. Raises OSError if that is not possible."""
+        self._find(estimate).run.recorder.save(path, overwrite=overwrite)
+
     def trace_of(self, estimate: Estimate) -> Path:
-        """The trace of its worst rank, which exists until the context is left."""
-        return self._find(estimate).run.trace
+        """The trace of its worst rank, in a temporary file until the estimator is closed."""
+        found = self._find(estimate)
+        path = Path(self._folder.name) / f"{found.number}.tide"
+        if not path.exists():
+            found.run.recorder.save(path)
+        return path
 
     def memory_of(self, estimate: Estimate) -> DeviceMemory:
         """The device memory of its worst rank, with the verdict of the estimate."""
@@ -209,7 +219,7 @@ class Estimator:
         return replay_requests(
             found.requests,
             found.summary.facts,
-            trace=str(found.run.trace),
+            trace="",
             traced_device=found.peak.device,
             alloc_confs=() if settings is None else (settings,),
             device=estimate.device,
@@ -227,13 +237,9 @@ class Estimator:
             ranks_done: list[Run] = []
             while (rank := next_rank(plan.world_size, ranks_done, self._rank)) is not None:
                 self.run_count += 1
-                trace = Path(self._folder.name) / f"{self.run_count}.tide"
-                run = run_plan(self.contract, plan, rank, trace, self._claim, self._progress)
+                run = run_plan(self.contract, plan, rank, self._claim, self._progress)
                 ranks_done.append(run)
-                summary = read_summary(trace)
-                peak = _find_peak(summary, run.device)
-                requests = _C.RequestStream(str(trace), torch.device(peak.device))
-                done.append(_Simulated(run, summary, peak, requests))
+                done.append(_read(run, self.run_count))
             self._runs[plan] = done
         return self._runs[plan]
 
@@ -247,6 +253,15 @@ class Estimator:
             alloc_conf=alloc_conf,
             assumptions=Assumptions(**self._assumed),
         )
+
+
+def _read(run: Run, number: int) -> _Simulated:
+    source = run.recorder.source
+    read = _C.Run(source, wants_requests=True)
+    requests = read.requests()
+    assert requests is not None
+    summary = make_summary(read, source, "")
+    return _Simulated(number, run, summary, _find_peak(summary, run.device), requests)
 
 
 def _find_peak(summary: Summary, device: str) -> Peak:

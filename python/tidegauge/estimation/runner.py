@@ -7,7 +7,6 @@ import contextlib
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,7 +19,7 @@ from tidegauge.estimation.preparation import make_optimizer, prepare_model
 from tidegauge.simulation import Simulation, simulate
 from tidegauge.trackers.fsdp2_mem_tracker import FSDPMemTracker
 from tidegauge.trackers.mem_tracker import MemTracker
-from tidegauge.trackers.recorder import Recorder
+from tidegauge.trackers.memory_recorder import MemoryRecorder
 
 _MOST_STEPS = 6
 Progress = Callable[[str], None]
@@ -55,7 +54,7 @@ _ON_CPU = (
 
 @dataclass(frozen=True)
 class Run:
-    """One rank of a plan. `like_ranks`: the ranks with shards of the same sizes."""
+    """One rank of a plan, with its events. `like_ranks`: the ranks with shards of equal sizes."""
 
     plan: Plan
     rank: int
@@ -65,13 +64,11 @@ class Run:
     parameter_count: int
     step_count: int
     is_steady: bool
-    trace: Path
+    recorder: MemoryRecorder
     notes: tuple[str, ...]
 
 
-def run_plan(
-    contract: Contract, plan: Plan, rank: int, trace: Path, claim: Claim, progress: Progress
-) -> Run:
+def run_plan(contract: Contract, plan: Plan, rank: int, claim: Claim, progress: Progress) -> Run:
     """Raises ModelError if the program fails, ValueError if it does not support the plan."""
     if plan.offload and claim.device == "cpu":
         raise NotImplementedError(
@@ -101,23 +98,18 @@ def run_plan(
             optimizer = make_optimizer(contract, plan, model, claim.device)
         with contract.wrap_errors("make_inputs"), _on(claim.device):
             inputs = contract.make_inputs(settings)
-        recorder = Recorder(
-            trace,
-            overwrite=True,
-            facts={
+        recorder = MemoryRecorder(
+            {
                 "rank": str(rank),
                 "world_size": str(plan.world_size),
                 "simulated": claim.device,
-            },
+            }
         )
         tracker = _make_tracker(plan, model, optimizer, inputs, recorder)
-        try:
-            with tracker:
-                step_count, is_steady = _train(
-                    contract, plan, model, optimizer, inputs, tracker, claim, progress
-                )
-        finally:
-            recorder.close()
+        with tracker:
+            step_count, is_steady = _train(
+                contract, plan, model, optimizer, inputs, tracker, claim, progress
+            )
         return Run(
             plan=plan,
             rank=rank,
@@ -127,7 +119,7 @@ def run_plan(
             parameter_count=parameter_count,
             step_count=step_count,
             is_steady=is_steady,
-            trace=trace,
+            recorder=recorder,
             notes=(*_describe_faults(tracker), *_describe_streams(simulation)),
         )
 
@@ -145,7 +137,11 @@ def _on(device: str) -> contextlib.AbstractContextManager[Any]:
 
 
 def _make_tracker(
-    plan: Plan, model: nn.Module, optimizer: torch.optim.Optimizer, inputs: Any, recorder: Recorder
+    plan: Plan,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    inputs: Any,
+    recorder: MemoryRecorder,
 ) -> MemTracker:
     tensors = tuple(leaf for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor))
     if plan.is_sharded:

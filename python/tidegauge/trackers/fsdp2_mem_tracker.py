@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from tidegauge import _C
 from tidegauge.trackers.mem_tracker import MemTracker, _RefType, _State
+from tidegauge.trackers.memory_recorder import MemoryRecorder
 from tidegauge.trackers.module_stats import LiveStats
 from tidegauge.trackers.printing import Snapshot
 from tidegauge.trackers.recorder import Recorder
@@ -108,7 +109,7 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
         *,
         strict: bool = False,
         allocator: bool = False,
-        record: str | os.PathLike[str] | Recorder | None = None,
+        record: str | os.PathLike[str] | Recorder | MemoryRecorder | None = None,
         stacks: str = "none",
     ) -> None:
         # Imported late: it is slow, and most users of tidegauge do not shard.

@@ -25,6 +25,7 @@ from tidegauge._util.notebook import render_peaks
 from tidegauge._util.ordering import natural_order
 from tidegauge.trackers import printing
 from tidegauge.trackers.common_utils import get_untyped_storages as get_untyped_storages
+from tidegauge.trackers.memory_recorder import MemoryRecorder
 from tidegauge.trackers.mod_tracker import ModTracker
 from tidegauge.trackers.module_stats import LiveStats, ModuleStatsDictionary, make_snapshot
 from tidegauge.trackers.printing import Snapshot
@@ -188,7 +189,7 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         *,
         strict: bool = False,
         allocator: bool = False,
-        record: str | os.PathLike[str] | Recorder | None = None,
+        record: str | os.PathLike[str] | Recorder | MemoryRecorder | None = None,
         stacks: str = "none",
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -196,10 +197,12 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._core = _C.MemTracker(
             self._mod_tracker._core, strict, allocator, stacks, self._is_sharded
         )
-        self._recorder: Recorder | None = None
+        self._recorder: Recorder | MemoryRecorder | None = None
         if record is not None:
-            self._recorder = record if isinstance(record, Recorder) else Recorder(record)
-            self._core.record_to(self._recorder._core)
+            self._recorder = (
+                record if isinstance(record, Recorder | MemoryRecorder) else Recorder(record)
+            )
+            self._recorder.attach(self._core)
         self._module_stats = ModuleStatsDictionary(self._core, self._stats_class)
         self._depth = 0
         self._fake_mode_on_entry: Any = None

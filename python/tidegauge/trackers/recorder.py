@@ -17,6 +17,12 @@ from tidegauge._build_info import __version__
 __all__ = ["Recorder"]
 
 
+def add_versions(facts: Mapping[str, str] | None) -> dict[str, str]:
+    """The facts of a run, with the versions that recorded it."""
+    versions = {"torch_version": torch.__version__, "tidegauge_version": __version__}
+    return {**versions, **(facts or {})}
+
+
 class Recorder:
     """Records the events of one tracker: `MemTracker(record=Recorder("run.tide"))`.
 
@@ -41,13 +47,13 @@ class Recorder:
             overwrite,
             max_waiting_events,
             max_file_bytes,
-            {
-                "torch_version": torch.__version__,
-                "tidegauge_version": __version__,
-                **(facts or {}),
-            },
+            add_versions(facts),
         )
         _open_recorders.add(self)
+
+    def attach(self, tracker: _C.MemTracker) -> None:
+        """Takes the events of a tracker. Raises ValueError if another tracker has the recorder."""
+        tracker.record_to(self._core)
 
     @property
     def written_events(self) -> int:
