@@ -198,7 +198,7 @@ def reserved_for(path: Path, *, is_on_side_stream: bool) -> int:
         del first
         second = torch.empty(15 * MIB, dtype=torch.uint8, device="cuda")
         del second
-    figures = _C.RequestStream(str(path), torch.device("cuda:0")).simulate("", "counter", 0, 0)
+    figures = _C.RequestStream(str(path), torch.device("cuda:0")).simulate("", "counter")
     return int(figures["peak_reserved_bytes"])
 
 
