@@ -5,8 +5,8 @@
 
 #include <memory>
 
-#include "track/memory_tracker.h"
 #include "capture/hooks/op_hook.h"
+#include "track/memory_tracker.h"
 
 namespace tidegauge {
 

@@ -9,7 +9,6 @@ import pytest
 from faithful import Program, compare_events, compare_ops, first_difference
 from fsdp_cases import CASES, ONLY_IN_A_WORLD_OF_8
 from programs import IN_A_WORLD, PROGRAMS, adamw
-
 from sharded import WIDTH, world
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import pytest
 from fsdp_runs import ALL, OTHER_WORLDS, RUNS, figures
-from tidegauge import FSDPMemTracker, simulate
-
 from sharded import run, world
+from tidegauge import FSDPMemTracker, simulate
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

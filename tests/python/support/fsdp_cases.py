@@ -8,6 +8,18 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from sharded import (
+    BLOCKS,
+    WIDTH,
+    Block,
+    Make,
+    Net,
+    Train,
+    flat_mesh,
+    mesh_of,
+    shard_all,
+    two_level_mesh,
+)
 from torch import nn
 from torch.distributed._composable import checkpoint
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
@@ -22,19 +34,6 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.utils.checkpoint import checkpoint as checkpoint_function
 from torch.utils.checkpoint import create_selective_checkpoint_contexts
-
-from sharded import (
-    BLOCKS,
-    WIDTH,
-    Block,
-    Make,
-    Net,
-    Train,
-    flat_mesh,
-    mesh_of,
-    shard_all,
-    two_level_mesh,
-)
 
 HALF = torch.bfloat16
 

@@ -7,9 +7,8 @@ import functools
 
 import pytest
 from fsdp_cases import CASES, ONLY_IN_A_WORLD_OF_8
-from tidegauge import FSDPMemTracker
-
 from sharded import Run, run, world
+from tidegauge import FSDPMemTracker
 
 ALL = {**CASES, **ONLY_IN_A_WORLD_OF_8}
 RUNS = [(name, 8) for name in ALL]

@@ -9,12 +9,6 @@ from typing import Any
 import pytest
 import torch
 from runs import read_split
-from tidegauge import FSDPMemTracker
-from torch import nn
-from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker as UpstreamTracker
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from tracked import now, peak
-
 from sharded import (
     BLOCK_NUMEL,
     BLOCKS,
@@ -24,6 +18,11 @@ from sharded import (
     two_level_mesh,
     world,
 )
+from tidegauge import FSDPMemTracker
+from torch import nn
+from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker as UpstreamTracker
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from tracked import now, peak
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -10,14 +10,13 @@ import pytest
 import torch
 from fsdp_cases import two_groups
 from runs import Split
+from sharded import BLOCK_NUMEL, BLOCKS, WIDTH, Net, shard_all, two_level_mesh, world
 from tidegauge import FSDPMemTracker
 from torch.distributed._composable import checkpoint
 from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker as UpstreamTracker
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.fsdp import MixedPrecisionPolicy
 from tracked import now, peak
-
-from sharded import BLOCK_NUMEL, BLOCKS, WIDTH, Net, shard_all, two_level_mesh, world
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -26,10 +26,9 @@ def run_rank(rank: int, size: int, folder: str) -> None:
     from fsdp_cases import CASES
     from one_thread_gloo import init_one_thread_gloo
     from runs import read_split
+    from sharded import flat_mesh, run
     from tidegauge import FSDPMemTracker
     from torch.distributed.fsdp import fully_shard
-
-    from sharded import flat_mesh, run
 
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)

@@ -7,10 +7,9 @@ import pytest
 import torch
 from fsdp_cases import CASES
 from fsdp_runs import ALL, OTHER_WORLDS, RUNS, figures
+from sharded import run, world
 from tidegauge import FSDPMemTracker
 from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker as UpstreamTracker
-
-from sharded import run, world
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -11,12 +11,6 @@ from typing import Any
 import pytest
 import torch
 from fsdp_cases import accumulate, evaluate, train, user_unshard
-from tidegauge import FSDPMemTracker
-from torch import nn
-from torch.distributed._composable import checkpoint
-from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
-from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
-
 from sharded import (
     BLOCKS,
     Make,
@@ -28,6 +22,11 @@ from sharded import (
     two_level_mesh,
     world,
 )
+from tidegauge import FSDPMemTracker
+from torch import nn
+from torch.distributed._composable import checkpoint
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 from fsdp_cases import CASES
-from tidegauge import _C, FSDPMemTracker, Recorder
-
 from sharded import WIDTH, Net, world
+from tidegauge import _C, FSDPMemTracker, Recorder
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

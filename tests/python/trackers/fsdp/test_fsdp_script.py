@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import torch
 from fsdp_cases import CASES
+from sharded import WIDTH, world
 from tidegauge import FSDPMemTracker
 from tidegauge.trackers.script_tracker import ScriptTracker
-
-from sharded import WIDTH, world
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

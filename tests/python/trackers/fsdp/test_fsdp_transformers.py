@@ -13,13 +13,12 @@ import pytest
 import torch
 from counting import counting
 from runs import Split, read_split
+from sharded import flat_mesh, world
 from tidegauge import FSDPMemTracker
 from torch import nn
 from torch.distributed._composable import checkpoint
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from tracked import now
-
-from sharded import flat_mesh, world
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from sharded import Net, flat_mesh, shard_all, world
 from tidegauge import FSDPMemTracker, MemTracker
 from tidegauge._torch import fsdp_patches
 from torch import nn
 from torch.distributed._composable import checkpoint
 from torch.distributed.fsdp import fully_shard
 from tracked import now
-
-from sharded import Net, flat_mesh, shard_all, world
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

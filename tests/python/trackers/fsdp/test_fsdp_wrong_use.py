@@ -11,14 +11,13 @@ import torch
 import torch.distributed as dist
 from counting import counting
 from runs import read_split
+from sharded import WIDTH, Net, flat_mesh, shard_all, world
 from tidegauge import FSDPMemTracker
 from tidegauge._torch import fsdp_patches
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.fsdp import fully_shard
 from tracked import now
-
-from sharded import WIDTH, Net, flat_mesh, shard_all, world
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
