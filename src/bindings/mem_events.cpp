@@ -13,6 +13,7 @@
 #include "bindings/py_mem_tracker.h"
 #include "bindings/py_module_view.h"
 #include "capture/hooks/fake_hook.h"
+#include "capture/hooks/fast_switch.h"
 #include "capture/hooks/moment_facts.h"
 #include "capture/hooks/op_hook.h"
 #include "capture/hooks/unseen_changes.h"
@@ -121,6 +122,8 @@ void bind_mem_events(py::module_& m) {
     };
   };
   m.def("enter_fake_mode", &fake_hook::enter_mode);
+  m.def("set_fast_paths", &enable_fast_paths, py::arg("are_enabled"),
+        "For tests. False if the library has no fast paths.");
   m.def("attach_thread", &attach_thread);
   m.def("detach_thread", &detach_thread);
   m.def("watch_thread_again", &watch_thread_again);

@@ -220,9 +220,11 @@ def _without_own(traceback: TracebackType | None) -> TracebackType | None:
 def is_out_of_memory(error: BaseException | None) -> bool:
     import torch
 
+    from tidegauge import _C
+
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
-    return isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
+    return isinstance(error, RuntimeError) and _C.is_out_of_memory(str(error))
 
 
 def _print_result(

@@ -7,6 +7,7 @@
 #include "capture/fast/node_cache.h"
 #include "capture/fast/sole_listener.h"
 #include "capture/fast/typed_ops.h"
+#include "capture/hooks/fast_switch.h"
 #include "capture/hooks/op_hook.h"
 
 namespace tidegauge::fast {
@@ -36,8 +37,13 @@ void install() {
   for (int i = 0; i < kPathCount; ++i) plug(static_cast<Path>(i), paths.is_enabled[i]);
 }
 
+void switch_all(bool are_enabled) {
+  for (int i = 0; i < kPathCount; ++i) set_enabled(static_cast<Path>(i), are_enabled);
+}
+
 [[maybe_unused]] const bool is_added = [] {
   op_hook::add_handlers(&install);
+  set_fast_switch(&switch_all);
   return true;
 }();
 

@@ -10,7 +10,7 @@
 /// With the CMake option TIDEGAUGE_FAST_PATHS=OFF this folder is not compiled.
 ///
 /// A test runs the scenarios with and without them and compares the event streams. README.md states
-/// the invariant and the measured gain of each.
+/// the invariant of each.
 namespace tidegauge::fast {
 
 enum class Path : uint8_t {
@@ -22,6 +22,7 @@ enum class Path : uint8_t {
 inline constexpr int kPathCount = 4;
 
 /// For tests and measurements: all paths are enabled by default. No op may run meanwhile.
+/// `enable_fast_paths` (hooks/fast_switch.h) switches all of them.
 TIDEGAUGE_API void set_enabled(Path path, bool is_enabled);
 
 }  // namespace tidegauge::fast

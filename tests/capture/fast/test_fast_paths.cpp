@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "capture/fast/fast_paths.h"
+#include "capture/hooks/fast_switch.h"
+#include "capture/storages/capture_listener.h"
+#include "capture/storages/storage_registry.h"
+#include "tidegauge/threads.h"
+
+namespace tidegauge {
+namespace {
+
+/// The events that capture reports to its only listener. Ids are numbered in order of appearance.
+class EventLog final : public CaptureListener {
+ public:
+  EventLog() {
+    state_.is_started = true;
+    const auto lock = StorageRegistry::lock();
+    StorageRegistry::get().listeners().add(this);
+  }
+  ~EventLog() {
+    const auto lock = StorageRegistry::lock();
+    StorageRegistry::get().listeners().remove(this);
+  }
+  EventLog(const EventLog&) = delete;
+  EventLog& operator=(const EventLog&) = delete;
+
+  void storage_born(const ObservedStorage& observed, uint8_t facts, OpId op) override {
+    add("born", observed.id, {observed.size_bytes, facts, op.value});
+  }
+  void storage_born(StorageId id, int64_t size_bytes, Device, const c10::TensorImpl*,
+                    uint8_t facts, OpId op) override {
+    add("born", id, {size_bytes, facts, op.value});
+  }
+  void storage_found(const ObservedStorage& observed, uint8_t facts, OpId) override {
+    if (numbers_.contains(observed.id)) return;  // a listener ignores what it knows
+    add("found", observed.id, {observed.size_bytes, facts});
+  }
+  void storage_freed(StorageId id, bool by_backward) override {
+    if (numbers_.contains(id)) add("freed", id, {int64_t{by_backward}});
+  }
+  void storage_resized(StorageId id, int64_t size_bytes, StorageId) override {
+    add("resized", id, {size_bytes});
+  }
+  void memory_allocated(StorageId, Device, int64_t) override {}
+  void node_runs(int, const torch::autograd::Node& node) override {
+    place(&node == last_node_ ? "" : "node");
+    last_node_ = &node;
+  }
+  void runs_outside_backward() override {
+    place(last_node_ == nullptr ? "" : "outside");
+    last_node_ = nullptr;
+  }
+  bool knows_parameter(const at::Tensor&) override { return true; }
+  bool learn_parameter(const at::Tensor&) override { return false; }
+  void gradient_accumulated(StorageId id) override { add("gradient", id, {}); }
+  FailureReport allocation_failed(const FailedAllocation&, OpId, const std::string&) override {
+    return {};
+  }
+  std::shared_ptr<CaptureListener> keep_alive() override { return nullptr; }
+
+  std::vector<std::string> lines;
+
+ private:
+  void place(const std::string& line) {
+    if (!line.empty()) lines.push_back(line);
+  }
+  void add(const std::string& what, StorageId id, const std::vector<int64_t>& facts) {
+    const auto number = numbers_.try_emplace(id, numbers_.size()).first->second;
+    std::string line = what;
+    line.append(" ").append(std::to_string(number));
+    for (const int64_t fact : facts) line.append(" ").append(std::to_string(fact));
+    lines.push_back(line);
+  }
+  std::map<StorageId, size_t> numbers_;
+  const torch::autograd::Node* last_node_ = nullptr;
+};
+
+void train() {
+  torch::manual_seed(0);
+  torch::nn::Sequential model(torch::nn::Linear(8, 8), torch::nn::ReLU(),
+                              torch::nn::LayerNorm(torch::nn::LayerNormOptions({8})),
+                              torch::nn::Linear(8, 4));
+  torch::optim::Adam optimizer(model->parameters());
+  for (int step = 0; step < 3; ++step) {
+    optimizer.zero_grad();
+    model->forward(torch::ones({2, 8})).sum().backward();
+    optimizer.step();
+  }
+}
+
+void use_views_and_foreign_memory() {
+  float values[8] = {};
+  const at::Tensor foreign = torch::from_blob(values, 8);
+  const at::Tensor before = torch::ones({4, 4});
+  at::Tensor x = foreign.view({2, 4}).t() + before.narrow(0, 0, 4).narrow(1, 0, 2);
+  x.add_(1).mul_(2);
+  x.resize_({64});
+  x = torch::cat({x, x}).split(32)[1].clone();
+  EXPECT_ANY_THROW(torch::mm(before, torch::ones({3, 3})));
+  const at::Tensor meta = torch::empty(4, torch::kMeta) + 1;
+}
+
+std::vector<std::string> log_events(void (*program)()) {
+  attach_thread();
+  EventLog log;
+  program();
+  detach_thread();
+  return log.lines;
+}
+
+class FastPaths : public testing::TestWithParam<void (*)()> {
+ protected:
+  ~FastPaths() override { enable_fast_paths(true); }
+};
+
+TEST_P(FastPaths, GeneralPathAloneReportsTheSame) {
+  log_events(GetParam());  // numbers the ops
+  const auto fast_lines = log_events(GetParam());
+  enable_fast_paths(false);
+  EXPECT_EQ(log_events(GetParam()), fast_lines);
+  EXPECT_GT(fast_lines.size(), 5);
+}
+
+TEST_P(FastPaths, EachPathMayBeMissing) {
+  log_events(GetParam());
+  const auto all = log_events(GetParam());
+  for (int i = 0; i < fast::kPathCount; ++i) {
+    fast::set_enabled(static_cast<fast::Path>(i), false);
+    EXPECT_EQ(log_events(GetParam()), all) << "without path " << i;
+    fast::set_enabled(static_cast<fast::Path>(i), true);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, FastPaths,
+                         testing::Values(&train, &use_views_and_foreign_memory));
+
+}  // namespace
+}  // namespace tidegauge
