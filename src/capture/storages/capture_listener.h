@@ -56,7 +56,8 @@ class CaptureListener {
   virtual void memory_allocated(StorageId id, Device device, int64_t size_bytes) = 0;
 
   /// A node of the graph task `task` is about to run an op in this thread. May be called again for
-  /// the same node.
+  /// the same node. A listener must have autograd keep a BackwardEnd (hooks/running_node.h) until
+  /// the task ends.
   virtual void node_runs(int task, const torch::autograd::Node& node) = 0;
   /// An op of this thread is about to run outside of every backward. May be called again.
   virtual void runs_outside_backward() = 0;
