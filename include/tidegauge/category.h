@@ -16,6 +16,7 @@ enum class Category : uint8_t {
 };
 
 inline constexpr size_t kCategoryCount = 0
+// NOLINTNEXTLINE(bugprone-macro-parentheses): one term of the sum
 #define TIDEGAUGE_CATEGORY(...) +1
 #include "tidegauge/category_table.inc"
 #undef TIDEGAUGE_CATEGORY

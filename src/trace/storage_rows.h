@@ -39,8 +39,8 @@ struct StorageRow {
   Device device;
   Category category{};  ///< its last category
   int64_t step = 0;
-  ModuleId
-      module;  ///< the one that ran at the birth; for a parameter or buffer, its owner once known
+  /// The one that ran at the birth; for a parameter or buffer, its owner once known.
+  ModuleId module;
   OpId op;
   uint32_t tensor = 0;
   uint32_t stack = 0;
