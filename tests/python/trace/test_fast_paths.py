@@ -11,8 +11,7 @@ import pytest
 from event_stream import Event, describe, read_events
 from runs import Record, Run, run_scenario
 from scenarios import SCENARIOS
-
-from tidegauge import MemTracker, _C
+from tidegauge import _C, MemTracker
 from tidegauge.trackers.recorder import Recorder
 
 pytestmark = pytest.mark.skipif(
