@@ -45,6 +45,7 @@ lint: build .venv/.lint build/.gtest ## check format, types and likely bugs
 	ruff check .
 	ruff format --check .
 	mypy
+	$(PY) tools/check_layers.py
 	[ ! -e python/tidegauge/_C.pyi ] || $(PY) -m mypy.stubtest tidegauge._C \
 	  --allowlist tools/stubtest.allow --ignore-unused-allowlist
 	tools/tidy.sh build/release

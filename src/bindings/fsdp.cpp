@@ -13,6 +13,7 @@
 #include "bindings/tensors.h"
 #include "capture/hooks/moment_facts.h"
 #include "core/ledger/sharded_units.h"
+#include "track/unit_births.h"
 
 namespace py = pybind11;
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "track/memory_tracker.h"
 
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/node.h>
 
 #include <algorithm>
-#include <ctime>
 #include <utility>
 
 #include "capture/hooks/allocator_channel.h"
@@ -16,17 +17,17 @@
 #include "capture/hooks/fake_hook.h"
 #include "capture/hooks/moment_facts.h"
 #include "capture/hooks/op_hook.h"
+#include "capture/hooks/running_node.h"
 #include "capture/hooks/unseen_changes.h"
 #include "capture/storages/storage_registry.h"
 #include "capture/storages/tensor_storages.h"
 #include "core/ledger/labeller.h"
 #include "tidegauge/errors.h"
 #include "track/failure_printer.h"
+#include "track/unit_births.h"
 
 namespace tidegauge {
 namespace {
-
-constexpr size_t kMaxDead = 4096;
 
 // To the letter as upstream says it, after the name of the tracker.
 constexpr const char* kIterationError =
@@ -52,13 +53,6 @@ bool is_finer(Category category, Role role) {
   }
 }
 
-/// What std::chrono::steady_clock says, without a call of libstdc++ on the way.
-int64_t now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
-}
-
 }  // namespace
 
 std::shared_ptr<MemoryTracker> MemoryTracker::create(std::shared_ptr<ModuleActivity> modules,
@@ -71,14 +65,14 @@ std::shared_ptr<MemoryTracker> MemoryTracker::create(std::shared_ptr<ModuleActiv
 
 MemoryTracker::MemoryTracker(std::shared_ptr<ModuleActivity> modules, IsParameter is_parameter,
                              bool has_allocator_channel, StackMode stack_mode)
-    : stack_mode_(stack_mode),
-      modules_(std::move(modules)),
+    : events_(modules, stack_mode),
+      backwards_(events_, std::move(modules)),
       is_parameter_(std::move(is_parameter)) {
   state_.counts_allocations = has_allocator_channel;
   failure_printer::install();
   const auto lock = StorageRegistry::lock();
   StorageRegistry::get().listeners().add(this);
-  state_changed();
+  update_state();
 }
 
 MemoryTracker::~MemoryTracker() {
@@ -88,18 +82,18 @@ MemoryTracker::~MemoryTracker() {
   }
   if (state_.counts_allocations && is_started())
     AllocatorChannel::get().close(static_cast<int>(starts_.size()));
-  if (stack_mode_ == StackMode::Python && is_started()) python_stacks::stop();
+  if (events_.stack_mode() == StackMode::Python && is_started()) python_stacks::stop();
   for (const op_hook::Thread& thread : starts_) op_hook::stop_in(thread);
 }
 
-void MemoryTracker::state_changed() {
+void MemoryTracker::update_state() {
   state_.is_started = !starts_.empty();
-  state_.needs_only_events =
-      !sink_ && !units_ && !state_.counts_allocations && stack_mode_ == StackMode::None;
+  state_.needs_only_events = events_.sink() == nullptr && events_.units() == nullptr &&
+                             !state_.counts_allocations && events_.stack_mode() == StackMode::None;
   StorageRegistry::get().listeners().listener_changed();
 }
 
-std::vector<std::shared_ptr<MemoryTracker>> living_trackers() {
+std::vector<std::shared_ptr<MemoryTracker>> MemoryTracker::living() {
   std::vector<std::shared_ptr<MemoryTracker>> living;
   const auto lock = StorageRegistry::lock();
   for (CaptureListener* listener : StorageRegistry::get().listeners().all()) {
@@ -120,11 +114,11 @@ void MemoryTracker::start() {
   const auto lock = StorageRegistry::lock();
   starts_.push_back(std::move(thread));
   if (starts_.size() == 1) state_.fake_mode = active_mode;
-  state_changed();
+  update_state();
   if (starts_.size() == 1) {
-    if (stack_mode_ == StackMode::Python) python_stacks::start();
+    if (events_.stack_mode() == StackMode::Python) python_stacks::start();
     StorageRegistry::get().poll_all();
-    apply(events::peak_reset(origin()));
+    events_.apply(events::peak_reset(events_.origin()));
     was_started_ = true;
   }
 }
@@ -136,42 +130,14 @@ void MemoryTracker::stop() {
     if (starts_.empty()) return;
     thread = std::move(starts_.back());
     starts_.pop_back();
-    if (stack_mode_ == StackMode::Python && starts_.empty()) python_stacks::stop();
+    if (events_.stack_mode() == StackMode::Python && starts_.empty()) python_stacks::stop();
     runs_outside_backward();
-    state_changed();
-    tell_names();
+    update_state();
+    events_.record_names();
   }
   if (state_.counts_allocations) AllocatorChannel::get().close();
   op_hook::stop_in(thread);
   op_hook::assert_in_this_thread();  // for another tracker
-}
-
-void MemoryTracker::look_at_clock() { time_ns_ = now_ns(); }
-
-void MemoryTracker::apply(const Event& event, const c10::TensorImpl* tensor, StackId stack,
-                          Condition condition) {
-  if (LiveSet::wants(event)) {
-    if (live_.is_full()) drop_dead();
-    live_.add(event.storage, event.op, tensor, stack);
-  }
-  backlog_.add(event, condition);
-  if (sink_ || units_ || backlog_.is_full()) apply_backlog(tensor, stack);
-}
-
-void MemoryTracker::apply_backlog(const c10::TensorImpl* tensor, StackId stack) {
-  follow_calls();
-  if (!sink_ && !units_) return backlog_.apply_to(ledger_, [](const Event&) {});
-  backlog_.apply_to(ledger_, [&](const Event& event) {
-    if (sink_) tell_sink(event, tensor, stack);
-    if (units_) units_->apply(event, ledger_);
-  });
-}
-
-StackId MemoryTracker::birth_stack(StackId python) {
-  if (stack_mode_ == StackMode::None) return {};
-  if (stack_mode_ == StackMode::Python && python) return python;
-  follow_calls();
-  return module_stacks_.find(backlog_.open_calls(), thread_, *modules_);
 }
 
 bool MemoryTracker::is_of_another_mode(c10::StorageImpl* storage) const {
@@ -186,21 +152,23 @@ void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since, Modu
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
     const ObservedStorage observed = StorageRegistry::get().observe(storage, /*even_empty=*/true);
     if (!observed.id) return;
-    const auto known = ledger().find_storage(observed.id);
+    const auto known = events_.ledger().find_storage(observed.id);
     if (!known) {
       if (named_by == NamedBy::Hook && is_of_another_mode(storage)) return;
-      apply(events::storage_born(origin(observed.device), observed.id, observed.size_bytes),
-            tensor.unsafeGetTensorImpl());
+      events_.apply(
+          events::storage_born(events_.origin(observed.device), observed.id, observed.size_bytes),
+          tensor.unsafeGetTensorImpl());
     } else if (known->category == category_of(role) || is_finer(known->category, role)) {
       return;
     } else if (known->category == Category::Untracked) {
-      apply(events::storage_claimed(origin(), observed.id, 0), tensor.unsafeGetTensorImpl());
+      events_.apply(events::storage_claimed(events_.origin(), observed.id, 0),
+                    tensor.unsafeGetTensorImpl());
     }
     const bool is_named = known && known->category != Category::Untracked;
-    Event label =
-        events::storage_relabelled(origin(), observed.id, role, is_named ? since : Since::Birth);
+    Event label = events::storage_relabelled(events_.origin(), observed.id, role,
+                                             is_named ? since : Since::Birth);
     label.module = owner;
-    apply(label);
+    events_.apply(label);
   });
 }
 
@@ -234,59 +202,50 @@ void MemoryTracker::enter_module(ModuleId module, Phase phase, std::span<const a
   moment::begin_module();
   op_hook::assert_in_this_thread();
   const auto lock = StorageRegistry::lock();
-  look_around();
-  ++version_;
+  events_.set_moment();
   StorageRegistry::get().poll(64);
   const bool is_forward = phase == Phase::Forward;
   if (is_forward) runs_outside_backward();
   const int64_t input_bytes = is_forward ? sum_known(inputs) : 0;
-  append_call(EventKind::ModuleEnter, module, phase, input_bytes);
+  events_.append_call(EventKind::ModuleEnter, module, phase, input_bytes);
 }
 
 void MemoryTracker::exit_module(ModuleId module, Phase phase, std::span<const at::Tensor> outputs) {
   moment::end_module();
   const auto lock = StorageRegistry::lock();
-  look_around();
-  ++version_;
+  events_.set_moment();
   StorageRegistry::get().poll(64);
   const bool is_forward = phase == Phase::Forward;
   const int64_t output_bytes = is_forward ? sum_known(outputs) : 0;
-  append_call(EventKind::ModuleExit, module, phase, output_bytes);
+  events_.append_call(EventKind::ModuleExit, module, phase, output_bytes);
 }
 
 void MemoryTracker::set_module_size(ModuleId module, SizeOf size_of, int64_t size_bytes) {
   const auto lock = StorageRegistry::lock();
-  ++version_;
-  apply(events::module_size(origin(), module, size_of, size_bytes));
+  events_.change_modules();
+  events_.apply(events::module_size(events_.origin(), module, size_of, size_bytes));
 }
 
 void MemoryTracker::forget_module(ModuleId module) {
   const auto lock = StorageRegistry::lock();
-  // A graph that is still to be run after so many later modules died is not worth a longer memory.
-  if (dead_.size() == kMaxDead) dead_.clear();
-  dead_.insert(module);
-  // Of garbage from before us, which goes at any time, a trace says nothing.
-  if (ledger().knows(module)) apply(events::module_gone(origin(), module));
+  backwards_.forget_module(module);
+  // A trace has no events of modules that the tracker never saw; they die at any time.
+  if (events_.ledger().knows(module)) events_.apply(events::module_gone(events_.origin(), module));
 }
 
 void MemoryTracker::begin_root_call(ModuleId module, bool strict, const char* tracker_name) {
   const auto lock = StorageRegistry::lock();
-  follow_calls();
-  const bool again = backlog_.has_statistics(module, ledger_);
+  const bool again = events_.has_statistics(module);
   if (again && strict) throw NotSupported(std::string(tracker_name) + kIterationError);
   if (steps_.root_called(again)) begin_step();
   if (!again) return;
-  ++version_;
-  tell_names();
-  apply(events::iteration_begin(origin()));
-  // Of the calls before this one nobody can read any more: the ledger passes them over.
-  apply_backlog();
-  if (live_.is_half_full()) live_.drop_dead(ledger_);
+  events_.record_names();
+  events_.restart_module_lists();
 }
 
 void MemoryTracker::begin_step() {
-  look_around();
-  apply(events::step_marker(origin()));
+  events_.set_moment();
+  events_.apply(events::step_marker(events_.origin()));
 }
 
 void MemoryTracker::expect_optimizer() {
@@ -296,104 +255,44 @@ void MemoryTracker::expect_optimizer() {
 
 void MemoryTracker::reset_statistics() {
   const auto lock = StorageRegistry::lock();
-  ++version_;
+  events_.change_modules();
   steps_.statistics_reset();
-  apply(events::statistics_reset(origin()));
+  events_.apply(events::statistics_reset(events_.origin()));
 }
 
 void MemoryTracker::optimizer_step(bool begins) {
   op_hook::assert_in_this_thread();
   const auto lock = StorageRegistry::lock();
-  look_around();
+  events_.set_moment();
   runs_outside_backward();
   if (!begins) {
     steps_.optimizer_ends();
   } else if (steps_.optimizer_begins()) {
     begin_step();
   }
-  apply(begins ? events::optimizer_step_begin(origin()) : events::optimizer_step_end(origin()));
-}
-
-Snapshot MemoryTracker::current() {
-  op_hook::assert_in_this_thread();
-  const auto lock = StorageRegistry::lock();
-  StorageRegistry::get().poll_all();
-  return ledger().current();
-}
-
-Snapshot MemoryTracker::peak() {
-  op_hook::assert_in_this_thread();
-  const auto lock = StorageRegistry::lock();
-  return was_started_ ? ledger().peak() : Snapshot{};
-}
-
-std::map<Device, int64_t> MemoryTracker::foreign_bytes() {
-  std::map<Device, int64_t> sums;
-  const auto lock = StorageRegistry::lock();
-  StorageRegistry::get().poll_all();
-  StorageRegistry::get().weak_references().visit_foreign([&](const RegisteredStorage& each) {
-    const bool counts = each.size_bytes > 0 && ledger().find_storage(each.id);
-    if (counts) sums[each.device] += each.size_bytes;
-  });
-  return sums;
-}
-
-std::vector<ModuleId> MemoryTracker::modules() {
-  const auto lock = StorageRegistry::lock();
-  return ledger().modules();
-}
-
-ModuleStats MemoryTracker::module_stats(ModuleId module) {
-  const auto lock = StorageRegistry::lock();
-  return ledger().module_stats(module);
-}
-
-uint64_t MemoryTracker::version() {
-  const auto lock = StorageRegistry::lock();
-  follow_calls();
-  // The peak of an open call changes with every event.
-  return backlog_.open_calls().empty() ? version_ : (uint64_t{1} << 63) | ledger().now().sequence;
-}
-
-std::shared_ptr<const PostMortem> MemoryTracker::post_mortem() {
-  const auto lock = StorageRegistry::lock();
-  return post_mortem_;
-}
-
-int64_t MemoryTracker::anomaly_count() {
-  const auto lock = StorageRegistry::lock();
-  return static_cast<int64_t>(ledger().anomalies().total());
-}
-
-std::string MemoryTracker::first_anomaly() {
-  const auto lock = StorageRegistry::lock();
-  return std::string(ledger().anomalies().first());
-}
-
-size_t MemoryTracker::footprint_bytes() {
-  const auto lock = StorageRegistry::lock();
-  return ledger_.footprint_bytes() + backlog_.footprint_bytes() + live_.footprint_bytes() +
-         StorageRegistry::get().storage_count() * 128 + (units_ ? units_->footprint_bytes() : 0);
+  events_.apply(begins ? events::optimizer_step_begin(events_.origin())
+                       : events::optimizer_step_end(events_.origin()));
 }
 
 void MemoryTracker::memory_allocated(StorageId id, Device device, int64_t size_bytes) {
-  thread_ = running_thread();
-  apply(events::storage_born(origin(device), id, size_bytes, kFromAllocator), nullptr,
-        birth_stack({}));
+  events_.set_thread();
+  events_.apply(events::storage_born(events_.origin(device), id, size_bytes, kFromAllocator),
+                nullptr, events_.birth_stack({}));
 }
 
 void MemoryTracker::storage_resized(StorageId id, int64_t size_bytes, StorageId allocated) {
-  const auto known = ledger().find_storage(id);
-  const auto memory = allocated ? ledger().find_storage(allocated) : std::nullopt;
+  const auto known = events_.ledger().find_storage(id);
+  const auto memory = allocated ? events_.ledger().find_storage(allocated) : std::nullopt;
   if (memory) {
-    // Two became one: bytes that are the allocator's, under the name that the storage has.
+    // The storage takes over the memory: the allocator's bytes under the storage's label.
     if (known) rename_since_birth(allocated, known->category);
-    if (units_) share_unit(id, allocated);
-    apply(events::storage_freed(origin(), allocated));
+    const UnitId unit = events_.units() != nullptr ? events_.units()->unit_of(id) : UnitId();
+    if (unit) own_storage(unit, allocated);
+    events_.apply(events::storage_freed(events_.origin(), allocated));
     size_bytes = memory->size_bytes;
   }
   if (known) {
-    apply(events::storage_resized(origin(), id, size_bytes));
+    events_.apply(events::storage_resized(events_.origin(), id, size_bytes));
   } else if (memory) {
     memory_allocated(id, memory->device, size_bytes);
   }
@@ -401,47 +300,49 @@ void MemoryTracker::storage_resized(StorageId id, int64_t size_bytes, StorageId 
 
 void MemoryTracker::rename_since_birth(StorageId id, Category category) {
   if (category == Category::StepTemp) {  // a fact of births alone, no role
-    return apply(events::storage_claimed(origin(), id, kInOptimizerStep));
+    return events_.apply(events::storage_claimed(events_.origin(), id, kInOptimizerStep));
   }
   for (uint8_t role = 0; role < kRoleCount; ++role) {
     if (category_of(static_cast<Role>(role)) != category) continue;
-    return apply(events::storage_relabelled(origin(), id, static_cast<Role>(role), Since::Birth));
+    return events_.apply(
+        events::storage_relabelled(events_.origin(), id, static_cast<Role>(role), Since::Birth));
   }
 }
 
 bool MemoryTracker::knows(const ObservedStorage& observed) {
-  // Fake memory is told to those of its mode only.
-  const bool is_told_to_all = observed.is_known_to_all && observed.data != nullptr && is_started();
-  return is_told_to_all || ledger().find_storage(observed.id);
+  // A fake storage is reported only to the trackers of its mode.
+  const bool is_known_here = observed.is_known_to_all && observed.data != nullptr && is_started();
+  return is_known_here || events_.ledger().find_storage(observed.id);
 }
 
 void MemoryTracker::storage_born(const ObservedStorage& observed, uint8_t birth_facts, OpId op) {
-  thread_ = running_thread();
-  apply(events::storage_born(origin(observed.device), observed.id, observed.size_bytes, birth_facts,
-                             op, moment::stream()),
-        observed.tensor, birth_stack(observed.stack),
-        state_.counts_allocations ? Condition::IsNew : Condition::None);
-  if (units_) apply_unit_births(observed.id);
+  events_.set_thread();
+  events_.apply(events::storage_born(events_.origin(observed.device), observed.id,
+                                     observed.size_bytes, birth_facts, op, moment::stream()),
+                observed.tensor, events_.birth_stack(observed.stack),
+                state_.counts_allocations ? Condition::IsNew : Condition::None);
+  if (events_.units() == nullptr) return;
+  const UnitBirth birth = current_unit_birth();
+  if (birth.unit) apply_fact(birth.unit, birth.fact, observed.id);
 }
 
 void MemoryTracker::storage_found(const ObservedStorage& observed, uint8_t birth_facts, OpId op) {
-  const auto known = ledger().find_category(observed.id);
+  const auto known = events_.ledger().find_category(observed.id);
   if (known && *known != Category::Untracked) return;
-  thread_ = running_thread();
-  apply(events::storage_born(origin(observed.device), observed.id, observed.size_bytes, birth_facts,
-                             op, moment::stream()),
-        observed.tensor, {}, Condition::IsNew);
-  // It is older than the tracker: whatever it is, this op did not make it.
-  if (!scopes_.empty()) found_in_backward_.insert(observed.id);
-  apply(events::storage_relabelled(origin(), observed.id, Role::IsExternal, Since::Birth));
+  events_.set_thread();
+  events_.apply(events::storage_born(events_.origin(observed.device), observed.id,
+                                     observed.size_bytes, birth_facts, op, moment::stream()),
+                observed.tensor, {}, Condition::IsNew);
+  // It is older than the tracker, so this op did not make it.
+  backwards_.add_found(observed.id);
+  events_.apply(
+      events::storage_relabelled(events_.origin(), observed.id, Role::IsExternal, Since::Birth));
 }
 
 void MemoryTracker::storage_born(StorageId id, int64_t size_bytes, Device device,
                                  const c10::TensorImpl* tensor, uint8_t birth_facts, OpId op) {
-  thread_ = running_thread();
-  if (live_.is_full()) drop_dead();
-  live_.add(id, op, tensor, {});
-  append(EventKind::StorageBorn, Condition::None, [&](Event& event) {
+  events_.set_thread();
+  events_.append_birth(id, op, tensor, [&](Event& event) {
     event.storage = id;
     event.size_bytes = size_bytes;
     event.device = device;
@@ -452,14 +353,14 @@ void MemoryTracker::storage_born(StorageId id, int64_t size_bytes, Device device
 }
 
 void MemoryTracker::storage_freed(StorageId id, bool by_backward) {
-  append(EventKind::StorageFreed, by_backward ? Condition::IsLetGoByBackward : Condition::IsAlive,
-         [&](Event& event) { event.storage = id; });
+  events_.append(EventKind::StorageFreed,
+                 by_backward ? Condition::IsLetGoByBackward : Condition::IsAlive,
+                 [&](Event& event) { event.storage = id; });
 }
 
 bool MemoryTracker::knows_parameter(const at::Tensor& leaf) {
   StorageRegistry& registry = StorageRegistry::get();
-  // The backlog matters only if an event in it changes labels.
-  const Ledger& labelled = backlog_.has_labels() ? ledger() : ledger_;
+  const Ledger& labelled = events_.labelled_ledger();
   const auto is_parameter = [&](StorageId id) {
     const auto category = labelled.find_category(id);
     return category == Category::Parameter || category == Category::UnshardedParam ||
@@ -483,15 +384,77 @@ bool MemoryTracker::learn_parameter(const at::Tensor& leaf) {
 }
 
 void MemoryTracker::gradient_accumulated(StorageId id) {
-  // What was there before the backward (the indices of a sparse gradient) is no gradient; what the
-  // backward has come across was made in it in secret, by compiled code.
-  const bool is_found = !found_in_backward_.empty() && found_in_backward_.contains(id);
-  append(EventKind::StorageRelabelled, is_found ? Condition::IsAlive : Condition::IsTemp,
-         [&](Event& event) {
-           event.storage = id;
-           event.role = Role::IsGradient;
-           event.since = Since::Birth;
-         });
+  // A storage from before the backward (the indices of a sparse gradient) is not a gradient. One
+  // that the backward found was made in it, by compiled code that capture does not observe.
+  const bool is_found = backwards_.has_found(id);
+  events_.append(EventKind::StorageRelabelled, is_found ? Condition::IsAlive : Condition::IsTemp,
+                 [&](Event& event) {
+                   event.storage = id;
+                   event.role = Role::IsGradient;
+                   event.since = Since::Birth;
+                 });
+}
+
+void MemoryTracker::begin_recompute() {
+  const auto node = torch::autograd::get_current_node();
+  if (!node) return;
+  const auto lock = StorageRegistry::lock();
+  node_runs(torch::autograd::get_current_graph_task_id(), *node);
+}
+
+void MemoryTracker::node_runs(int task, const torch::autograd::Node& node) {
+  if (backwards_.move_to(task, node)) return;
+  torch::autograd::Engine::get_default_engine().queue_callback(
+      [weak = weak_from_this(), task, end = BackwardEnd()] {
+        forget_running_nodes();  // now, not when the last copy of `end` dies
+        if (const auto alive = weak.lock()) {
+          const auto lock = StorageRegistry::lock();
+          alive->backwards_.close(task);
+        }
+      });
+  backwards_.open(task, node);
+}
+
+void MemoryTracker::runs_outside_backward() {
+  if (!backwards_.empty()) backwards_.close_in_thread();
+}
+
+CaptureListener::FailureReport MemoryTracker::allocation_failed(const FailedAllocation& failed,
+                                                                OpId op,
+                                                                const std::string& message) {
+  const bool is_first = post_mortem_ == nullptr;
+  post_mortem_ = events_.apply_failure(failed, op, message);
+  return {post_mortem_, is_first};
+}
+
+void MemoryTracker::record_to(std::shared_ptr<EventSink> sink) {
+  const auto lock = StorageRegistry::lock();
+  if (events_.ledger().now().sequence != 0) {
+    throw UsageError(
+        "the tracker has already observed events; set the recorder when you create the tracker");
+  }
+  events_.set_sink(std::move(sink));
+  update_state();
+}
+
+void MemoryTracker::name_class(ModuleId module, std::string_view class_name) {
+  const auto lock = StorageRegistry::lock();
+  events_.record_class(module, class_name);
+}
+
+void MemoryTracker::name_owned(const at::Tensor& tensor, ModuleId module, std::string_view name) {
+  const auto lock = StorageRegistry::lock();
+  EventSink* sink = events_.sink();
+  if (sink == nullptr) return;
+  visit_storages(tensor, [&](c10::StorageImpl* storage) {
+    const ObservedStorage observed = StorageRegistry::get().observe(storage);
+    if (observed.id) sink->name_owned(observed.id, module, name);
+  });
+}
+
+void MemoryTracker::count_optimizer_step(std::string_view class_name) {
+  const auto lock = StorageRegistry::lock();
+  if (EventSink* sink = events_.sink()) sink->count_optimizer_step(class_name);
 }
 
 }  // namespace tidegauge

@@ -5,13 +5,14 @@
 #include <utility>
 
 #include "track/memory_tracker.h"
+#include "track/unit_births.h"
 
 namespace tidegauge {
 namespace {
 
 template <typename Tell>
 void tell_all(const ShardedUnit& unit, Tell&& tell) {
-  for (const auto& tracker : living_trackers()) {
+  for (const auto& tracker : MemoryTracker::living()) {
     tracker->add_unit(UnitId(unit.id()), unit.name());
     tell(*tracker);
   }

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "track/tracked_events.h"
+
+#include <ctime>
+#include <utility>
+
+#include "capture/hooks/op_facts.h"
+#include "capture/storages/tensor_facts.h"
+
+namespace tidegauge {
+
+void TrackedEvents::read_clock() {
+  // The clock of std::chrono::steady_clock, without the call into libstdc++.
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  time_ns_ = now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
+}
+
+void TrackedEvents::apply(const Event& event, const c10::TensorImpl* tensor, StackId stack,
+                          Condition condition) {
+  if (LiveSet::wants(event)) {
+    if (live_.is_full()) drop_dead();
+    live_.add(event.storage, event.op, tensor, stack);
+  }
+  backlog_.add(event, condition);
+  if (sink_ || units_ || backlog_.is_full()) apply_backlog(tensor, stack);
+}
+
+void TrackedEvents::apply_backlog(const c10::TensorImpl* tensor, StackId stack) {
+  follow_calls();
+  if (!sink_ && !units_) return backlog_.apply_to(ledger_, [](const Event&) {});
+  backlog_.apply_to(ledger_, [&](const Event& event) {
+    if (sink_) record(event, tensor, stack);
+    if (units_) units_->apply(event, ledger_);
+  });
+}
+
+void TrackedEvents::restart_module_lists() {
+  change_modules();
+  apply(events::iteration_begin(origin()));
+  // The Ledger passes over the calls before this event, because nothing can read them now.
+  apply_backlog();
+  if (live_.is_half_full()) live_.drop_dead(ledger_);
+}
+
+bool TrackedEvents::has_statistics(ModuleId module) {
+  follow_calls();
+  return backlog_.has_statistics(module, ledger_);
+}
+
+uint64_t TrackedEvents::module_version() {
+  follow_calls();
+  // The peak of an open call changes with every event.
+  return backlog_.open_calls().empty() ? module_version_
+                                       : (uint64_t{1} << 63) | ledger().now().sequence;
+}
+
+StackId TrackedEvents::birth_stack(StackId python) {
+  if (stack_mode_ == StackMode::None) return {};
+  if (stack_mode_ == StackMode::Python && python) return python;
+  follow_calls();
+  return module_stacks_.find(backlog_.open_calls(), thread_, *modules_);
+}
+
+void TrackedEvents::record_class(ModuleId module, std::string_view class_name) {
+  if (!sink_) return;
+  named_modules_.insert(module);
+  sink_->name_module(module, modules_->name(module), class_name);
+}
+
+void TrackedEvents::record_names() {
+  if (!sink_) return;
+  for (const ModuleId module : named_modules_) {
+    const std::string name = modules_->name(module);
+    if (!name.empty()) sink_->name_module(module, name, {});
+  }
+}
+
+void TrackedEvents::record_names_in(const Event& event) {
+  if (event.module && named_modules_.insert(event.module).second) {
+    sink_->name_module(event.module, modules_->name(event.module), {});
+  }
+  while (named_ops_ < event.op.value) {
+    ++named_ops_;
+    sink_->name_op(OpId(named_ops_), op_name(OpId(named_ops_)));
+  }
+}
+
+void TrackedEvents::record(const Event& event, const c10::TensorImpl* tensor, StackId stack) {
+  record_names_in(event);
+  if (stack && named_stacks_.insert(stack).second) sink_->name_stack(stack, stack_text(stack));
+  if (!has_plain_sizes(tensor)) return sink_->record(event, nullptr, stack);
+  const c10::IntArrayRef sizes = tensor->sizes();
+  const TensorFacts facts{dtype_name(tensor->dtype()), {sizes.data(), sizes.size()}};
+  sink_->record(event, &facts, stack);
+}
+
+ShardedUnits& TrackedEvents::start_units() {
+  ledger();  // applies the events that the units do not get
+  units_ = std::make_unique<ShardedUnits>();
+  return *units_;
+}
+
+void TrackedEvents::apply(const UnitEvent& event) {
+  if (units_->apply(event, ledger()) && sink_) sink_->record_unit(event);
+}
+
+std::shared_ptr<const PostMortem> TrackedEvents::apply_failure(const FailedAllocation& failed,
+                                                               OpId op,
+                                                               const std::string& message) {
+  set_thread();
+  read_clock();
+  const ModuleId module = ledger().open_calls().innermost(thread_);
+  const Event event =
+      events::allocation_failed(origin(), failed.size_bytes.value_or(0), module, op);
+  ledger_.apply(event);
+  const auto name = [&](ModuleId id) { return modules_->name(id); };
+  auto made = std::make_shared<PostMortem>(
+      PostMortem{.sequence = ledger_.now().sequence,
+                 .time_ns = time_ns_,
+                 .step = ledger_.now().step,
+                 .failed = failed,
+                 .op = op ? op_name(op) : std::string(),
+                 .module = module ? name(module) : std::string(),
+                 .message = message,
+                 .live = live_.groups(ledger_, {name, &op_name, &stack_text})});
+  if (sink_) {
+    record_names_in(event);
+    sink_->record_failure(event, *made);
+  }
+  return made;
+}
+
+size_t TrackedEvents::footprint_bytes() const {
+  return ledger_.footprint_bytes() + backlog_.footprint_bytes() + live_.footprint_bytes() +
+         (units_ ? units_->footprint_bytes() : 0);
+}
+
+}  // namespace tidegauge
