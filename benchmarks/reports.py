@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How much faster `tidegauge report` is than when each of its sections read the trace by itself.
+"""Compares `tidegauge report` with the version in which each section read the trace again.
 
-The old figures were measured once, at commit 3b8cf9c (BASELINE below says where). So that a bar
-means the same on another machine, each side is divided by the time of a fixed piece of work on its
-own machine, taken in the same minute. `python benchmarks/reports.py build/release/record_steps`
-prints the figures of the version that is installed.
+The old figures were measured once, at commit 3b8cf9c (BASELINE below says where). To make a bar
+mean the same on another machine, each side is divided by the time of a fixed piece of work that was
+measured on the same machine in the same minute. To print the figures of the installed version, run
+`python benchmarks/reports.py build/release/record_steps`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _time_command(arguments: list[str], folder: str) -> float:
 
 
 def _time_fixed_work() -> float:
-    """About a second that no version of tidegauge has a part in."""
+    """About a second of work that does not use tidegauge."""
     data = random.Random(1).randbytes(1 << 20) * 2 + bytes(range(256)) * (1 << 15)
     begin = time.process_time()
     for _ in range(16):

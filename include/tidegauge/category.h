@@ -7,8 +7,8 @@
 
 namespace tidegauge {
 
-/// What a byte is used for. Every live storage has exactly one category at any instant; the
-/// Labeller alone decides which. All that is known about each: category_table.inc.
+/// What a byte is used for. Every live storage has exactly one category at any instant, which only
+/// the Labeller decides. category_table.inc describes all categories.
 enum class Category : uint8_t {
 #define TIDEGAUGE_CATEGORY(enumerator, ...) enumerator,
 #include "tidegauge/category_table.inc"

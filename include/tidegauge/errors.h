@@ -14,7 +14,8 @@ class TIDEGAUGE_API Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The caller asked for something that makes no sense (Python: ValueError).
+/// The caller passed an invalid argument or called a function at the wrong time (Python:
+/// ValueError).
 class TIDEGAUGE_API UsageError : public Error {
  public:
   using Error::Error;

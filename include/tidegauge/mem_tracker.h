@@ -38,9 +38,9 @@ class NnMemTracker;  // private to libtidegauge
 ///     tracker.display_snapshot("peak", "MiB");
 ///     tracker.display_modulewise_snapshots(3, "MiB");
 ///
-/// It sees the ops of the thread that entered, of attached threads, and of the backwards that these
-/// start; threads.h explains the effect of a guard around the entry. C++ modules and optimizers
-/// have no hooks, so wrap a forward in ModuleScope, `call` or `Tracked`, and a step in
+/// It observes the ops of the thread that entered, of attached threads, and of the backwards that
+/// these start; threads.h explains the effect of a guard around the entry. C++ modules and
+/// optimizers have no hooks, so wrap a forward in ModuleScope, `call` or `Tracked`, and a step in
 /// OptimizerStepScope or `step`. Backward needs no wrapper. A leaf tensor is a parameter if it is
 /// registered in a module that was tracked or called.
 ///
@@ -122,9 +122,9 @@ class TIDEGAUGE_API MemTracker {
   void display_snapshot(std::string_view type = "current", std::string_view units = "B") const;
   void display_modulewise_snapshots(int depth = 2, std::string_view units = "B") const;
 
-  /// The report on the last failed allocation: live bytes by category, module and tensor, and what
-  /// could be freed. Empty if no allocation failed. It was also printed to standard error at that
-  /// moment, and recorded.
+  /// The report on the last failed allocation: live bytes by category, module and tensor, and the
+  /// largest memory that could be freed. Empty if no allocation failed. When the allocation failed,
+  /// the report was also printed to standard error and recorded.
   std::string render_post_mortem() const;
 
   /// Number of impossible events that were dropped, and a description of the first one.

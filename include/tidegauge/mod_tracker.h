@@ -67,7 +67,7 @@ class TIDEGAUGE_API ModTracker {
   std::vector<std::string> parents() const;
   /// True if a backward is running in this thread.
   bool is_bw() const;
-  /// None if this tracker has not seen the module yet.
+  /// None if the module has no name in this tracker yet.
   std::optional<std::string> get_known_fqn(const torch::nn::Module& module) const;
 
   /// Sets the hooks that are not null. Throws UsageError, and sets none, if one of them is already

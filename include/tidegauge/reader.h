@@ -26,15 +26,15 @@ struct CategoryBytes {
   }
 };
 
-/// Storages that were alive at a peak and are alike.
+/// Storages that were alive at a peak and have the same properties.
 struct TensorGroup {
   Category category{};
-  std::string module;  ///< that ran at their birth; for parameters and buffers, the owner; or empty
+  std::string module;  ///< the module that was running at the birth, or the owner; may be empty
   std::string op;      ///< "aten::mm"; empty if unknown
   std::string dtype;   ///< "float32"; empty if unknown
   std::string shape;   ///< "[2, 3]"; empty if unknown
   int64_t count = 0;
-  int64_t size_bytes = 0;  ///< of all of them
+  int64_t size_bytes = 0;  ///< bytes of the whole group
 };
 
 /// A module call that was running.
@@ -56,13 +56,13 @@ struct UnitAtPeak {
 struct PeakSummary {
   std::string device;  ///< "cuda:0"
   CategoryBytes bytes;
-  uint64_t sequence = 0;  ///< number of the event after which it is
-  int64_t after_ns = 0;   ///< since the start of the recording
-  int64_t step = 0;       ///< 0: before the first
+  uint64_t sequence = 0;  ///< sequence number of the last event before it
+  int64_t after_ns = 0;   ///< time since the start of the recording
+  int64_t step = 0;       ///< 0: before the first step
   bool in_optimizer_step = false;
-  std::vector<RunningModule> running;  ///< the innermost last
-  std::vector<TensorGroup> groups;     ///< the largest first; they add up to `bytes`
-  std::vector<UnitAtPeak> units;       ///< the largest first; none if nothing was sharded
+  std::vector<RunningModule> running;  ///< innermost last
+  std::vector<TensorGroup> groups;     ///< largest first; they add up to `bytes`
+  std::vector<UnitAtPeak> units;       ///< largest first; none if nothing was sharded
 };
 
 /// The highest moment of a device within one training step.
@@ -74,22 +74,22 @@ struct StepSummary {
 };
 
 struct RunSummary {
-  bool is_complete = false;  ///< false: the run was killed, or goes on
+  bool is_complete = false;  ///< false: the run was killed or is still running
   uint64_t event_count = 0;
-  uint64_t lost_events = 0;    ///< that could not be written
+  uint64_t lost_events = 0;    ///< events that could not be written
   uint64_t anomaly_count = 0;  ///< events that contradict others and were ignored
   int64_t step_count = 0;
   int64_t optimizer_step_count = 0;
   int64_t duration_ns = 0;
-  std::vector<PeakSummary> peaks;  ///< one for each device, the largest first; meta last
-  std::vector<StepSummary> steps;  ///< of the last 100,000 steps
+  std::vector<PeakSummary> peaks;  ///< one per device, largest first; meta last
+  std::vector<StepSummary> steps;  ///< the last 100,000 steps
 };
 
-/// The bytes of a device at chosen moments, the peaks of the run and of each step among them.
+/// The bytes of a device at chosen moments, which include the peaks of the run and of each step.
 struct MemoryTimeline {
   struct Moment {
-    uint64_t sequence = 0;  ///< number of the event after which it is
-    int64_t after_ns = 0;   ///< since the start of the recording
+    uint64_t sequence = 0;  ///< sequence number of the last event before it
+    int64_t after_ns = 0;   ///< time since the start of the recording
     int64_t step = 0;
     CategoryBytes bytes;
   };
@@ -98,20 +98,20 @@ struct MemoryTimeline {
 };
 
 struct ReadOptions {
-  /// So many moments of timelines at most, all devices together, and some for each step.
+  /// The maximum number of moments in all timelines together. Each step adds some.
   uint64_t max_moments = 1 << 14;
 };
 
-/// A trace file (`MemTracker::record`, `tidegauge run`), read as `tidegauge report` reads it: the
-/// file is opened once, and its events are read in two passes at the first question about them.
+/// A trace file (from `MemTracker` or `tidegauge run`), read like `tidegauge report` does: the file
+/// is opened once, and the first query about its events reads them in two passes.
 ///
 ///   TraceFile trace("run.tide");
 ///   for (const PeakSummary& peak : trace.summary().peaks) {
 ///     std::cout << peak.device << ": " << peak.bytes.total_bytes() << " bytes\n";
 ///   }
 ///
-/// Every function may throw FormatError (damaged, foreign, newer) or IoError. Used by one thread at
-/// a time.
+/// Every function may throw IoError, or FormatError if the file is damaged, newer or not a trace.
+/// Use it from one thread at a time.
 class TIDEGAUGE_API TraceFile {
  public:
   explicit TraceFile(const std::string& path, const ReadOptions& options = {});

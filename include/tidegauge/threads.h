@@ -5,8 +5,8 @@
 
 namespace tidegauge {
 
-/// From now on every entered tracker sees the ops of the calling thread and of the backwards that
-/// it starts, as if this thread had entered the tracker. Calls are counted. Throws NotSupported if
+/// Makes every entered tracker observe the ops of the calling thread and of the backwards that it
+/// starts, as if this thread had entered the tracker. Calls are counted. Throws NotSupported if
 /// another library uses the dispatch key that we need.
 TIDEGAUGE_API void attach_thread();
 /// Undoes one `attach_thread` of this thread. Throws UsageError if there was none.
@@ -19,7 +19,7 @@ TIDEGAUGE_API void detach_thread();
 /// ends. If a tracker was entered, or the thread attached, within such a scope, this ends the
 /// tracking, and C++ has no hook to notice it. The thread's next call to tidegauge resumes it: a
 /// module or optimizer scope, a snapshot, enter or exit, attach or detach, or this function. Ops in
-/// between are not seen; their tensors count as Other once a tracked op uses them.
+/// between are not observed; their tensors count as Other once a tracked op uses them.
 TIDEGAUGE_API void watch_thread_again();
 
 }  // namespace tidegauge

@@ -6,5 +6,5 @@ from pathlib import Path
 # pyproject.toml and CMake read this line.
 __version__ = "0.1.0"
 
-#: Pass it as `-DCMAKE_PREFIX_PATH`, then `find_package(tidegauge)` works, and finds torch, too.
+#: Pass it as `-DCMAKE_PREFIX_PATH`. Then `find_package(tidegauge)` finds tidegauge and torch.
 cmake_prefix_path: str = str(Path(__file__).resolve().parent)

@@ -16,7 +16,7 @@ inline constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 struct AllocConfig {
   /// Larger blocks are neither split nor given to smaller requests.
   int64_t max_split_bytes = kNoLimit;
-  /// How much larger than the request a block that may not be split can be.
+  /// The largest difference between a request and a block that may not be split.
   int64_t max_non_split_rounding_bytes = 20 * kMiB;
   /// Size of the segment for requests of 1 to 10 MiB, and of a page of large expandable segments.
   int64_t large_segment_bytes = 20 * kMiB;

@@ -17,7 +17,8 @@ enum class TieRule : uint8_t {
   PrivateCounter,  ///< SegmentCounter in private pools, Address in the default pool
 };
 
-/// When a freed block that another stream used becomes free. A simulator has no clock that tells.
+/// When a freed block that another stream used becomes free. A simulator has no clock to decide
+/// this.
 enum class DeferredFrees : uint8_t {
   AtNextMalloc,  ///< the other stream was quick: the lowest possible memory
   AtSync,        ///< it was slow: only synchronize_host() or a flush of the cache ends its use

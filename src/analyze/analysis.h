@@ -17,8 +17,8 @@ struct AppliedEvent {
   const trace::CodedEvent& traced;
   const Instant& now;                            ///< after the event
   const trace::StorageEffect* effect = nullptr;  ///< null: the event changes no storage
-  /// Second pass, with an effect: the place of the storage among the live ones. A place is reused
-  /// after the storage is freed, so that a plain vector can hold the data of each.
+  /// In the second pass, if there is an effect: a small number for the storage. Numbers are reused
+  /// after a free, so a vector that they index can hold the data of all live storages.
   uint32_t place = 0;
 
   const Event& event() const { return traced.event; }

@@ -11,7 +11,7 @@ namespace {
 
 using trace::Position;
 
-/// Follows the live storages, and freezes those alive at the moments of `peaks`.
+/// Tracks the live storages, and copies ("freezes") those that are alive at the moments of `peaks`.
 class LiveSets {
  public:
   explicit LiveSets(std::vector<DevicePeak>& peaks) : peaks_(peaks), frozen_(peaks.size()) {}
@@ -55,7 +55,7 @@ class LiveSets {
     ModuleId module;
     OpId op;
     uint32_t tensor = 0;
-    uint32_t frozen = 0;  // 1 + its index in the set of its device; 0: in none
+    uint32_t frozen = 0;  // 1 + its index in frozen_ of its device; 0: not frozen
   };
 
   void follow(const AppliedEvent& applied, const Position& position) {
@@ -94,7 +94,7 @@ class LiveSets {
   }
 
   std::vector<DevicePeak>& peaks_;
-  std::vector<std::vector<Life>> frozen_;  // as peaks_
+  std::vector<std::vector<Life>> frozen_;  // in the order of peaks_
   std::vector<Life> lives_;                // by place
 };
 

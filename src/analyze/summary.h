@@ -17,11 +17,11 @@ namespace tidegauge {
 /// Equal storages that were alive at the same time.
 struct StorageGroup {
   Category category{};
-  ModuleId module;  ///< that ran at their birth; for parameters and buffers, the owner
+  ModuleId module;  ///< the module that was running at the birth, or the owner
   OpId op;
-  uint32_t tensor = 0;  ///< of EventSource::tensors; 0: unknown
+  uint32_t tensor = 0;  ///< index into EventSource::tensors; 0: unknown
   uint64_t count = 0;
-  int64_t size_bytes = 0;  ///< of all of them
+  int64_t size_bytes = 0;  ///< bytes of the whole group
 
   friend bool operator==(const StorageGroup&, const StorageGroup&) = default;
 };
@@ -38,8 +38,8 @@ struct DevicePeak {
   Device device;
   Instant at;
   CategorySplit split;
-  std::vector<RunningCall> running;  ///< the innermost last
-  /// The largest first; by category they add up to `split`, to the byte.
+  std::vector<RunningCall> running;  ///< innermost last
+  /// Largest group first. By category, they add up to `split` exactly.
   std::vector<StorageGroup> groups;
 
   friend bool operator==(const DevicePeak&, const DevicePeak&) = default;
@@ -53,20 +53,20 @@ struct TraceSummary {
   int64_t last_ns = 0;
   std::vector<DevicePeak> peaks;
   Snapshot end;                 ///< after the last event
-  uint64_t step_count = 0;      ///< of the whole run
-  std::vector<StepPeak> steps;  ///< the last 100,000 of them
+  uint64_t step_count = 0;      ///< number of steps in the whole run
+  std::vector<StepPeak> steps;  ///< the last 100,000 steps
   uint64_t anomaly_count = 0;
   std::string first_anomaly;
 
   friend bool operator==(const TraceSummary&, const TraceSummary&) = default;
 };
 
-/// Finds the peaks in the first pass, and the storages that were alive there in the second one,
-/// since the labels of a moment may come long after it.
+/// Finds the peaks in the first pass and the storages that were alive at them in the second pass,
+/// because the labels of a moment may come long after it.
 ///
 ///   events ---> Ledger ----------> moment of the peak of each device
 ///     |                                 |
-///     '-------> live storages --------->| frozen there; labels since birth still correct them
+///     '-------> live storages --------->| copied there; labels since birth still correct them
 ///
 /// Memory: the live storages, and one number per step.
 class SummaryAnalysis : public Analysis {

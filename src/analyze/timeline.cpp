@@ -78,7 +78,7 @@ class TimelineAnalysis::Choice {
     }
   }
 
-  /// Timelines with nothing but sequences.
+  /// Timelines that have only their devices and sequences.
   std::vector<DeviceTimeline> take() {
     std::vector<DeviceTimeline> timelines;
     for (Track& track : tracks_) {

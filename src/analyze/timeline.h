@@ -17,12 +17,12 @@ namespace tidegauge {
 
 enum class Activity : uint8_t { None, Forward, Backward, Recompute, Optimizer };
 
-/// Valid from one moment up to the next context.
+/// The activity at the moments from `first` up to the next context.
 struct TimelineContext {
   uint32_t first = 0;  ///< moment
-  uint32_t step = 0;   ///< 0: before the first
+  uint32_t step = 0;   ///< 0: before the first step
   Activity activity{};
-  ModuleId module;  ///< the innermost that runs; 0 for none
+  ModuleId module;  ///< the innermost running module; 0 for none
 
   friend bool operator==(const TimelineContext&, const TimelineContext&) = default;
 };
@@ -34,9 +34,9 @@ struct TimelinePiece {
   uint32_t end = 0;
   int64_t size_bytes = 0;
   StorageId storage;
-  ModuleId module;  ///< that ran at the birth; for parameters and buffers, the owner
+  ModuleId module;  ///< the module that was running at the birth, or the owner
   OpId op;
-  uint32_t tensor = 0;  ///< of EventSource::tensors; 0: unknown
+  uint32_t tensor = 0;  ///< index into EventSource::tensors; 0: unknown
   Category category{};
 
   friend bool operator==(const TimelinePiece&, const TimelinePiece&) = default;
@@ -45,7 +45,7 @@ struct TimelinePiece {
 /// The live storages of one device at chosen moments.
 struct DeviceTimeline {
   Device device;
-  std::vector<uint64_t> sequences;  ///< number of the event before each moment; increasing
+  std::vector<uint64_t> sequences;  ///< sequence number of the event before each moment; increasing
   std::vector<int64_t> times_ns;    ///< never decreasing
   std::vector<TimelineContext> contexts;
   std::vector<TimelinePiece> pieces;  ///< by `first`, then by storage

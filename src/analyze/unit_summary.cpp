@@ -66,7 +66,7 @@ class Gatherings {
 struct UnitAnalysis::State {
   ShardedUnits units;
   Gatherings gatherings;
-  size_t next = 0;  // of the unit events
+  size_t next = 0;  // index of the next unit event
 };
 
 UnitAnalysis::UnitAnalysis() = default;

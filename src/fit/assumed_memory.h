@@ -7,21 +7,22 @@
 
 namespace tidegauge {
 
-/// Which point of the band.
+/// A point of the band: its low end, the expected value, its high end.
 enum class BandPoint : uint8_t { Low, Expected, High };
 
-inline constexpr int kDefaultCompute = 8;  ///< where no device is named
+inline constexpr int kDefaultCompute = 8;  ///< compute capability if no device is named
 
-/// What the assumptions depend on.
+/// The facts on which the assumptions depend.
 struct AssumedFor {
   int compute = kDefaultCompute;
   int64_t world_size = 1;
 };
 
-/// Sets every member that the caller left open. UsageError for a number below 0 or above 2^60.
+/// Sets every member that the caller has not set. Throws UsageError for a number below 0 or above
+/// 2^60.
 Assumptions resolve(const Assumptions& given, AssumedFor target, BandPoint point);
 
-// Both take resolved assumptions.
+// Both require assumptions from `resolve`.
 int64_t workspace_bytes(const Assumptions& resolved);
 int64_t total_bytes(const Assumptions& resolved);
 

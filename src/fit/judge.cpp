@@ -11,10 +11,10 @@
 namespace tidegauge {
 namespace {
 
-/// How a run does on a device.
+/// The outcome of a run on a device.
 enum class Course : uint8_t { Smooth, FreesCache, Fails };
 
-/// One run, the modes of the allocator in question, and a device.
+/// Judges one run under some modes of the allocator on one device.
 class Judge {
  public:
   Judge(Replays& replays, RunKind run, const FitOptions& options)
@@ -61,7 +61,7 @@ class Judge {
   Assumptions assume(BandPoint point, int compute) const {
     return resolve(options_.assumptions, {compute, run_.world_size}, point);
   }
-  /// Bytes of the named device that are not the allocator's.
+  /// Bytes on the device outside of torch's allocator.
   int64_t outside(BandPoint point) const { return total_bytes(assume(point, named_compute())); }
   const RunFigures& expected() { return replays_.run(modes_.front()).figures; }
 
@@ -83,7 +83,7 @@ class Judge {
   }
 
   Course course_of(const std::string& mode, int64_t outside_bytes) {
-    // Without a simulation: the most that is active at once has to be on the device.
+    // No simulation is needed if even the active bytes do not fit.
     const int64_t active_bytes = replays_.run(mode).figures.peak_active_bytes;
     if (active_bytes + outside_bytes > options_.device->memory_bytes) return Course::Fails;
     const SimulatedRun& run = on_device(mode, outside_bytes);
@@ -91,7 +91,7 @@ class Judge {
     return run.retries > 0 ? Course::FreesCache : Course::Smooth;
   }
 
-  /// Simulated only if the limit of the device can make a difference.
+  /// Simulates the limit of the device only if it can make a difference.
   const SimulatedRun& on_device(const std::string& mode, int64_t outside_bytes) {
     const SimulatedRun& unlimited = replays_.run(mode);
     const AllocConfig config = parse_alloc_config(mode);
@@ -134,7 +134,7 @@ class Judge {
   Replays& replays_;
   const RunKind run_;
   const FitOptions& options_;
-  std::vector<std::string> modes_;  // the first one is what layers are of
+  std::vector<std::string> modes_;  // the layers describe the first one
   int64_t low_reserved_ = 0;
   int64_t high_reserved_ = 0;
 };

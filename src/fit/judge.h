@@ -15,25 +15,25 @@
 
 namespace tidegauge {
 
-/// What a verdict needs to know of a run beside its requests.
+/// Facts about a run, besides its requests, that a verdict needs.
 struct RunKind {
   int64_t world_size = 1;
   Basis tensors = Basis::Measured;  ///< or Simulated
 };
-/// From the facts of a trace: `world_size`, and `simulated` if the run was a simulation.
+/// Reads them from the facts of a trace: `world_size`, and `simulated` if the run was a simulation.
 RunKind read_run_kind(const std::map<std::string, std::string>& facts);
 
-/// The rule of tidegauge/fit.h, for requests that were read already. `traced_device` of the options
-/// is of no effect here.
+/// Applies the rule of tidegauge/fit.h to requests that were already read. Ignores
+/// `traced_device` of the options.
 Verdict judge(Replays& replays, RunKind run, const FitOptions& options);
 
-using DevicePeaks = std::vector<std::pair<std::string, int64_t>>;  ///< "cuda:0" and its bytes
+using DevicePeaks = std::vector<std::pair<std::string, int64_t>>;  ///< ("cuda:0", bytes)
 
-/// The device whose tensors a verdict is of: `wanted`, or the one with the highest peak that is not
-/// the CPU, or the CPU. UsageError for one that is not among `peaks`.
+/// The device whose tensors are judged: `wanted` if given, or else the device with the highest peak
+/// other than the CPU, or else the CPU. Throws UsageError if `wanted` is not in `peaks`.
 std::string choose_device(const DevicePeaks& peaks, const std::optional<std::string>& wanted);
 
-/// The requests of one device of a run. One pass over the events.
+/// Reads the requests of a run to one device, in one pass over the events.
 RequestStream read_requests(EventSource& source, Device device);
 
 }  // namespace tidegauge

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `judge` of tidegauge/fit.h: a trace file, read in two passes.
+// `judge` in tidegauge/fit.h: reads a trace file in two passes.
 #include <array>
 
 #include "fit/judge.h"

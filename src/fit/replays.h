@@ -10,19 +10,21 @@
 
 namespace tidegauge {
 
-/// Simulations of one run's requests under several settings and limits. Each is made once.
+/// Simulations of the requests of one run with several settings and limits. Each simulation runs
+/// once and is then cached.
 ///
-/// The requests must outlive this and may not grow. Not thread-safe.
+/// The requests must outlive this object and must not change. Not thread-safe.
 class Replays {
  public:
   explicit Replays(const RequestStream& requests, TieRule tie = TieRule::SegmentCounter)
       : requests_(requests), tie_(tie) {}
 
-  /// On a device of `total_bytes`, of which `outside_bytes` are not the allocator's; by default,
-  /// without a limit. UsageError for settings that torch refuses.
+  /// Simulates a device of `total_bytes`, of which torch's allocator cannot use `outside_bytes`; by
+  /// default there is no limit. Throws UsageError for settings that torch rejects.
   const SimulatedRun& run(const std::string& alloc_conf, int64_t total_bytes = kNoLimit,
                           int64_t outside_bytes = 0);
-  /// Without a limit: the segments at the moment that `unused_at_peak_bytes` of the figures is of.
+  /// The segments, without a limit, at the moment to which `unused_at_peak_bytes` of the figures
+  /// refers.
   Layout layout_at_peak(const std::string& alloc_conf);
   const RequestStream& requests() const { return requests_; }
   TieRule tie() const { return tie_; }

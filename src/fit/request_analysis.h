@@ -12,15 +12,15 @@
 
 namespace tidegauge {
 
-/// Collects the requests that a run makes of one device, in the second pass: the first one shows
-/// which devices there are.
+/// Collects the requests of a run to one device. It does so in the second pass, because the first
+/// pass shows which devices were used.
 class RequestAnalysis : public Analysis {
  public:
-  /// `device`: "cuda:0"; by default `choose_device` decides. UsageError in the first pass if the
-  /// run did not use it.
+  /// `device`: "cuda:0"; by default `choose_device` decides. The first pass throws UsageError if
+  /// the run did not use it.
   explicit RequestAnalysis(std::optional<std::string> device = {}) : wanted_(std::move(device)) {}
 
-  /// Both complete after `analyze`.
+  /// Both are complete after `analyze`.
   Device device() const { return device_; }
   std::shared_ptr<const RequestStream> requests() const { return requests_; }
 

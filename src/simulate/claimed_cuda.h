@@ -3,20 +3,23 @@
 
 #include "tidegauge/export.h"
 
-/// Makes a torch build without CUDA report CUDA devices, for the tensors of a simulation.
+/// Makes torch report CUDA devices that do not exist, for the tensors of a simulation. A torch with
+/// CUDA and one without behave the same, and real devices are not touched: while this is installed,
+/// torch finds ours instead.
 ///
 /// This is the fragile part of a simulation. It replaces torch's registry entry for CUDA device
 /// guards, its CUDA hooks, and the function that chooses an attention kernel. Nothing computes on
 /// these devices, because every op on a simulated tensor is simulated. Streams are plain numbers;
-/// an allocation records the current stream of its thread.
+/// an allocation records the current stream of its thread. All of this is common to the process, so
+/// no other thread may use a real CUDA device meanwhile.
 ///
 /// `python/tidegauge/_torch/claimed_cuda.py` does the Python half: it checks the version of
 /// torch and tests the whole arrangement before use.
 namespace tidegauge::claimed_cuda {
 
-/// Throws UsageError if this torch has CUDA itself.
+/// Throws UsageError if it is installed already.
 TIDEGAUGE_API void install(int device_count);
-/// Restores torch's own entries.
+/// Restores torch's own entries. CUDA is initialised afterwards only if it was before.
 TIDEGAUGE_API void uninstall();
 
 }  // namespace tidegauge::claimed_cuda

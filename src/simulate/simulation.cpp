@@ -9,7 +9,7 @@ namespace tidegauge {
 Simulation::Simulation(const SimulationPolicy& policy) { simulation::start(policy, {}); }
 Simulation::~Simulation() { simulation::stop(); }
 
-// NOLINTBEGIN(readability-convert-member-functions-to-static): what they do needs a simulation
+// NOLINTBEGIN(readability-convert-member-functions-to-static): they require a running simulation
 std::vector<at::Tensor> Simulation::adopt(const std::vector<at::Tensor>& tensors,
                                           c10::Device device) const {
   return simulation::adopt(tensors, device);

@@ -6,7 +6,7 @@
 
 namespace tidegauge::simulation {
 
-/// Runs an op that reached the dispatch key Fake. The op is simulated if one of its tensors is
+/// Runs an op that reached our dispatch key. The op is simulated if one of its tensors is
 /// simulated, or if it would make a tensor while a simulation is running. Otherwise it runs really.
 ///
 ///   call in the cache    build the results from the cached shapes

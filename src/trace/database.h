@@ -12,8 +12,8 @@
 
 namespace tidegauge::trace {
 
-/// An SQLite error with its code. Callers that know the file turn it into a FormatError or IoError;
-/// it never leaves src/trace.
+/// An SQLite error with its code. Callers that know the path turn it into a FormatError or IoError,
+/// so it never leaves src/trace.
 class SqlError : public std::runtime_error {
  public:
   SqlError(int primary_code, const char* message)
@@ -30,9 +30,9 @@ class Statement {
   Statement& bind(int parameter, std::string_view text);
   Statement& bind(int parameter, std::span<const uint8_t> bytes);
   Statement& bind_null(int parameter);
-  /// True if there is a row. SqlError if it failed.
+  /// Returns true if there is a row. Throws SqlError if the step failed.
   bool step();
-  /// Runs the statement to its end and makes it ready for other parameters, even if it fails.
+  /// Runs the statement to its end and resets it for other parameters, even if it fails.
   void run();
   void reset();
 
@@ -57,12 +57,12 @@ class Statement {
 /// A connection. Used by one thread at a time.
 class Database {
  public:
-  /// `flags` are those of sqlite3_open_v2.
+  /// `flags`: see sqlite3_open_v2.
   Database(const std::string& path, int flags);
 
   void execute(const char* sql);
   Statement prepare(const char* sql) { return {handle_.get(), sql}; }
-  /// The value of the first column and row.
+  /// The value in the first column of the first row.
   int64_t query_integer(const char* sql);
   sqlite3* handle() { return handle_.get(); }
 

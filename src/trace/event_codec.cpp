@@ -9,7 +9,8 @@
 namespace tidegauge::trace {
 namespace {
 
-// Numbers in the file: append, never renumber. The common ones come first, to fit into one byte.
+// These numbers are stored in files: append, never renumber. Common fields come first, to fit into
+// one byte.
 enum Field : uint32_t {
   kTime = 1 << 0,
   kStorage = 1 << 1,
@@ -30,7 +31,7 @@ enum Field : uint32_t {
 };
 constexpr uint64_t kAllFields = (1 << 16) - 1;
 
-/// Values of the last event, from which the next one differs little.
+/// Values of the last event. Those of the next event differ little from them.
 struct Last {
   int64_t time_ns = 0;
   uint64_t storage = 0;
@@ -39,7 +40,7 @@ struct Last {
   Device device;
 };
 
-// Differences wrap around, so that any two numbers have one.
+// Differences wrap around, so that every pair of numbers has one.
 uint64_t zigzag(uint64_t difference) { return (difference << 1) ^ (0 - (difference >> 63)); }
 uint64_t unzigzag(uint64_t value) { return (value >> 1) ^ (0 - (value & 1)); }
 
@@ -112,7 +113,7 @@ class Encoder {
   Last last_;
 };
 
-/// No event takes more bytes: kind, fields, nine numbers, eight single bytes.
+/// The size of the largest event: kind, fields, nine numbers, eight single bytes.
 constexpr ptrdiff_t kMostEventBytes = 1 + 10 + 9 * 10 + 8;
 
 class Decoder {
@@ -120,9 +121,9 @@ class Decoder {
   explicit Decoder(std::span<const uint8_t> bytes)
       : next_(bytes.data()), end_(bytes.data() + bytes.size()) {}
 
-  /// `traced` is blank.
+  /// `traced` must be blank.
   void get(CodedEvent& traced) {
-    // Far from the end no byte needs a check of its own.
+    // Far from the end, single bytes need no check.
     if (end_ - next_ >= kMostEventBytes) {
       get_fields<false>(traced);
     } else {
@@ -183,7 +184,7 @@ class Decoder {
   uint64_t get_number() {
     if constexpr (!kIsChecked && std::endian::native == std::endian::little) {
       if (*next_ < 0x80) return *next_++;
-      // Up to eight bytes at once: a loop over lengths that vary is mispredicted.
+      // Reads up to eight bytes at once: a loop over varying lengths would be mispredicted.
       uint64_t word = 0;
       std::memcpy(&word, next_, sizeof(word));
       const uint64_t ends = ~word & 0x8080808080808080;
@@ -203,7 +204,7 @@ class Decoder {
     return 0;
   }
 
-  /// The low seven bits of each byte, side by side.
+  /// Joins the low seven bits of each byte.
   static uint64_t join_groups(uint64_t word) {
     word = ((word & 0x7f007f007f007f00) >> 1) | (word & 0x007f007f007f007f);
     word = ((word & 0x3fff00003fff0000) >> 2) | (word & 0x00003fff00003fff);
@@ -232,7 +233,7 @@ std::vector<uint8_t> encode_batch(std::span<const CodedEvent> events) {
 }
 
 bool decode_batch(std::span<const uint8_t> bytes, uint64_t count, std::vector<CodedEvent>& events) {
-  if (count > bytes.size() / 2) return false;  // kind and fields at least
+  if (count > bytes.size() / 2) return false;  // an event has at least two bytes: kind and fields
   Decoder decoder(bytes);
   events.reserve(events.size() + count);
   for (uint64_t i = 0; i < count && decoder.is_good(); ++i) decoder.get(events.emplace_back());

@@ -9,7 +9,7 @@
 
 namespace tidegauge::trace {
 
-/// An event and its rows in side tables; ids of the trace file, 0 for none.
+/// An event and its rows in side tables. The rows are ids of the trace file; 0 for none.
 struct CodedEvent {
   Event event;
   /// StorageBorn, StorageClaimed: row of `tensors`; AllocationFailed: row of `failures`
@@ -19,22 +19,24 @@ struct CodedEvent {
   friend bool operator==(const CodedEvent&, const CodedEvent&) = default;
 };
 
-/// Batches as bytes, about 6 for an event of 48. Each batch can be read without the others.
+/// Encodes batches of events, in about 6 bytes per event of 48. Each batch can be read without the
+/// others.
 ///
 ///   kind  fields   the fields that are present, in the order of their bits
 ///   1     1 to 3   time +3 | storage +1 | size 4096 | ...
 ///
-/// Numbers are LEB128; numbers that may decrease are zigzag-coded differences. Storage, module and
-/// time are stored as the difference from the last one stored, thread and device only when they
-/// change, all others only when they are not 0. Every possible Event comes back equal, even an
-/// invalid one, since replays must count the same anomalies.
+/// Numbers are LEB128. Storage, module and time are stored as the zigzag-coded difference from the
+/// last stored value, thread and device only when they change, all others only when they are not 0.
+/// Every Event is decoded to the same value, even an invalid one, because replays must count the
+/// same anomalies.
 std::vector<uint8_t> encode_batch(std::span<const CodedEvent> events);
 
-/// Appends exactly `count` events. False if the bytes, which may be anything, do not hold as many.
+/// Appends exactly `count` events. Returns false if `bytes`, which may be damaged, do not contain
+/// as many.
 [[nodiscard]] bool decode_batch(std::span<const uint8_t> bytes, uint64_t count,
                                 std::vector<CodedEvent>& events);
 
-/// FNV-1a with 63 bits, since SQLite's integers are signed.
+/// FNV-1a with 63 bits, because SQLite's integers are signed.
 int64_t checksum(std::span<const uint8_t> bytes);
 
 }  // namespace tidegauge::trace

@@ -38,13 +38,12 @@ struct TraceModule {
 
 /// A change of a unit of sharded parameters.
 struct TraceUnitEvent {
-  uint64_t sequence = 0;  ///< of the last event before it
+  uint64_t sequence = 0;  ///< sequence number of the last event before it
   UnitEvent event;
 };
 
-/// The events of one run and the names behind their ids, wherever they are kept: in a trace file
-/// (Reader) or in memory (MemoryTrace). Analyses read a run through this interface, so that they
-/// give equal answers for both.
+/// The events of one run and the names of their ids, in a trace file (Reader) or in memory
+/// (MemoryTrace). Analyses read a run through this interface, so both give the same answers.
 class EventSource {
  public:
   using VisitEvent = std::function<void(const Event&, uint64_t)>;
@@ -55,29 +54,30 @@ class EventSource {
 
   /// Facts of the run by name: command, host, rank, torch_version, started, ...
   virtual std::map<std::string, std::string> run_facts() = 0;
-  /// True if the run ended the recording itself, and was not killed.
+  /// True if the run ended the recording, false if it was killed.
   virtual bool is_complete() = 0;
   virtual uint64_t event_count() = 0;
   virtual std::vector<TraceGap> gaps() = 0;
   virtual std::vector<TraceModule> modules() = 0;
   virtual std::map<OpId, std::string> ops() = 0;
-  /// By the number that a CodedEvent has.
+  /// The first tensors of storages, by CodedEvent::tensor.
   virtual std::map<uint32_t, TraceTensor> tensors() = 0;
   /// Names of the units of sharded parameters.
   virtual std::map<UnitId, std::string> units() = 0;
-  /// In order. Entries that make no sense are left out.
+  /// The unit events in order. Invalid entries are left out.
   virtual std::vector<TraceUnitEvent> unit_events() = 0;
-  /// Names of parameters and buffers, such as "Net.fc.weight"; one of those that are tied.
+  /// Names of parameters and buffers, such as "Net.fc.weight". A tied parameter has one of its
+  /// names.
   virtual std::map<StorageId, std::string> parameters() = 0;
-  /// Allocations that failed, in the order in which they did.
+  /// The failed allocations, in order.
   virtual std::vector<PostMortem> failures() = 0;
 
-  /// Calls `visit(event, its sequence number)` for events `first` to `last`, counted from 1.
+  /// Calls `visit(event, sequence number)` for events `first` to `last`, counted from 1.
   virtual void visit_events(uint64_t first, uint64_t last, const VisitEvent& visit) = 0;
-  /// The same, with the numbers of side tables.
+  /// The same with the rows in side tables.
   virtual void visit_trace_events(uint64_t first, uint64_t last, const VisitCoded& visit) = 0;
-  /// The fastest way over all events up to `last`: calls `visit(events, sequence number of the
-  /// first)` for one batch after the other.
+  /// The fastest way to read all events up to `last`: calls `visit(events, sequence number of the
+  /// first)` for each batch.
   virtual void visit_batches(uint64_t last, const VisitBatch& visit) = 0;
 };
 

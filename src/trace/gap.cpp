@@ -16,7 +16,7 @@ void Gap::add(const Gap& later) {
   const uint64_t steps = lost_steps_ + later.lost_steps_;
   if (is_empty()) begin_ns_ = later.begin_ns_;
   for (const CodedEvent& traced : later.net()) {
-    lost_events_ = 1;  // not 0, which would begin the gap here
+    lost_events_ = 1;  // 0 would mean that the gap begins here
     add(traced);
   }
   for (const UnitEvent& event : later.net_of_units()) add(event);

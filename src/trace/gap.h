@@ -19,20 +19,20 @@ namespace tidegauge::trace {
 /// step ends.
 bool begins_step(const Event& event);
 
-/// Events that could not be written, folded into their net effect.
+/// Events that could not be written, combined into their net effect.
 ///
 ///   lost     a born | b born | a freed | b is a gradient | old c freed
 ///   net()             b born            b is a gradient   c freed
 ///
-/// So after a gap the replayed bytes, labels and open calls are right again, and so are labels of
-/// the time before it; only peaks and module snapshots within the gap are missing. For units it
-/// keeps the owners of live storages, and the last gathering of each unit.
-/// Memory: O(live storages), however long the gap is.
+/// So after a gap, a replay has the correct bytes, labels and open calls again, including labels
+/// that change the time before the gap. Only peaks and module snapshots within the gap are missing.
+/// For units, the gap keeps the owners of live storages and the last gathering of each unit.
+/// Memory: O(live storages), for a gap of any length.
 class Gap {
  public:
   void add(const CodedEvent& traced);
   void add(const UnitEvent& event);
-  /// Adds a later gap, which could not be written either.
+  /// Adds the next gap, if this one could not be written either.
   void add(const Gap& later);
 
   bool is_empty() const { return lost_events_ == 0 && owners_.empty() && gatherings_.empty(); }
@@ -49,14 +49,15 @@ class Gap {
   struct Change {
     uint64_t order = 0;
     std::vector<CodedEvent>
-        ended;  ///< of an earlier storage with this id: its last labels since birth, its free
+        ended;  ///< the last label since birth and the free of an earlier storage with this id
     std::optional<CodedEvent> born;
     std::optional<CodedEvent> resized;
     std::optional<CodedEvent> claimed;
-    std::optional<CodedEvent> since_birth;  ///< the last label that corrects the past ...
-    std::optional<CodedEvent> from_now;     ///< ... and one after it
+    std::optional<CodedEvent> since_birth;  ///< the last label since birth
+    std::optional<CodedEvent> from_now;     ///< a label from now on that came after it
   };
-  /// Optimizer steps or collectives: ends without a begin, then begins without an end.
+  /// Optimizer steps or collectives: first the ends without a begin, then the begins without an
+  /// end.
   struct Nesting {
     std::vector<CodedEvent> ends;
     std::vector<CodedEvent> begins;

@@ -13,13 +13,13 @@
 
 namespace tidegauge {
 
-/// A trace in memory: takes the events of one tracker and is read as a trace file is. For runs that
-/// are short and whose file nobody asked for, such as simulated training steps.
+/// A trace in memory. It receives the events of one tracker and is read like a trace file. It is
+/// for short runs without a trace file, such as simulated training steps.
 ///
 ///   tracker --EventSink--> MemoryTrace --EventSource--> analyses
 ///                               '--save()--> trace file
 ///
-/// Memory: 56 bytes an event. Read it after the tracker was left; one thread at a time.
+/// Memory: 56 bytes per event. Read it after the tracker was exited, from one thread at a time.
 class MemoryTrace : public EventSink, public EventSource {
  public:
   /// `facts` are added to the facts that a Recorder finds itself (command, host, started, ...).
@@ -27,9 +27,10 @@ class MemoryTrace : public EventSink, public EventSource {
   MemoryTrace(const MemoryTrace&) = delete;
   MemoryTrace& operator=(const MemoryTrace&) = delete;
 
-  /// Writes the trace file that a Recorder would have written. IoError if that is not possible.
+  /// Writes the trace file that a Recorder would have written. Throws IoError if it cannot be
+  /// written.
   void save(const std::string& path, bool overwrites) const;
-  /// Events for which there was no memory.
+  /// The number of events for which there was no memory.
   uint64_t lost_events() const { return lost_events_; }
 
   void record(const Event& event, const TensorFacts* first_tensor, StackId stack) noexcept override;

@@ -6,12 +6,12 @@
 
 namespace tidegauge {
 
-/// Called now and then with the share of the work that is done; may throw to stop it.
+/// Called regularly with the finished share of the work, from 0 to 1. May throw to stop the work.
 using Progress = std::function<void(double)>;
 
 namespace trace {
 
-/// Reports the progress of work that reads all events `count` times.
+/// Reports the progress of work that makes `count` passes over all events.
 class Passes {
  public:
   Passes(const Progress& progress, uint64_t event_count, int count)

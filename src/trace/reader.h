@@ -16,10 +16,10 @@
 
 namespace tidegauge {
 
-/// One life of a storage.
+/// One storage, from its birth to its free.
 struct TraceStorage {
   uint64_t born = 0;   ///< sequence number
-  uint64_t freed = 0;  ///< 0: never
+  uint64_t freed = 0;  ///< sequence number; 0: not freed
   int64_t born_ns = 0;
   int64_t freed_ns = 0;
   StorageId id;
@@ -27,19 +27,19 @@ struct TraceStorage {
   std::string device;
   Category category{};  ///< the last one
   uint32_t step = 0;
-  ModuleId module;        ///< that ran at the birth; 0 for none
+  ModuleId module;        ///< the module that was running at the birth; 0 for none
   std::string op;         ///< empty if unknown
-  std::string dtype;      ///< of the first tensor; empty if unknown
+  std::string dtype;      ///< dtype of the first tensor; empty if unknown
   std::string shape;      ///< "[2, 3]"
   std::string parameter;  ///< the name of a parameter or buffer: "Net.fc.weight"
-  std::string stack;  ///< of the allocation, one frame a line, the innermost first; may be empty
+  std::string stack;      ///< of the allocation: one frame per line, innermost first; may be empty
 };
 
-/// Reads a trace file. Live and replayed runs take one path: `replay` feeds the Ledger of a
-/// tracker.
+/// Reads a trace file. `replay` applies its events to the same Ledger that trackers use.
 ///
-/// Every function may throw FormatError (damaged, foreign, cut off, newer) or IoError. Used by one
-/// thread at a time. A file that is still being written can be read up to its last batch.
+/// Every function may throw IoError, or FormatError if the file is damaged, truncated, newer or not
+/// a trace. Use a Reader from one thread at a time. A file that is still being written can be read
+/// up to its last batch.
 class Reader : public EventSource {
  public:
   explicit Reader(const std::string& path);
@@ -58,21 +58,22 @@ class Reader : public EventSource {
   std::vector<TraceUnitEvent> unit_events() override;
   std::map<StorageId, std::string> parameters() override;
   std::vector<PostMortem> failures() override;
-  /// Frames of each stack, one a line, the innermost first; by the number that a CodedEvent has.
+  /// The stacks by CodedEvent::stack: one frame per line, innermost first.
   std::map<uint32_t, std::string> stacks();
-  /// Steps of the optimizers of each class.
+  /// The number of optimizer steps by class of optimizer.
   std::map<std::string, int64_t> optimizer_steps();
 
-  /// All three read only the batches that hold the events, one at a time.
+  /// These three read only the batches with the requested events, one batch at a time.
   void visit_events(uint64_t first, uint64_t last, const VisitEvent& visit) override;
   void visit_trace_events(uint64_t first, uint64_t last, const VisitCoded& visit) override;
   void visit_batches(uint64_t last, const VisitBatch& visit) override;
-  /// How often events were visited, by any of the functions above and below.
+  /// How many events all functions of this object have read so far.
   uint64_t pass_count() const;
-  /// Applies the events up to `last` to a fresh ledger: the state is that of the tracker then.
+  /// Applies the events up to `last` to a new ledger, which then has the state that the tracker
+  /// had.
   void replay(Ledger& ledger, uint64_t last = UINT64_MAX);
 
-  /// The storages that were alive after event `sequence`, the largest first, at most `limit`.
+  /// The storages that were alive after event `sequence`, largest first, at most `limit`.
   std::vector<TraceStorage> storages_alive_at(uint64_t sequence, size_t limit);
 
  private:

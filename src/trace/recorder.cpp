@@ -38,7 +38,7 @@ uint64_t current_generation() {
   return fork_generation.load(std::memory_order_relaxed);
 }
 
-/// Events and names that training has handed over.
+/// Events and names that wait for the writing thread.
 struct Waiting {
   std::optional<Gap> gap_before;
   std::vector<CodedEvent> events;
@@ -138,7 +138,7 @@ class Recorder::Impl {
  private:
   static constexpr const char* kTooSlow = "events came faster than the disk could write them";
 
-  /// Requires the lock. Returns true if so many events wait that the thread should wake.
+  /// The lock must be held. Returns true if so many events wait that the thread should wake up.
   bool add(const CodedEvent& traced) {
     const size_t count = waiting_.events.size();
     if (!gap_.is_empty()) {
@@ -157,7 +157,7 @@ class Recorder::Impl {
     return waiting_.events.size() % kWakeEvents == 0;
   }
 
-  // ---- on our own thread ----
+  // ---- in the writing thread ----
 
   void run() {
     bool is_closing = false;
@@ -198,7 +198,7 @@ class Recorder::Impl {
     names_.merge(std::move(names));
   }
 
-  /// Ends the gap that is open now, although no step begins. False if there is none.
+  /// Ends the open gap, although no step begins. Returns false if no gap is open.
   bool hand_over_gap() {
     const std::lock_guard lock(lock_);
     if (gap_.is_empty()) return false;
@@ -208,7 +208,7 @@ class Recorder::Impl {
     return true;
   }
 
-  /// `is_awaited`: a caller waits, so write the net effect of a gap even though no step begins.
+  /// `is_awaited`: a caller waits, so the net effect of a gap is written although no step begins.
   void write_taken(bool is_awaited) {
     const std::vector<CodedEvent>& events = taken_.events;
     if (taken_.gap_before) {
@@ -228,7 +228,7 @@ class Recorder::Impl {
     taken_.events.clear();
   }
 
-  /// Writes the gap, and the taken events from index `first` on.
+  /// Writes the gap and the taken events from index `first` on.
   void write_after_gap(size_t first) {
     std::vector<CodedEvent> events = unwritten_.net();
     std::vector<PlacedUnitEvent> units;
@@ -247,7 +247,7 @@ class Recorder::Impl {
     }
   }
 
-  /// Moves taken events [first, last), and the unit events up to there, into the gap.
+  /// Moves taken events [first, last) and the unit events before `last` into the gap.
   void lose(size_t first, size_t last) {
     auto unit = taken_.units.begin();
     for (size_t i = first; i <= last; ++i) {
@@ -289,17 +289,17 @@ class Recorder::Impl {
 
   SpinLock lock_;  // waiting_, gap_, tensors_, failure_count_
   Waiting waiting_;
-  Gap gap_;  // not empty: events are lost at this moment
+  Gap gap_;  // not empty while events are being lost
   trace::TensorIds tensors_;
   uint32_t failure_count_ = 0;
   std::atomic<uint64_t> lost_events_{0};
   std::counting_semaphore<> wake_{0};
 
-  // Used only by the thread.
+  // Used only by the writing thread.
   TraceWriter writer_;
   Waiting taken_;
   Names names_;    // not written yet
-  Gap unwritten_;  // what the file lacks
+  Gap unwritten_;  // lost events whose net effect is not in the file yet
   std::string reason_;
 
   std::mutex done_mutex_;
@@ -320,7 +320,7 @@ Recorder::Recorder(const std::string& path, const RecorderOptions& options)
 
 Recorder::~Recorder() {
   if (is_in_child()) {
-    // The thread and the file are the parent's: do not even close them.
+    // The thread and the file belong to the parent process: do not even close them.
     [[maybe_unused]] const Impl* of_the_parent = impl_.release();
   } else {
     close();

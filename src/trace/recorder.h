@@ -12,12 +12,13 @@ namespace tidegauge {
 
 struct RecorderOptions {
   bool overwrites = false;  ///< replace an existing file
-  /// Events that may wait for the disk, 56 bytes each; further events are lost, and counted.
+  /// How many events may wait for the disk, 56 bytes each. Further events are lost and counted.
   size_t max_waiting_events = 512 * 1024;
-  int64_t max_file_bytes = 0;  ///< 0: no limit but the disk's
+  int64_t max_file_bytes = 0;  ///< 0: no limit
   /// The longest time that an event waits before it is written.
   int64_t max_delay_ns = 500'000'000;
-  /// Goes into the table `run`, beside the facts that the Recorder adds (command, host, ...).
+  /// Written to the table `run`, together with the facts that the Recorder adds (command, host,
+  /// ...).
   std::map<std::string, std::string> facts{};
 };
 
@@ -33,20 +34,20 @@ struct RecorderHealth {
 ///   training --> waiting events --> thread --> one transaction every half second, or sooner
 ///                (bounded)                     if many events wait
 ///
-/// When the disk is full or too slow, events are lost up to the beginning of a later step, and
-/// folded into their net effect (trace/gap.h). `health` and the file say how many. None of this
-/// throws into training, and the file is valid at any moment: see Note [Killed at any moment] in
-/// trace/writer.h.
+/// When the disk is full or too slow, events are lost until a later step begins, and are combined
+/// into their net effect (trace/gap.h). `health` and the file contain the number of lost events.
+/// Training never gets an exception from this, and the file is valid at any moment: see Note
+/// [Killed at any moment] in trace/writer.h.
 ///
-/// A forked child has the object but no thread: there all calls do nothing, and the file stays the
-/// parent's.
+/// After a fork, the child has the object but no thread. There all calls have no effect, and the
+/// file belongs to the parent.
 ///
 /// Thread-safe.
 class Recorder : public EventSink {
  public:
   /// IoError if the file cannot be created, or exists and `overwrites` is false.
   explicit Recorder(const std::string& path, const RecorderOptions& options = {});
-  /// Closes.
+  /// Calls `close`.
   ~Recorder() override;
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
@@ -62,15 +63,15 @@ class Recorder : public EventSink {
   void name_unit(UnitId unit, std::string_view name) noexcept override;
   void record_unit(const UnitEvent& event) noexcept override;
 
-  /// Waits until all events recorded before are in the file, or lost.
+  /// Waits until all events recorded so far are in the file or lost.
   void flush();
-  /// Flushes and completes the file; later events are ignored.
+  /// Flushes and completes the file. Later events are ignored.
   void close();
 
   RecorderHealth health() const;
   const std::string& path() const { return path_; }
-  /// A tracker reserves the recorder for its events. False if another tracker has it: a file holds
-  /// one stream.
+  /// Reserves the recorder for the events of one tracker. Returns false if another tracker has
+  /// reserved it.
   bool reserve();
 
  private:
@@ -78,7 +79,7 @@ class Recorder : public EventSink {
   bool is_in_child() const;
 
   const std::string path_;
-  const uint64_t generation_;  // of forks
+  const uint64_t generation_;  // the number of forks when it was created
   std::unique_ptr<Impl> impl_;
 };
 

@@ -5,11 +5,11 @@
 
 #include "trace/database.h"
 
-/// The tables of a trace file. docs/trace-format.md says what they mean; change both together.
+/// The tables of a trace file. docs/trace-format.md explains them; change both together.
 ///
-/// A reader of major version N reads all files of versions 1 to N. A new table or column raises the
-/// minor version, which readers ignore; a change that an old reader would misread raises the major
-/// version. SQLite's user_version holds 1000 * major + minor.
+/// A reader of major version N reads all files of versions 1 to N. Increase the minor version,
+/// which readers ignore, for a new table or column. Increase the major version for a change that an
+/// old reader would misread. SQLite's user_version is 1000 * major + minor.
 namespace tidegauge::trace {
 
 inline constexpr int64_t kApplicationId = 0x54494445;  // "TIDE"
@@ -19,10 +19,11 @@ inline constexpr int64_t kMinorVersion = 2;
 /// Creates the tables and views in an empty database.
 void create_schema(Database& database);
 
-/// FormatError unless it is a trace of a supported version. `path` is for messages.
+/// Throws FormatError unless the database is a trace of a supported version. `path`: for messages.
 void check_schema(Database& database, const std::string& path);
 
-/// Throws a FormatError or IoError that explains to users an SqlError while reading `path`.
+/// Turns an SqlError that occurred while reading `path` into a FormatError or IoError for users,
+/// and throws it.
 [[noreturn]] void throw_read_error(const SqlError& error, const std::string& path);
 
 }  // namespace tidegauge::trace

@@ -8,7 +8,7 @@
 namespace tidegauge::trace {
 namespace {
 
-constexpr size_t kMaxOpenCalls = 4096;  // a broken stream may have enters without exits
+constexpr size_t kMaxOpenCalls = 4096;  // a damaged stream may have enters without exits
 
 }  // namespace
 
@@ -54,7 +54,8 @@ StorageRow* StorageRows::find(StorageId id) {
   return &changed_.back();
 }
 
-// Events that the Ledger rejects make no row: the same checks, in the same order.
+// Makes the same checks as the Ledger, in the same order, so that events that it rejects make no
+// row.
 void StorageRows::apply(const CodedEvent& traced, const Position& position) {
   const Event& event = traced.event;
   switch (event.kind) {

@@ -10,11 +10,11 @@
 
 namespace tidegauge::trace {
 
-/// Gives each (dtype, shape) its number. Most runs have about a thousand; after a million, new ones
-/// get 0.
+/// Numbers the pairs (dtype, shape). Most runs have about a thousand pairs. After a million, new
+/// pairs get 0.
 class TensorIds {
  public:
-  /// A new one is added to `names`.
+  /// Returns the number of the pair. Adds a new pair to `names`.
   uint32_t intern(const TensorFacts& facts, Names& names) {
     key_.assign(facts.dtype);
     key_.append(reinterpret_cast<const char*>(facts.shape.data()), facts.shape.size_bytes());
@@ -30,7 +30,7 @@ class TensorIds {
  private:
   static constexpr size_t kMaxTensors = 1'000'000;
   std::unordered_map<std::string, uint32_t> ids_;
-  std::string key_;  // scratch
+  std::string key_;  // scratch space
 };
 
 }  // namespace tidegauge::trace

@@ -22,7 +22,7 @@ namespace tidegauge::trace {
 
 class Gap;
 
-/// Names to be written with the next events.
+/// Names that will be written with the next events.
 struct Names {
   struct Module {
     std::string name;
@@ -50,7 +50,7 @@ struct Names {
   void merge(Names&& later);
 };
 
-/// A unit event, and how many of the events written with it came before.
+/// A unit event, and the number of events of the same write that came before it.
 struct PlacedUnitEvent {
   UnitEvent event;
   size_t after = 0;
@@ -60,23 +60,23 @@ struct PlacedUnitEvent {
 ///
 /// Note [Killed at any moment]
 /// The journal is SQLite's rollback journal, not a write-ahead log. A run is nearly always killed
-/// between two batches. Then the one file holds everything; a write-ahead log would hold the newest
-/// batches in a second file, which is easily left behind when the first is copied. If a run is
-/// killed within a batch, the journal beside the file undoes that batch when the file is next
-/// opened. Readers and the writer wait for each other, which does not matter for one writer and few
+/// between two batches. Then the single file contains everything. A write-ahead log would keep the
+/// newest batches in a second file, which users would forget to copy. If a run is killed while it
+/// writes a batch, the journal beside the file undoes that batch when the file is opened next.
+/// Readers and the writer wait for each other, which does not matter with one writer and few
 /// readers.
 class TraceWriter {
  public:
-  /// IoError if the file exists and `overwrites` is false, or if it cannot be created.
-  /// `max_file_bytes` 0: no limit but the disk's.
+  /// Throws IoError if the file exists and `overwrites` is false, or if it cannot be created.
+  /// `max_file_bytes`: 0 for no limit.
   TraceWriter(const std::string& path, bool overwrites, int64_t max_file_bytes,
               const RunFacts& facts);
 
-  /// Writes everything or, with an SqlError, nothing. `gap`: the events lost before, if any; its
-  /// net events come first in `events`.
+  /// Writes everything, or nothing and throws SqlError. `gap`: the events that were lost before
+  /// these, if any; its net events come first in `events`.
   void write(std::span<const CodedEvent> events, std::span<const PlacedUnitEvent> units,
              const Names& names, const Gap* gap, const std::string& reason);
-  /// Writes the peaks and facts of the run; the last write, which also removes the journal file.
+  /// Writes the peaks and facts of the run and removes the journal file. Must be the last write.
   void write_summary(const RunFacts& facts);
 
   uint64_t event_count() const { return static_cast<uint64_t>(position_.sequence); }
@@ -97,7 +97,7 @@ class TraceWriter {
   Database database_;
   Position position_;
   StorageRows storages_;
-  Ledger ledger_;  // has the events in the file, without modules
+  Ledger ledger_;  // has applied the events in the file, except module events
   uint32_t final_step_ = 0;
   // Prepared after the tables exist.
   std::optional<Statement> insert_batch_, insert_storage_, update_storage_, insert_step_,

@@ -17,11 +17,12 @@ namespace tidegauge {
 
 class TrackedEvents;
 
-/// Where the running backwards are, one scope per graph task and thread.
+/// Follows the backwards that are running, with one scope per graph task and thread, and emits the
+/// ModuleEnter and ModuleExit events of the modules that they pass.
 ///
 /// Autograd runs the nodes of a thread in the reverse order of their creation. So the backward of a
 /// module call begins with the first op of one of its nodes and ends with the first op of another
-/// call's node, and no node needs a hook for it. Guarded by the lock of StorageRegistry.
+/// call's node. No node needs a hook. Guarded by the lock of StorageRegistry.
 class BackwardScopes {
  public:
   BackwardScopes(TrackedEvents& events, std::shared_ptr<ModuleActivity> modules)
@@ -31,18 +32,19 @@ class BackwardScopes {
   /// True if another thread runs a backward.
   bool any_elsewhere() const;
 
-  /// A node of the task runs in this thread. False, with no effect, if the task has no scope here.
+  /// Call when a node of the task runs in this thread. Returns false, without effect, if the task
+  /// has no scope in this thread; then call `open`.
   bool move_to(int task, const torch::autograd::Node& node);
   void open(int task, const torch::autograd::Node& node);
-  /// This thread has left all backwards.
+  /// Call when this thread has left all backwards.
   void close_in_thread();
-  /// The task is over.
+  /// Call when the task has ended.
   void close(int task);
 
-  /// The module died: its backward, if still to come, has no events.
+  /// Call when the module is destroyed. A later backward of the module emits no events.
   void forget_module(ModuleId module);
 
-  /// A storage that is older than the tracker was found by an op of a backward.
+  /// Call when an op of a backward uses a storage that is older than the tracker.
   void add_found(StorageId storage) {
     if (!scopes_.empty()) found_.insert(storage);
   }
@@ -59,9 +61,9 @@ class BackwardScopes {
   TrackedEvents& events_;
   const std::shared_ptr<ModuleActivity> modules_;
   std::vector<Scope> scopes_;
-  std::unordered_set<ModuleId> dead_;  // their backward may be still to come
+  std::unordered_set<ModuleId> dead_;  // destroyed modules whose backward may not have run yet
   std::unordered_set<StorageId> found_;
-  std::vector<ModuleMove> moves_;  // scratch of `move`
+  std::vector<ModuleMove> moves_;  // scratch space of `move`
 };
 
 }  // namespace tidegauge

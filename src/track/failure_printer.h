@@ -5,15 +5,15 @@
 
 #include "tidegauge/export.h"
 
-/// Prints the post-mortem of a failed allocation: of several trackers', the one that accounts for
-/// the most bytes. The first failure is printed in full, later ones (of a program that tries again)
-/// as one line.
+/// Prints the post-mortem of a failed allocation. If several trackers have one, it prints the one
+/// with the most bytes. The first failure is printed in full. Later failures, for example of a
+/// program that retries, are printed as one line.
 namespace tidegauge::failure_printer {
 
-/// From now on capture's failures are printed. May be called again.
+/// Prints every failed allocation from now on. May be called more than once.
 void install();
 
-/// Prints by this function instead of to std::cerr; null: to std::cerr again.
+/// Sets the function that prints. Null restores the default, std::cerr.
 using Print = void (*)(const std::string& text);
 TIDEGAUGE_API void set_print(Print print);
 

@@ -56,8 +56,8 @@ std::string render(const MemSnapshot& snapshot, const ByteUnit& unit) {
   return text;
 }
 
-/// The sort key of a name: "layers.10" after "layers.9", case-insensitive. Each number is preceded
-/// by its count of digits, so that keys compare as text.
+/// A sort key that puts "layers.10" after "layers.9" and ignores case. The number of digits comes
+/// before each number, so that keys can be compared as text.
 std::vector<std::pair<size_t, std::string>> natural_order(std::string_view name) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   std::vector<std::pair<size_t, std::string>> pieces(1);

@@ -12,7 +12,7 @@
 
 namespace tidegauge {
 
-/// Convert figures of the ledger to the public types, in MemTracker's categories.
+/// Conversions from the ledger's types to the public types, with MemTracker's categories.
 c10::Device to_torch(Device device);
 MemSnapshot to_mem_snapshot(const Snapshot& snapshot);
 UnitMemory to_unit_memory(const UnitReport& unit);

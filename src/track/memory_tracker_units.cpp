@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The sharded parameters of a MemoryTracker.
+// The part of MemoryTracker for sharded parameters.
 #include "capture/storages/storage_registry.h"
 #include "capture/storages/tensor_storages.h"
 #include "track/memory_tracker.h"
 
 namespace tidegauge {
+
 void MemoryTracker::mark_module(ModuleId module, ModuleState state) {
   const auto lock = StorageRegistry::lock();
   if (!events_.ledger().has_statistics(module)) return;
@@ -29,7 +30,7 @@ void MemoryTracker::apply_fact(UnitId unit, UnitFact fact, StorageId storage) {
   const auto known = events_.ledger().find_storage(storage);
   if (!known) return;
   const auto label = ShardedUnits::decide(fact, known->category);
-  // A shard that is gathered without a copy stays with its own unit.
+  // A shard that is gathered without a copy keeps its label and its unit.
   if (label || fact != UnitFact::GatherBuffer) own_storage(unit, storage);
   if (label)
     events_.apply(events::storage_relabelled(events_.origin(), storage, label->role, label->since));
@@ -65,7 +66,7 @@ void MemoryTracker::change_unit(UnitId unit, UnitEventKind kind, GatherReason re
   events_.set_moment();
   events_.apply(
       UnitEvent{.time_ns = events_.time_ns(), .unit = unit, .kind = kind, .reason = reason});
-  // A program that only evaluates reports nothing else.
+  // Here too, because a program that only evaluates never calls `label_unit`.
   events_.units()->settle_if_due([this] { return read_peak(); });
 }
 

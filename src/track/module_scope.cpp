@@ -32,13 +32,13 @@ void ModuleScope::finish(at::TensorList outputs) {
   }
 }
 
-/// Runs while an exception propagates: an exception of a hook must not replace it.
+/// May run while an exception propagates, which an exception from a hook must not replace.
 void ModuleScope::leave_quietly() noexcept {
   while (entered_ > 0) {
     try {
       finish({});
     } catch (...) {
-      // The tracker that threw has left; continue with the others.
+      // The tracker whose hook threw has left the module. Continue with the others.
     }
   }
 }

@@ -14,8 +14,8 @@
 
 namespace tidegauge {
 
-/// The implementation of MemTracker for torch::nn modules: an NnModTracker that feeds a
-/// MemoryTracker, the engine. Scopes share its ownership, so they may end after the MemTracker.
+/// The implementation of MemTracker for torch::nn modules: an NnModTracker that notifies a
+/// MemoryTracker, the engine. Scopes share ownership of it, so they may outlive the MemTracker.
 class NnMemTracker final : public NnModTracker {
  public:
   explicit NnMemTracker(const MemTrackerOptions& options);
@@ -32,7 +32,7 @@ class NnMemTracker final : public NnModTracker {
   const std::shared_ptr<ModuleLabels> labels;
   const std::shared_ptr<MemoryTracker> memory;
   const std::shared_ptr<Recorder> recorder;  // may be null
-  std::mutex entry_mutex;                    // guards the count
+  std::mutex entry_mutex;                    // guards entry_count
 
  protected:
   void on_enter(const torch::nn::Module& module, ModuleId id,
@@ -41,7 +41,7 @@ class NnMemTracker final : public NnModTracker {
   void on_new_modules() override;
 
  private:
-  /// Runs `body`, and counts its exception so that the training does not get it.
+  /// Runs `body`. If it throws, counts the failure instead of passing the exception on to training.
   template <typename Body>
   void guarded(const char* where, Body&& body) noexcept;
 

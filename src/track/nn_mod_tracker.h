@@ -18,8 +18,8 @@ class Optimizer;
 
 namespace tidegauge {
 
-/// The implementation of ModTracker for torch::nn modules: the scopes of a C++ program notify it.
-/// NnMemTracker, the implementation of MemTracker, derives from it. Thread-safe.
+/// The implementation of ModTracker for torch::nn modules. The ModuleScopes of a C++ program notify
+/// it. NnMemTracker, the implementation of MemTracker, derives from it. Thread-safe.
 class NnModTracker {
  public:
   using Tensors = ModTracker::Tensors;
@@ -31,15 +31,15 @@ class NnModTracker {
   /// The trackers that are entered now.
   static std::shared_ptr<const NnModTrackers> entered();
 
-  /// Adds this tracker to those that are entered, and removes it again.
+  /// `start` adds this tracker to the entered trackers; `stop` removes it.
   void start(std::shared_ptr<NnModTracker> self);
   void stop() noexcept;
 
-  /// Returns whether the call is within a backward; pass it on to `leave`.
+  /// Returns true if the call is within a backward. Pass the result on to `leave`.
   bool enter(const torch::nn::Module& module, ModuleId id, at::TensorList inputs);
   void leave(const torch::nn::Module& module, ModuleId id, bool is_bw, const Tensors& inputs,
              at::TensorList outputs);
-  /// Gives a root module a name of the program's own.
+  /// Gives a root module the name that the user chose.
   void rename_root(const torch::nn::Module& module, std::string_view name);
   virtual void begin_optimizer_step() {}
   virtual void end_optimizer_step(const torch::optim::Optimizer&) {}
@@ -52,18 +52,18 @@ class NnModTracker {
   std::atomic<int> entry_count{0};
 
  protected:
-  /// A module has its name and is entered. The program gets an exception that this throws.
+  /// Called after a module was named and entered. An exception goes on to the program.
   virtual void on_enter(const torch::nn::Module&, ModuleId, const ModuleActivity::Entered&,
                         at::TensorList) {}
-  /// Follows each on_enter that did not throw, even if the tracker was exited in between.
+  /// Called once for each on_enter that did not throw, even if the tracker was exited meanwhile.
   virtual void on_leave(ModuleId, bool /*is_bw*/, at::TensorList) noexcept {}
-  /// Unknown modules are about to get names: forget the modules that died.
+  /// Called before unknown modules get names. Forget the modules that were destroyed.
   virtual void on_new_modules() {}
 
  private:
   mutable std::mutex hooks_mutex_;
   UserHooks hooks_;
-  // Nearly all calls need neither the lock nor a copy of the hooks.
+  // Without hooks, a module call takes no lock and copies nothing.
   std::atomic<bool> has_pre_fw_{false};
   std::atomic<bool> has_post_fw_{false};
 };

@@ -12,8 +12,8 @@ class Optimizer;
 
 namespace tidegauge {
 
-/// Calls `visit` for each tensor in the states of an optimizer of torch::optim. Other optimizers
-/// keep their states in classes of their own, which cannot be read here.
+/// Calls `visit` for each tensor in the state of a torch::optim optimizer. The state classes of
+/// other optimizers are unknown here, so their tensors are skipped.
 void visit_states(const torch::optim::Optimizer& optimizer,
                   c10::function_ref<void(const at::Tensor&)> visit);
 

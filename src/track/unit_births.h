@@ -7,16 +7,16 @@
 
 namespace tidegauge {
 
-/// A new id each time, never 0.
+/// Returns a different id each time, never 0.
 TIDEGAUGE_API UnitId new_unit_id();
 
-/// From now on each storage born in this thread is `fact` to the unit, except in an optimizer step.
-/// Nests.
+/// Between these calls, each storage that is born in this thread outside of optimizer steps belongs
+/// to the unit, with this fact. Calls nest; the innermost wins.
 TIDEGAUGE_API void begin_unit_births(UnitId unit, UnitFact fact);
 TIDEGAUGE_API void end_unit_births();
 
 struct UnitBirth {
-  UnitId unit;  ///< none: births belong to no unit now
+  UnitId unit;  ///< none: storages that are born now belong to no unit
   UnitFact fact{};
 };
 UnitBirth current_unit_birth();

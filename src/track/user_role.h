@@ -14,8 +14,8 @@ struct UserRole {
   Since since;
 };
 
-/// "parameter", "buffer", "gradient" and "optimizer_state" hold since birth; "external" and
-/// "input" hold from now on. UsageError for any other text.
+/// Parses the role that a user names. "parameter", "buffer", "gradient" and "optimizer_state" apply
+/// since birth; "external" and "input" apply from now on. Throws UsageError for any other text.
 TIDEGAUGE_API UserRole parse_user_role(std::string_view text);
 
 }  // namespace tidegauge

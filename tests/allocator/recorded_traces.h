@@ -12,13 +12,13 @@
 namespace tidegauge {
 
 /// The folder of the recorded traces: TIDEGAUGE_RECORDED_TRACES, by default
-/// ../shared/recorded-traces beside the repository. They are not part of it.
+/// ../shared/recorded-traces beside the repository. The traces are not part of the repository.
 std::string recorded_traces_folder();
 
-/// The names of all `*.txt.gz` there, sorted; empty if there is no such folder.
+/// The names of all `*.txt.gz` files in it, sorted; empty if the folder does not exist.
 std::vector<std::string> recorded_trace_names();
 
-/// True in CI: there, a test without them fails instead of being skipped.
+/// True in CI, where a test without recorded traces fails instead of being skipped.
 bool must_have_recorded_traces();
 std::string no_recorded_traces();
 
@@ -28,7 +28,8 @@ TextTrace read_recorded_trace(const std::string& name);
 /// initial blocks and segments come first.
 std::vector<DeviceTraceEntry> entries_of(const TextTrace& recorded);
 
-/// Counts the live bytes of such entries independently of tidegauge: the oracle for its consumers.
+/// Counts the live bytes of such entries independently of tidegauge, as the expected value for
+/// tests.
 struct LiveBlocks {
   std::map<uint64_t, int64_t> blocks;  // by address, rounded up to 512 bytes
   int64_t live_bytes = 0;

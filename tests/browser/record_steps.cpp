@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// record_steps <file> <events> [<units>]: records a trace of at least so many events, for tests and
-// benchmarks of large traces. With units, the leaf modules are divided among so many units of
-// sharded parameters, which gather and release as FSDP2 does. Sizes and times differ from step to
-// step, so that the file compresses no better than that of a real run.
+// record_steps <file> <events> [<units>]: records a trace with at least this number of events, for
+// tests and benchmarks of large traces. With <units>, the leaf modules are divided among this
+// number of units of sharded parameters, which are gathered and released as in FSDP2. Sizes and
+// times differ from step to step, so that the file is as large as that of a real run.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -53,8 +53,8 @@ class Tape {
   uint64_t event_count_ = 0;
 };
 
-/// Units of sharded parameters: each is gathered for its share of the leaf modules, in forward and
-/// again in backward.
+/// Units of sharded parameters. Each is gathered for its leaf modules, in forward and again in
+/// backward.
 class Units {
  public:
   Units(Recorder& recorder, Tape& tape, uint32_t count) : tape_(tape), count_(count) {
@@ -64,7 +64,7 @@ class Units {
     }
   }
 
-  /// `call`: how many leaf modules the step has called before in this phase.
+  /// `call`: the number of leaf modules that the step has already called in this phase.
   void before_leaf(Phase phase, int call) {
     if (count_ == 0) return;
     const int each = std::max(kLeafCalls / static_cast<int>(count_), 1);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A C++ program records a run, reads it back and says on which devices it fits, without Python."""
+"""A C++ program without Python records a run, reads it back and lists the devices that fit it."""
 
 import re
 from collections.abc import Callable
@@ -12,7 +12,7 @@ Run = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def output(run: Run, repo: Path, package: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What the example prints; its trace is beside the program."""
+    """The output of the example. Its trace is beside the program."""
     build = tmp_path_factory.mktemp("examples")
     source = repo / "examples" / "cpp"
     run("cmake", "-S", source, "-B", build, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={package}")

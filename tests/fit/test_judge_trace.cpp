@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `judge` of a trace file: which device's tensors, and the facts of the run.
+// `judge` of a trace file: the choice of the device and the facts of the run.
 #include <gtest/gtest.h>
 
 #include "core/events/event_factory.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kMebibyte = 1 << 20;
 
-/// 12 MiB on a GPU and 100 MiB on the host, of a run of two ranks.
+/// A run of two ranks with 12 MiB on a GPU and 100 MiB on the CPU.
 std::string record_run(const Folder& folder) {
   const auto born = [](uint64_t id, int64_t bytes, Device device) {
     return events::storage_born({0, {}, device}, StorageId(id), bytes);

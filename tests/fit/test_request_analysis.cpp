@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The requests of a run are collected in the passes that its summary is read in.
+// The requests of a run are collected in the same passes as its summary.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -24,9 +24,9 @@ using tidegauge::Tracked;
 // NOLINTNEXTLINE(bugprone-throwing-static-initialization): the CPU exists
 inline const c10::Device kCpu(c10::kCPU);
 
-inline constexpr int64_t kWeight = 16 * 16 * 4;          // of a Linear(16, 16)
-inline constexpr int64_t kParameter = kWeight + 16 * 4;  // with its bias
-inline constexpr int64_t kBatch = 8 * 16 * 4;            // an input or output of it
+inline constexpr int64_t kWeight = 16 * 16 * 4;          // the weight of a Linear(16, 16)
+inline constexpr int64_t kParameter = kWeight + 16 * 4;  // its weight and bias
+inline constexpr int64_t kBatch = 8 * 16 * 4;            // its input or output
 
 struct NetImpl : torch::nn::Module {
   NetImpl() {

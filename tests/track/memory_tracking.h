@@ -10,12 +10,12 @@
 
 namespace tidegauge {
 
-/// A MemoryTracker that is started in this thread, and must end without anything to complain of.
+/// A MemoryTracker that is started in this thread and must end without anomalies or failures.
 class Tracking {
  public:
   struct Options {
     bool has_channel = false;
-    bool leaves_are_parameters = false;  ///< every leaf counts as one
+    bool leaves_are_parameters = false;  ///< every leaf counts as a parameter
   };
   explicit Tracking(Options options)
       : memory(MemoryTracker::create(

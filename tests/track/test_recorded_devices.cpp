@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Traces of real CUDA allocators, reported to a tracker as the CUDA adapter would.
+// Reports traces of real CUDA allocators to a tracker, as the CUDA adapter would.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -14,10 +14,10 @@
 namespace tidegauge {
 namespace {
 
-/// An address range outside this process: its own memory is in the same table.
+/// An address range that this process does not use, because its own memory is in the same table.
 constexpr uint64_t kElsewhere = uint64_t{1} << 60;
 
-/// Frees all that is still alive: the table outlives the test.
+/// Frees all memory that is still alive, because the table outlives the test.
 void free_all(const std::map<uint64_t, int64_t>& blocks) {
   for (const auto& [address, size_bytes] : blocks) {
     record_device({TraceAction::FreeRequested, cuda(0), address, size_bytes, 0});
@@ -45,7 +45,7 @@ TEST(RecordedDevices, TrackerWithTheChannelHasTheLiveBytesOfEveryRecordedTrace) 
     ASSERT_GT(counted.peak_bytes, 0);
     const Snapshot peak = with.memory->peak();
     EXPECT_EQ(peak.total_bytes(cuda(0)), counted.peak_bytes);
-    // No tensor owns it.
+    // No tensor uses this memory.
     EXPECT_EQ((*peak.find(cuda(0)))[Category::Untracked], counted.peak_bytes);
     EXPECT_EQ(without.memory->peak().total_bytes(cuda(0)), 0);
     free_all(counted.blocks);

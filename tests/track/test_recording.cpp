@@ -77,7 +77,7 @@ TEST(Recording, CppMemTrackerRecordsStepsModulesAndUntrackedMemory) {
     EXPECT_EQ(replayed.peak().total_bytes(kCpu), live.total_bytes(c10::kCPU));
     EXPECT_EQ(replayed.now().step, 3);
     EXPECT_EQ(replayed.step_peaks().size(), 3);
-    // The modules that were called, and the owners of parameters.
+    // Modules that were called, and modules that own parameters.
     std::map<std::string, std::string> classes;
     for (const TraceModule& module : reader.modules()) classes[module.name] = module.class_name;
     EXPECT_EQ(classes, (std::map<std::string, std::string>{

@@ -64,7 +64,7 @@ TEST(Threads, TrackingResumesWithTheNextCallAfterAGuardAroundTheEntry) {
     next_thing(t);
     const at::Tensor seen = make_kept();
     EXPECT_EQ(t.now(MemCategory::Activation), 2 * kKept);
-    const at::Tensor view = unseen.view({4, 4});  // found, not made
+    const at::Tensor view = unseen.view({4, 4});  // the storage is found, not made
     EXPECT_EQ(t.now(MemCategory::Activation), 2 * kKept);
     EXPECT_EQ(t.now(MemCategory::Other), 16 * 4);
   }

@@ -17,7 +17,7 @@ Propagate = Callable[[Any, OpSchema], OutputSharding]
 
 
 def propagate(torchs: Propagate, propagator: Any, schema: OpSchema) -> OutputSharding:
-    """The answer of torch, from questions about lists of one item each."""
+    """The same result as torch's, computed with lists of one item each."""
     lists = _find_lists(schema)
     if lists is None:
         return torchs(propagator, schema)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Patches of slow torch modules, installed once the program imports the module."""
+"""Patches of torch modules that are slow to import, installed when the program imports them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Patches(Protocol):
 
 
 class LatePatches:
-    """The patches of one module, in place while they have users and the module is imported.
+    """The patches of one module. They are installed while they have users and it is imported.
 
-    `load` returns the patches, and may import the module for it; None if there are none.
+    `load` returns the patches, for which it may import the module; None if there are none.
     """
 
     def __init__(self, module_name: str, load: Callable[[], Patches | None]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Notifies of each optimizer that is made, while a listener is registered."""
+"""Notifies listeners of each optimizer that is created."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FOR_OPTIMIZERS = Installation(
 
 @contextmanager
 def notify_of_optimizers(listener: Listener) -> Iterator[None]:
-    """Calls `listener` with each optimizer that is made within the context."""
+    """Calls `listener` with each optimizer that is created within the context."""
     _listeners.append(listener)
     _FOR_OPTIMIZERS.install()
     try:

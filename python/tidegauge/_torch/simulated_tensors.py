@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Makes simulated tensors from real and meta ones, alone or in modules; pauses a simulation."""
+"""Converts real and meta tensors and modules to simulated ones; pauses a simulation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegauge import _C
 
 
 class paused:  # noqa: N801, reads as a word
-    """Tensors made in this context are real: all of them, or only those of integers."""
+    """Tensors made in this context are real: all of them, or only integer tensors."""
 
     def __init__(self, *, only_integers: bool = False) -> None:
         self._only_integers = only_integers
@@ -27,7 +27,7 @@ class paused:  # noqa: N801, reads as a word
 
 
 def _simulated_like(tensors: list[torch.Tensor], device: torch.device | None) -> list[torch.Tensor]:
-    """Simulated tensors on `device`, or each on its source's device; from meta, on the CPU."""
+    """Simulated tensors on `device`; by default on the source's device, for meta on the CPU."""
 
     def device_of(tensor: torch.Tensor) -> torch.device:
         if device is not None:
@@ -71,7 +71,7 @@ def find_simulated(tree: Any) -> torch.Tensor | None:
 
 
 def adopt_module(module: nn.Module, device: torch.device | None) -> Callable[[], None]:
-    """Gives the module simulated parameters and buffers; the result restores its own."""
+    """Gives the module simulated tensors; the returned function restores its own ones."""
     owners: list[tuple[dict[str, Any], str, torch.Tensor]] = []
     for child in module.modules():
         tables: tuple[dict[str, Any], ...] = (child._parameters, child._buffers)

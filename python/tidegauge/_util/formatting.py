@@ -9,7 +9,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def render_bytes(size_bytes: int) -> str:
-    """With at most four digits: `512 B`, `1.50 KiB`, `23.4 GiB`.
+    """The size with at most four digits: `512 B`, `1.50 KiB`, `23.4 GiB`.
 
     All reports and messages print sizes this way; C++ does the same in core/util/byte_text.h.
     Exception: `display_snapshot` prints in the unit that the user names, as torch does.
@@ -26,7 +26,7 @@ def render_bytes(size_bytes: int) -> str:
 
 
 def parse_bytes(text: str) -> int | None:
-    """The bytes in `40GiB`, `512 MiB` or `1024`; None if the text is no size."""
+    """The bytes in `40GiB`, `512 MiB` or `1024`; None if the text is not a size."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|TiB)?", text.strip())
     if not match or float(match[1]) >= 2**62:
         return None

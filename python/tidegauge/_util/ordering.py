@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The order in which a reader expects names."""
+"""The natural order of names."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ import re
 
 
 def natural_order(text: str) -> list[int | str]:
-    """Sorts "layers.10" behind "layers.9", and upper case with lower case."""
+    """A sort key that puts "layers.10" after "layers.9" and ignores case."""
     return [int(part) if part.isdigit() else part.lower() for part in re.split("([0-9]+)", text)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Memory that a device reserves: replays snapshots and traces without the device."""
+"""Estimates the memory that a device reserves by replaying snapshots and traces on the CPU."""
 
 from tidegauge.allocator.device_memory import DeviceMemory, Setting, replay_trace
 from tidegauge.allocator.devices import DeviceModel, device_models, find_device

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The command `tidegauge`: one module a command, put together in `main`.
+"""The command `tidegauge`: one module per command; `main` finds and runs them.
 
-Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 failed,
-2 wrong usage, 3 does not fit.
+Results go to standard output, everything else to standard error. Exit codes: 0 success, 1 failure,
+2 wrong usage, 3 does not fit or exceeds a limit.
 """

@@ -29,7 +29,7 @@ def check_html(args: argparse.Namespace) -> None:
 
 
 def read_runs(args: argparse.Namespace, paths: Sequence[str]) -> list[Run]:
-    """Reads the runs for one page, which has room for so many moments of all of them together."""
+    """Reads the runs for one page. The runs share the moments that fit into a page."""
     from tidegauge.report.page import MOST_MOMENTS
 
     return [read_run(args, path, MOST_MOMENTS // len(paths)) for path in paths]
@@ -42,7 +42,7 @@ def make_page(
     names: Sequence[str] | None = None,
     memories: Sequence[DeviceMemory] | None = None,
 ) -> Page:
-    """`names`: shown instead of the file names. `memories`: on the devices that the user named."""
+    """`names`: shown instead of the file names. `memories`: the device memory of each run."""
     from tidegauge.report.page import Page
 
     page = Page(title)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Renders a page as one self-contained file: the modules of `report/web`, and the data.
 
-Each module becomes a function that returns its exports, so that modules share no names. The browser
-runs this script alone: the policy of the page names the hash of the script, and allows no requests.
-Names from a trace stand in the packed data only, which is not parsed as HTML.
+Each module becomes a function that returns its exports, so modules share no names. The browser runs
+only this script: the page's content security policy names the hash of the script and allows no
+requests. Names from a trace occur only in the packed data, which is not parsed as HTML.
 """
 
 from __future__ import annotations

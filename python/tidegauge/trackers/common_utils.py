@@ -17,7 +17,7 @@ _COLUMN_COMPRESSED = (torch.sparse_csc, torch.sparse_bsc)
 
 
 def get_untyped_storages(t: torch.Tensor) -> set[torch.UntypedStorage]:
-    """The storages of a tensor, also if it is sparse, nested or a wrapper subclass.
+    """The storages of a tensor, which may be sparse, nested or a wrapper subclass.
 
     A tensor with an opaque layout (MKL-DNN) has none. Warns if an argument is not a tensor.
     """
@@ -39,7 +39,7 @@ def get_untyped_storages(t: torch.Tensor) -> set[torch.UntypedStorage]:
 
 
 def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """The tensors that hold the bytes of a tensor without a storage of its own; else empty."""
+    """The tensors that hold the bytes of a tensor without its own storage; else empty."""
     if is_traceable_wrapper_subclass(tensor):
         names, _ = tensor.__tensor_flatten__()  # some may be opaque objects without memory
         return [part for name in names if isinstance(part := getattr(tensor, name), torch.Tensor)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""MemoryRecorder: keeps the events of a tracker in memory, and writes a file only if asked to."""
+"""MemoryRecorder: keeps the events of a tracker in memory and writes a file only on request."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tidegauge.trackers.recorder import add_versions
 class MemoryRecorder:
     """Used like a Recorder, for short runs: it keeps 56 bytes for each event.
 
-    `source` is read like a trace file, after the tracker was left.
+    `source` is read like a trace file, after the tracker was exited.
     """
 
     def __init__(self, facts: Mapping[str, str] | None = None) -> None:
         self.source = _C.MemoryTrace(add_versions(facts))
 
     def attach(self, tracker: _C.MemTracker) -> None:
-        """Takes the events of a tracker that has tracked nothing yet."""
+        """Records the events of a tracker that has no events yet."""
         self.source.record(tracker)
 
     def flush(self) -> None:
-        """Does nothing: all events are there at once."""
+        """Does nothing: events are available immediately."""
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Writes the trace file that a Recorder would have written. Raises OSError if it cannot."""

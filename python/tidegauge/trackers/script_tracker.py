@@ -17,9 +17,9 @@ from tidegauge.trackers.module_stats import LiveStats
 class ScriptTracker(MemTracker):  # type: ignore[no-untyped-call]
     """A MemTracker with FSDP2's categories and units, for modules that are sharded after entry.
 
-    FSDP2 is slow to import and most scripts do without: it is patched once the script imports it,
-    and then each module that is sharded is a unit from the start. Modules that were sharded before
-    entry are not units; use FSDPMemTracker for them.
+    FSDP2 is slow to import, and most scripts do not use it. So it is patched when the script
+    imports it. After that, each module that is sharded is a unit from the start. Modules that were
+    sharded before entry are not units; use FSDPMemTracker for them.
     """
 
     _ref_class = _FSDPRefType
@@ -35,7 +35,7 @@ class ScriptTracker(MemTracker):  # type: ignore[no-untyped-call]
 def _load() -> Patches | None:
     try:
         from tidegauge._torch import fsdp_patches
-    except Exception as error:  # an unknown FSDP2; the training goes on
+    except Exception as error:  # an unknown FSDP2; training continues
         warnings.warn(f"tidegauge cannot observe FSDP2 units: {error}", stacklevel=2)
         return None
     return fsdp_patches

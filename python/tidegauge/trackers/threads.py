@@ -10,7 +10,7 @@ from tidegauge._torch.op_patches import FOR_THREADS
 
 
 class _Attachment:
-    """Keeps the patches of attached threads in place while it lives."""
+    """Keeps the patches for attached threads installed while it lives."""
 
     def __init__(self) -> None:
         FOR_THREADS.install()
@@ -30,7 +30,7 @@ _attachments = _Attachments()
 
 
 def attach_thread() -> None:
-    """Lets every tracker observe the calling thread, whichever thread enters the tracker.
+    """Lets every tracker observe the calling thread, no matter which thread enters the tracker.
 
     Trackers already observe the thread that enters them and the threads that start meanwhile. Each
     call needs one `detach_thread`.

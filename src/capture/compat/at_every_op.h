@@ -8,13 +8,13 @@
 
 namespace tidegauge {
 
-/// The state of the process that every op reads, in one cache line. Each member belongs to the
-/// header named behind it.
+/// Process-wide state that every op reads, in one cache line. The comment of each member names the
+/// header that owns it.
 struct alignas(64) AtEveryOp {
-  std::atomic<int64_t> op_starts{0};       ///< starts less stops, of all threads; op_switch.h
-  std::atomic<int64_t> runner_holders{0};  ///< op_runner.h
+  std::atomic<int64_t> op_starts{0};       ///< starts minus stops of all threads; op_switch.h
+  std::atomic<int64_t> runner_holders{0};  ///< op_switch.h
   std::atomic<uint64_t> session{0};        ///< moment_facts.h
-  std::atomic<int64_t> stack_starts{0};    ///< starts less stops; birth_stacks.h
+  std::atomic<int64_t> stack_starts{0};    ///< starts minus stops; birth_stacks.h
   std::atomic<uint64_t> node_epoch{1};     ///< running_node.h
 };
 extern TIDEGAUGE_API AtEveryOp at_every_op;

@@ -35,7 +35,7 @@ std::optional<int64_t> read_size(std::string_view text) {
   return std::nullopt;
 }
 
-/// The text behind `mark`; nothing if it is not there.
+/// The text after `mark`; none if `mark` does not occur.
 std::optional<std::string_view> find_after(std::string_view text, std::string_view mark) {
   const size_t position = text.find(mark);
   if (position == std::string_view::npos) return std::nullopt;

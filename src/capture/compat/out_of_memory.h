@@ -8,13 +8,13 @@
 #include "core/ledger/post_mortem.h"
 #include "tidegauge/export.h"
 
-/// Recognizes that memory ran out, by torch's exceptions and the wording of its messages. The only
-/// place that does so.
+/// Recognizes out-of-memory errors by the types and messages of torch's exceptions. No other code
+/// does this.
 namespace tidegauge::out_of_memory {
 
-/// Nothing for a message about anything else.
+/// None if the message is not about an allocation that failed.
 TIDEGAUGE_API std::optional<FailedAllocation> read(std::string_view message);
-/// The same for an exception, whose type may say it, too.
+/// The same for an exception; also looks at its type.
 std::optional<FailedAllocation> read(const std::exception& error);
 
 }  // namespace tidegauge::out_of_memory

@@ -5,13 +5,12 @@
 
 namespace tidegauge {
 
-/// The calling thread's T, for state that every op reads. Access needs no call, which a plain
-/// thread_local of a shared library costs each time. T has neither constructor nor destructor,
-/// because frees still arrive while a thread ends.
+/// The calling thread's T, for state that every op reads. A plain thread_local of a shared library
+/// costs a function call per access; this one does not. T needs no constructor or destructor,
+/// because storages are still freed while a thread ends.
 ///
-/// The price: all thread_locals of libtidegauge, these and the plain ones, lie in the 1.6 KB that
-/// the loader reserves for libraries that are loaded late. So they are small; a test checks the
-/// limit.
+/// In return, all thread_locals of libtidegauge must fit into the 1.6 KB that the loader reserves
+/// for libraries that are loaded late. A test checks this limit.
 template <typename T>
 class ThreadLocal {
  public:

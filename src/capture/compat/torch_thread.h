@@ -10,7 +10,7 @@
 #include "capture/compat/dispatch_key.h"
 #include "capture/compat/thread_local.h"
 
-/// State that torch keeps for the calling thread. Every op reads it, so its address is found once.
+/// State that torch keeps for the calling thread. Every op reads it, so its address is cached.
 namespace tidegauge::torch_thread {
 
 struct State {
@@ -25,7 +25,7 @@ inline State& state() {
   return state.keys != nullptr ? state : find(state);
 }
 
-/// The number of the thread, as autograd's nodes carry it; never 0.
+/// The thread id that autograd stores in nodes (Node::thread_id); never 0.
 inline uint64_t id() { return state().id; }
 inline c10::impl::PODLocalDispatchKeySet& keys() { return *state().keys; }
 

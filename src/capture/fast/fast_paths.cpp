@@ -41,7 +41,7 @@ void switch_all(bool are_enabled) {
   for (int i = 0; i < kPathCount; ++i) set_enabled(static_cast<Path>(i), are_enabled);
 }
 
-// NOLINTNEXTLINE(bugprone-throwing-static-initialization): without memory nothing would load
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization): throws only if memory runs out at load
 [[maybe_unused]] const bool is_added = [] {
   op_hook::add_handlers(&install);
   set_fast_switch(&switch_all);

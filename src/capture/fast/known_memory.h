@@ -12,13 +12,13 @@
 
 namespace tidegauge::fast {
 
-/// Addresses of memory that every started listener knows. Most ops use only such memory, and then
+/// Addresses of memory that every started listener knows. Most ops use only such memory and then
 /// need no lock.
 ///
-/// Lossy cache: false negatives, no false positives. Freed addresses may remain; callers check for
-/// our deleter first, and memory that gets our deleter anew is removed first. Written with the lock
-/// of StorageRegistry held, read without: a thread that holds the memory has got it after it was
-/// added.
+/// Lossy cache: false negatives, no false positives. The address of freed memory may remain, so
+/// callers check for our deleter first, and an address is removed before new memory there gets our
+/// deleter. Writers hold the lock of StorageRegistry. Readers need no lock: a thread gets memory
+/// only after its address was added.
 class KnownMemory final : public KnowledgeCache {
  public:
   bool contains(const void* data) const {
@@ -38,7 +38,7 @@ class KnownMemory final : public KnowledgeCache {
   static constexpr uintptr_t kNothing = 0;
 
   static uintptr_t bits(const void* data) { return reinterpret_cast<uintptr_t>(data); }
-  // Fibonacci hashing: memory is aligned, and often of one size.
+  // Fibonacci hashing, because addresses are aligned and often equally spaced.
   static size_t slot_of(const void* data) {
     return (bits(data) * 0x9E3779B97F4A7C15ull) >> (64 - kBits);
   }
@@ -47,10 +47,10 @@ class KnownMemory final : public KnowledgeCache {
   std::array<std::atomic<uintptr_t>, size_t{1} << kBits> slots_{};
 };
 
-/// Empty while the path is not enabled.
+/// Empty while this fast path is disabled.
 extern KnownMemory known_memory;
 
-/// True if every started listener knows the memory behind the tensor. Without the lock.
+/// True if every started listener knows the memory behind the tensor. Needs no lock.
 inline bool is_known(const at::Tensor& tensor) {
   c10::StorageImpl* storage = storage_of(tensor);
   if (storage == nullptr) return false;

@@ -3,9 +3,10 @@
 
 namespace tidegauge::fast {
 
-/// Straight births and frees for the usual case: one listener in the process, started, that needs
-/// only events. An op makes one storage of fresh memory of torch's own allocator; that memory is
-/// freed outside of ops. Any other case takes the general path.
+/// Births and frees without `ObservedStorage`, for the usual case: the process has one listener, it
+/// is started, and it only queues births and frees (CaptureListener::State::log). The op makes one
+/// storage with fresh memory from torch's own allocator, and the memory is freed outside of ops.
+/// All other cases take the general path.
 
 void plug_sole_listener(bool is_enabled);
 

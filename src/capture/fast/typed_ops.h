@@ -3,9 +3,9 @@
 
 namespace tidegauge::fast {
 
-/// Gives the ops that training steps consist of a handler with their own signature on our dispatch
-/// key. The fallback (hooks/boxed_op.h) serves all other ops; for these, boxing the arguments would
-/// cost more than all the rest that we do. Both report the same.
+/// Registers typed handlers on our dispatch key for the most common ops of training steps. For
+/// these ops, boxing the arguments would cost more than the rest of our work. The boxed fallback
+/// (hooks/boxed_op.h) handles all other ops. Both send the same notifications.
 void plug_typed_handlers(bool is_enabled);
 
 }  // namespace tidegauge::fast

@@ -35,7 +35,7 @@ void notify_message(const std::string& message) noexcept {
   try {
     if (const auto failed = out_of_memory::read(message)) notify(*failed, {}, message);
   } catch (const std::exception&) {
-    // Memory is very short; the program gets its own exception.
+    // Hardly any memory is left. The program still gets its own exception.
   }
 }
 

@@ -11,21 +11,22 @@
 #include "core/ledger/post_mortem.h"
 #include "tidegauge/export.h"
 
-/// Notices that memory has run out, and notifies the listeners. Reads nothing itself:
-/// compat/out_of_memory.h knows torch's exceptions and messages.
+/// Notifies the listeners when an allocation fails. compat/out_of_memory.h recognizes the failure
+/// by torch's exceptions and messages.
 namespace tidegauge::allocation_failure {
 
-/// Nothing for an exception about anything else.
+/// None if the exception is not about an allocation that failed.
 std::optional<FailedAllocation> read(const std::exception& error);
 
-/// Notifies the started listeners, without the lock of StorageRegistry. May throw if memory is very
-/// short.
+/// Notifies the started listeners. Takes the lock of StorageRegistry. May throw if hardly any
+/// memory is left.
 void notify(const FailedAllocation& failed, OpId op, const std::string& message);
 
-/// The same for a failure outside of ops; nothing if the message is about anything else.
+/// The same for a failure outside of ops. No effect if the message is not about an allocation that
+/// failed.
 TIDEGAUGE_API void notify_message(const std::string& message) noexcept;
 
-/// Gets the reports of all listeners after each failure; null: no reporter.
+/// Sets the function that gets the reports of all listeners after each failure. Null: none.
 using Reporter = void (*)(const std::vector<CaptureListener::FailureReport>& reports);
 void set_reporter(Reporter reporter);
 

@@ -11,8 +11,8 @@ namespace {
 
 c10::Allocator* current() { return c10::GetAllocator(c10::kCPU); }
 
-/// At the priority of the allocator that was there, which can only be found by trying: a higher one
-/// would shut out other allocators for the rest of the process.
+/// Sets the allocator at the priority of the current one. That priority cannot be read, only found
+/// by trying. A higher priority would shut out other allocators for the rest of the process.
 void replace_current(c10::Allocator* allocator) {
   for (int priority = 0; priority <= UINT8_MAX; ++priority) {
     c10::SetAllocator(c10::kCPU, allocator, static_cast<uint8_t>(priority));
@@ -75,10 +75,11 @@ void AllocatorChannel::open() {
   c10::Allocator* below = current();
   if (Layer* counting = counting_) {
     if (below == counting) return;
-    // Another allocator is on top, and may or may not call our layer: a new layer counts for both.
+    // Another allocator was put on top, and it may or may not call our layer. A new layer above
+    // both counts everything.
     counting->set_counting(false);
   }
-  Layer* layer = find_layer(below);  // found if the allocator on top of it has been removed
+  Layer* layer = find_layer(below);  // found if the allocator on top of our layer was removed
   if (layer == nullptr) {
     const auto same = std::find_if(layers_.begin(), layers_.end(),
                                    [&](const Layer* each) { return each->below() == below; });

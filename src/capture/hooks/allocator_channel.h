@@ -10,36 +10,36 @@
 
 namespace tidegauge {
 
-/// Sees every allocation of the CPU allocator, also those that no tensor shows: workspace of
-/// kernels, buffers of generated code and of collectives.
+/// Observes every allocation of the CPU allocator, including memory that no tensor uses: workspaces
+/// of kernels, and buffers of generated code and of collectives.
 ///
 ///     GetAllocator(kCPU) -> our layer -> the allocator that was current when the channel opened
 ///
 /// While the channel is open, each allocation is reported at once to the listeners that count
 /// allocations. It is Untracked until the StorageRegistry observes its storage.
 ///
-/// The layer returns the DataPtr of the allocator below and replaces nothing but the deleter, as
-/// CpuDeleter does: the context is still the memory itself, so copy-on-write, pickling and
-/// raw_allocate find what they expect, and one table and one deleter serve both. raw_deleter() is
-/// ours exactly while allocate() hands ours out. Our deleter gives memory without a record, which
-/// raw_allocate made before the channel opened, to the raw_deleter() below.
+/// The layer returns the DataPtr of the allocator below and replaces only the deleter, as
+/// CpuDeleter does. The context is still the memory itself, as copy-on-write, pickling and
+/// raw_allocate expect. raw_deleter() returns our deleter exactly while allocate() uses it. Memory
+/// that raw_allocate made before the channel opened has no record; our deleter passes it to the
+/// raw_deleter() below.
 ///
-/// A program may put another allocator on top of ours meanwhile. Then our layer stays below it for
-/// good and, once closed, only passes calls on. Layers are never destroyed: storages keep a pointer
-/// to the allocator that made them.
+/// A program may put another allocator on top of ours. Then our layer stays below it until the
+/// process ends, and after `close` it only passes calls on. Layers are never destroyed, because a
+/// storage keeps a pointer to its allocator.
 ///
-/// A storage resizes itself with the allocator that made it. An older storage gets our layer, for
-/// good, when it is about to be written to or resized: `take_over`.
+/// A storage resizes itself with its allocator. A storage that is older than the layer gets the
+/// layer as its allocator when it is about to be written to or resized: `take_over`.
 ///
-/// An allocator whose memory has a context of its own is passed through, and its allocations are
-/// not reported. If threads allocate and free at once, the events have our order, not that of the
-/// allocator below: a free is reported just before it happens, an allocation just after.
+/// The channel does not report allocations of an allocator whose memory has its own context. If
+/// several threads allocate and free at the same time, the order of events may differ from the
+/// order in the allocator: a free is reported just before it happens, an allocation just after.
 class AllocatorChannel {
  public:
   static AllocatorChannel& get();
 
-  /// Counted: the last close restores the allocator below, at its priority. Like
-  /// c10::SetAllocator, must not run while another thread sets an allocator.
+  /// Calls are counted: the last `close` restores the allocator below, at its priority. Like
+  /// c10::SetAllocator, these must not run while another thread sets an allocator.
   void open();
   void close(int count = 1);
 

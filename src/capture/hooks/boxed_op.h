@@ -9,10 +9,10 @@
 
 namespace tidegauge::op_hook {
 
-/// Watches one op with boxed arguments. This is the whole sequence; all that capture/fast does for
-/// an op has the same effect.
+/// Watches one op with boxed arguments. This function is the specification: the fast paths of
+/// capture/fast have the same effect.
 ///
-/// `fake_mode`: as in OpWatch. `run` replaces the arguments on the stack by the results.
+/// `fake_mode`: see OpWatch. `run` replaces the arguments on the stack by the results.
 template <typename Run>
 void watch_boxed(const c10::FunctionSchema& schema, torch::jit::Stack& stack, const void* fake_mode,
                  Run&& run) {
@@ -28,7 +28,7 @@ void watch_boxed(const c10::FunctionSchema& schema, torch::jit::Stack& stack, co
   });
 }
 
-/// The handler of every op that has no typed one (capture/fast/typed_ops.h).
+/// The handler of every op without a typed handler (capture/fast/typed_ops.h).
 void handle_boxed(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                   torch::jit::Stack* stack);
 

@@ -8,20 +8,20 @@
 
 namespace tidegauge {
 
-/// Calls `visit(tensor)` for the tensors of a boxed argument or result, also within lists.
+/// Calls `visit(tensor)` for the tensors in a boxed argument or result, including those in lists.
 template <typename Visit>
 void visit_tensors(const c10::IValue& value, Visit&& visit) {
   if (value.isTensor()) {
     visit(value.toTensor());
   } else if (value.isList()) {
     for (const c10::IValue& item : value.toListRef()) {
-      if (item.isInt()) return;  // sizes, of which there are more lists than of tensors
+      if (item.isInt()) return;  // a list of sizes, which is more common than a list of tensors
       visit_tensors(item, visit);
     }
   }
 }
 
-/// Of an op that is about to run: `visit(tensor)`.
+/// Calls `visit(tensor)` for the arguments of an op that is about to run.
 template <typename Visit>
 void visit_arguments(const c10::FunctionSchema& schema, const torch::jit::Stack& stack,
                      Visit&& visit) {
@@ -30,7 +30,7 @@ void visit_arguments(const c10::FunctionSchema& schema, const torch::jit::Stack&
   }
 }
 
-/// Of an op that has run: `visit(tensor, position)`.
+/// Calls `visit(tensor, position)` for the results of an op that has run.
 template <typename Visit>
 void visit_results(const c10::FunctionSchema& schema, const torch::jit::Stack& stack,
                    Visit&& visit) {

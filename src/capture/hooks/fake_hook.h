@@ -3,21 +3,21 @@
 
 #include "tidegauge/export.h"
 
-/// Sees the ops that a user runs under Python's FakeTensorMode, as that mode does: one op at a
-/// time, whatever it computes inside. It decorates the dispatch of such an op to Python
-/// (compat/python_dispatch.h) and pushes no mode, so it cannot disturb other modes.
+/// Observes the ops that a user runs under Python's FakeTensorMode. Each op counts once, whatever
+/// ops it calls inside. The hook wraps the dispatch of an op to Python (compat/python_dispatch.h).
+/// It pushes no mode, so it cannot disturb other modes.
 ///
-/// Works in threads in which op_hook is started, and only for ops of a mode in which a listener was
-/// started. The fakes of torch.compile count for no listener. Nor do those of DTensor when it works
-/// out shardings, because op_hook is off meanwhile. While a fake op of any mode runs, op_hook is
-/// off: what its kernel makes on meta is not memory.
+/// It works in threads in which op_hook is started, for ops of a mode in which a listener was
+/// started. So the fake tensors of torch.compile are not counted. Those of DTensor's sharding
+/// propagation are not counted either, because op_hook is off during it. While a fake op runs,
+/// op_hook is off: the meta tensors of its kernel are not memory.
 namespace tidegauge::fake_hook {
 
-/// Once for the process, and for good. The GIL must be held.
+/// Lasts until the process ends; only the first call has an effect. The GIL must be held.
 void install();
 
-/// A mode is about to be entered in this thread. Installs if op_hook is on here, and not earlier,
-/// because afterwards everything that torch asks of Python's interpreter takes one step more.
+/// Call before a mode is entered in this thread. Installs the hook if op_hook is on in this thread.
+/// Not earlier, because the hook makes each call from torch into Python's interpreter longer.
 TIDEGAUGE_API void enter_mode();
 
 }  // namespace tidegauge::fake_hook

@@ -5,8 +5,8 @@
 
 namespace tidegauge {
 
-/// For tests, while no op runs: the general path alone, or with the fast paths. False if the
-/// library was compiled without them.
+/// Enables or disables all fast paths, for tests. No op may run during the call. Returns false if
+/// the library was compiled without fast paths.
 TIDEGAUGE_API bool enable_fast_paths(bool are_enabled);
 
 /// Set by capture/fast.

@@ -11,14 +11,15 @@ namespace {
 
 struct Ops {
   ska::flat_hash_map<const c10::FunctionSchema*, uint32_t> ids;  // a schema is never destroyed
-  std::vector<std::string> names;  // by id - 1; kept, because an unloaded library has no schema
+  std::vector<std::string> names;  // by id - 1; copied, because an unloaded library has no schema
 };
 Ops& ops() {
   static auto* all = new Ops;
   return *all;
 }
 
-/// `torch.tensor` builds its tensor where we do not see it and then lifts it: that is its birth.
+/// `torch.tensor` builds its tensor where we observe no op, and then calls lift_fresh. That call
+/// counts as the birth.
 bool is_lift_fresh(const c10::FunctionSchema& schema) {
   static const c10::FunctionSchema* lift =
       &c10::Dispatcher::singleton().findSchemaOrThrow("aten::lift_fresh", "").schema();

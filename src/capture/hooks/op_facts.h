@@ -10,16 +10,16 @@
 
 namespace tidegauge {
 
-/// What the schema of an op says about the storages behind its results.
+/// Facts about the storages behind the results of an op, read from its schema.
 struct OpFacts {
   const c10::FunctionSchema* schema = nullptr;
   mutable OpId id{};                    ///< see `op_id`; guarded by the lock of StorageRegistry
   bool returns_arguments = false;       ///< some result is an argument or a view of one
-  bool returns_only_arguments = false;  ///< all results are, and none is written to: a view
-  uint64_t written = 0;                 ///< bits of the results that the op writes to
-  bool is_lazy_clone = false;           ///< needs the memory of its argument as torch made it
+  bool returns_only_arguments = false;  ///< all results are, and the op writes to none of them
+  uint64_t written = 0;                 ///< bit i: the op writes to result i
+  bool is_lazy_clone = false;           ///< _lazy_clone: its argument must have torch's own context
   bool makes_storages = false;          ///< some result is not an argument
-  bool only_makes = false;              ///< likewise, and its arguments do not matter
+  bool only_makes = false;              ///< makes_storages, and the arguments need not be observed
 
   static OpFacts read(const c10::FunctionSchema& schema);
   /// True if the arguments must be observed before the op runs.
@@ -28,9 +28,9 @@ struct OpFacts {
   }
 };
 
-// With the lock of StorageRegistry held.
+// The lock of StorageRegistry must be held for these functions.
 
-/// Ops are numbered in the order of their first births.
+/// Ops are numbered in the order in which they first make a storage.
 [[gnu::noinline, gnu::cold]] OpId assign_op_id(const OpFacts& facts);
 inline OpId op_id(const OpFacts& facts) { return facts.id ? facts.id : assign_op_id(facts); }
 /// "aten::mm", "aten::add.out"; empty for an unknown id.

@@ -10,20 +10,21 @@
 #include "capture/hooks/op_switch.h"
 #include "tidegauge/export.h"
 
-/// Sees every op of the threads that it is started in: by a boxed fallback on our dispatch key
-/// (compat/dispatch_key.h), and by typed handlers for the common ops if capture/fast adds them. It
-/// follows a backward into the engine's threads by itself.
+/// Observes every op of the threads in which it is started: with a boxed fallback on our dispatch
+/// key (compat/dispatch_key.h), and with the typed handlers that capture/fast adds for common ops.
+/// Threads of the autograd engine that run a backward for such a thread are observed, too.
 namespace tidegauge::op_hook {
 
-/// As many stops as starts switch it off (op_switch.h). NotSupported if the key is taken.
+/// Calls are counted: after as many `stop_in` (op_switch.h), the thread is no longer observed.
+/// Throws NotSupported if another library uses the key.
 Thread start_in_this_thread();
 
-/// Registers further handlers on our key, together with the fallback. Called before the first
-/// start, by a static initializer of capture/fast.
+/// Sets a function that registers more handlers on our key, right after the fallback. A static
+/// initializer of capture/fast calls it, before the first start.
 using RegisterHandlers = void (*)();
 void add_handlers(RegisterHandlers handlers);
 
-/// Failures of our own code while an op ran. They are kept from the program.
+/// Failures of our own code while an op ran. The program does not see them.
 TIDEGAUGE_API int64_t failure_count();
 TIDEGAUGE_API std::string first_failure();
 

@@ -17,8 +17,8 @@
 
 namespace tidegauge {
 
-/// Watches one op of this thread, from before it runs to after it, and notifies the listeners of
-/// the storages that it made, found and freed. Never throws: our own failures are counted.
+/// Watches one op of this thread from before to after its run, and notifies the listeners of the
+/// storages that it makes, finds and frees. Never throws; our own failures are counted.
 ///
 ///     OpWatch watch(facts);
 ///     if (facts.needs_arguments()) watch.add_argument(...);
@@ -36,8 +36,8 @@ class OpWatch {
   OpWatch& operator=(const OpWatch&) = delete;
 
   void add_argument(const at::Tensor& tensor) noexcept;
-  /// Runs the op. If memory runs out, the listeners are notified (allocation_failure.h); the
-  /// exception goes on as it is.
+  /// Runs the op. If an allocation fails, notifies the listeners (allocation_failure.h) and
+  /// rethrows the exception.
   template <typename Op>
   decltype(auto) run(Op&& op) {
     try {
@@ -48,7 +48,7 @@ class OpWatch {
     }
   }
 
-  /// The op is over. Holds the lock of StorageRegistry as long as it lives.
+  /// Create it when the op has run. Holds the lock of StorageRegistry until it is destroyed.
   class Results {
    public:
     explicit Results(OpWatch& watch) noexcept;
@@ -61,21 +61,21 @@ class OpWatch {
    private:
     OpWatch& watch_;
   };
-  /// The op is over and has this one result.
+  /// Shorthand for `Results` with one result.
   void finish(const at::Tensor& result) noexcept;
 
-  /// A shorter way for `finish`, set by capture/fast, for an op that only makes storages: reports
-  /// the birth, or returns false with nothing done. With the lock held.
+  /// A fast path of `finish` for an op that only makes storages, set by capture/fast. Reports the
+  /// birth and returns true, or returns false without effect. Called with the lock held.
   using FastBirth = bool (*)(const at::Tensor& result, uint8_t birth_facts, const OpFacts& facts);
   static void set_fast_birth(FastBirth birth);
 
-  /// Counts a failure of our own code, which is kept from the program.
+  /// Counts a failure of our own code. The program does not see it.
   static void note_failure(const char* what);
   static int64_t failure_count();
   static std::string first_failure();
 
  private:
-  /// A storage and its memory before the op, which may give the storage other memory.
+  /// A storage and its memory before the op runs. The op may replace the memory.
   using StorageMemory = std::pair<const c10::StorageImpl*, const void*>;
 
   void abandon() noexcept;
@@ -85,7 +85,7 @@ class OpWatch {
   const OpFacts& facts_;
   const void* const fake_mode_;
   PendingFrees& pending_;
-  StackId stack_;  // Python's, if a listener wants it
+  StackId stack_;  // the Python stack, if a listener needs it
   RunningNode running_;
   bool is_over_ = false;
   c10::SmallVector<StorageMemory, 4> arguments_;

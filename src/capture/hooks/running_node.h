@@ -14,30 +14,31 @@ namespace tidegauge {
 
 /// The autograd node whose backward calls the current op of this thread.
 struct RunningNode {
-  int task = -1;  ///< the graph task; -1 outside of every backward
-  /// Bits by position in Listeners::all: those that know the leaf of this AccumulateGrad.
+  int task = -1;  ///< the graph task; -1: no backward runs in this thread
+  /// Bit i: the node is an AccumulateGrad, and listener i of Listeners::all knows its leaf as a
+  /// parameter.
   uint64_t gradient_listeners = 0;
 };
 
 /// Notifies the started listeners of the node that runs in this thread, or that none runs. A
-/// repeated notification changes nothing, so capture/fast may skip it.
+/// repeated notification has no effect, so capture/fast may skip it.
 RunningNode notify_running_node();
-/// The same with what autograd says: the graph task, and the node or null.
+/// The same for a caller that has already read the graph task and the node (may be null).
 RunningNode notify_running_node(int task, const torch::autograd::Node* node);
 
-/// `notify_running_node`, or the shorter way that capture/fast has set.
+/// `notify_running_node`, or the fast path that capture/fast has set.
 using ObserveNode = RunningNode (*)();
 extern ObserveNode observe_running_node;
 
-/// AccumulateGrad has used the storage. With the lock of StorageRegistry held.
+/// Call when an AccumulateGrad has used the storage. The lock of StorageRegistry must be held.
 void notify_gradient(const RunningNode& running, StorageId storage);
 
-/// Nothing that was found out about running nodes holds any more.
+/// Invalidates everything that is cached about running nodes.
 inline void forget_running_nodes() {
   at_every_op.node_epoch.fetch_add(1, std::memory_order_relaxed);
 }
 
-/// Autograd keeps it as long as a backward lasts, also one that fails. Copies do no harm.
+/// Autograd keeps this object until a backward ends or fails. Copies do no harm.
 struct BackwardEnd {
   BackwardEnd() = default;
   BackwardEnd(const BackwardEnd&) = default;

@@ -14,22 +14,22 @@ namespace {
 using torch::autograd::FunctionPreHook;
 using torch::autograd::variable_list;
 
-/// Compiled autograd asks each hook to describe itself and refuses those that cannot. Our hooks
-/// change nothing, so they describe nothing.
+/// Compiled autograd asks each hook to describe itself and refuses hooks that cannot. Our hooks
+/// change no gradient, so they have nothing to describe.
 struct ObservingHook : FunctionPreHook {
   void compiled_args(torch::dynamo::autograd::CompiledNodeArgs&) const override {}
 };
 
 bool is_accumulator(const torch::autograd::Node& node) { return node.sequence_nr() == UINT64_MAX; }
 
-/// The tensor hooks of an accumulator belong to the user's leaf and would outlive the graph; its
-/// node hooks do not.
+/// Where our hooks go. Tensor hooks of an accumulator belong to the user's leaf and would outlive
+/// the graph, so an accumulator gets node hooks.
 std::vector<std::unique_ptr<FunctionPreHook>>& hooks_of(torch::autograd::Node& node) {
   return is_accumulator(node) ? node.pre_hooks() : node.tensor_pre_hooks();
 }
 
-/// Notifies the listener that a gradient arrived. One per node, input and listener: a tensor that
-/// is an input of many calls does not collect hooks.
+/// Notifies the listener that a gradient arrived. There is one hook per node, input and listener,
+/// so a tensor that is an input of many calls does not accumulate hooks.
 struct GradientHook final : ObservingHook {
   GradientHook(std::weak_ptr<GradientListener> owner, uint32_t input)
       : listener(std::move(owner)), input_nr(input) {}
@@ -110,7 +110,7 @@ size_t count_reached(const std::vector<torch::autograd::Node*>& nodes) {
     if (info == nullptr || info->empty()) return in_graph != nullptr && in_graph->contains(node);
     const auto it = info->find(node);
     if (it == info->end()) return false;
-    // A gradient that autograd.grad only returns never reaches the hooks of its accumulator.
+    // If autograd.grad only returns a gradient, the hooks of its accumulator are not called.
     return is_accumulator(*node) ? it->second.needed_ : it->second.should_execute();
   }));
 }

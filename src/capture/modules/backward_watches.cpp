@@ -11,8 +11,8 @@
 namespace tidegauge {
 namespace {
 
-// Backwards that failed half-way leave a record behind. These limits drop the oldest records.
-constexpr size_t kMaxRuns = 8;      // of one call
+// A backward that fails leaves its records behind. At these limits the oldest record is dropped.
+constexpr size_t kMaxRuns = 8;      // backwards of one call
 constexpr size_t kMaxRunning = 64;  // graph tasks
 
 }  // namespace
@@ -53,7 +53,8 @@ void BackwardWatches::on_gradient(WatchedGradient& watched, const at::Tensor& gr
   std::vector<std::pair<std::shared_ptr<BackwardWatch>, size_t>> arrivals;
   {
     const std::lock_guard lock(mutex_);
-    // An outer module leaves after the inner ones, so the outermost begins first.
+    // An outer module leaves after its inner modules. So the reverse order begins with the
+    // outermost.
     begins.assign(watched.outputs.rbegin(), watched.outputs.rend());
     for (const auto& input : watched.inputs) {
       if (auto watch = input.watch.lock()) arrivals.emplace_back(std::move(watch), input.slot);
@@ -101,7 +102,7 @@ void BackwardWatches::add_input_gradient(const std::shared_ptr<BackwardWatch>& w
   {
     const std::lock_guard lock(mutex_);
     BackwardWatch::Run* run = watch->find_run(task);
-    // Not begun: the gradient did not come through the module, or there are no hooks.
+    // No run: the gradient did not come through the module, or there are no hooks.
     if (run == nullptr || run->has_ended) return;
     run->grads[slot] = grad;
     if (++run->seen < run->expected) return;
@@ -139,7 +140,8 @@ void BackwardWatches::finish_task(int task) {
       watch->runs.erase(watch->runs.begin() + (run - watch->runs.data()));
     }
   }
-  // Calls whose inputs need no gradient end with the backward, in reverse order of their begin.
+  // Calls whose inputs need no gradient end with the backward, in the reverse order of their
+  // forwards.
   std::sort(unfinished.begin(), unfinished.end(),
             [](const auto& a, const auto& b) { return a->serial > b->serial; });
   for (const auto& watch : unfinished) run_end_hook(watch, nullptr);

@@ -19,31 +19,32 @@
 
 namespace tidegauge {
 
-/// Called for the backward of each module call.
+/// Hooks for the backward of each module call.
 struct BackwardHooks {
-  /// The first gradient of an output of the call arrived.
+  /// Called when the first gradient of an output of the call arrives.
   std::function<void(ModuleId, const at::Tensor& grad)> begin;
-  /// The gradients of all inputs that need one have arrived; null: the backward is over.
+  /// Called when the gradients of all inputs that need one have arrived. `grads` is null if the
+  /// backward ended before that.
   std::function<void(ModuleId, const std::vector<at::Tensor>* grads)> end;
 
   explicit operator bool() const { return begin || end; }
 };
 
-/// Runs the backward hooks of one tracker: follows the gradients of the inputs and outputs of each
-/// watched call, in each backward.
+/// Runs the backward hooks of one tracker. For each watched call, node hooks observe the gradients
+/// of its inputs and outputs.
 ///
-/// Thread-safe. Hooks run without the lock, on the thread that runs the node, perhaps without the
-/// GIL.
+/// Thread-safe. Backward hooks run without our lock, in the thread that runs the node, which may
+/// not hold the GIL.
 class BackwardWatches final : public GradientListener {
  public:
-  /// Runs `body` as if `call` were the call that is running.
+  /// Runs `body` as if `call` were running.
   using RunWithin = std::function<void(const CallRef& call, c10::function_ref<void()> body)>;
 
   explicit BackwardWatches(RunWithin run_within) : run_within_(std::move(run_within)) {}
 
-  /// Call it once, before anything is watched: node hooks and the engine hold `self` weakly.
+  /// Call it once, before the first `add`. Node hooks and the engine hold `self` weakly.
   void set_self(std::weak_ptr<BackwardWatches> self) { self_ = std::move(self); }
-  /// Takes effect for calls that begin from now on, and for calls already watched.
+  /// Takes effect for calls that begin from now on and for calls that are already watched.
   void set_hooks(BackwardHooks hooks);
   bool has_hooks() const { return has_hooks_.load(std::memory_order_relaxed); }
 
@@ -66,7 +67,7 @@ class BackwardWatches final : public GradientListener {
   std::weak_ptr<BackwardWatches> self_;
   std::atomic<bool> has_hooks_{false};
 
-  SpinLock mutex_;  // guards all below, and all watches
+  SpinLock mutex_;  // guards the members below and all watches
   BackwardHooks hooks_;
   uint64_t last_serial_ = 0;
   std::map<int, std::vector<std::shared_ptr<BackwardWatch>>> running_;  // by graph task

@@ -25,15 +25,17 @@ enum class StackMode : uint8_t {
 /// Parses "none", "module" or, if `has_python`, "python". UsageError for any other text.
 TIDEGAUGE_API StackMode parse_stack_mode(std::string_view text, bool has_python);
 
-/// A stack is a text with one frame per line, innermost first. Each text has one id for the life of
-/// the process; 0 if there are too many. Thread-safe, never waits for long.
+/// A stack is a text with one frame per line, innermost first. Returns the same id for the same
+/// text until the process ends, and 0 if there are too many stacks. Thread-safe, never waits for
+/// long.
 TIDEGAUGE_API StackId intern_stack(const std::string& frames);
 std::string stack_text(StackId stack);
 
-/// The running modules as a stack. With the lock of StorageRegistry held.
+/// Stacks of running modules. Guarded by the lock of StorageRegistry.
 class ModuleStacks {
  public:
-  /// None if no module runs in the thread. A module keeps its first name.
+  /// The modules that run in the thread, as a stack; none if no module runs. A module that gets
+  /// another name later keeps its first name here.
   StackId find(const OpenCalls& calls, ThreadId thread, const ModuleActivity& modules);
 
  private:
@@ -42,15 +44,15 @@ class ModuleStacks {
   StackId last_;
 };
 
-/// Python's stacks. The bindings set the collector, since libtidegauge does not use Python.
+/// Python stacks. The bindings set the collector, because libtidegauge does not use Python.
 namespace python_stacks {
 
-/// Reads the stack of the calling thread; 0 if it runs no Python. May take the GIL, so no caller
-/// holds a lock.
+/// Reads the stack of the calling thread; 0 if the thread runs no Python. May take the GIL, so
+/// callers must hold none of our locks.
 using Collect = StackId (*)();
 TIDEGAUGE_API void set_collector(Collect collect);
 
-/// `collect` returns stacks while there are more starts than stops; otherwise none.
+/// `collect` returns stacks while there have been more starts than stops, and otherwise none.
 void start();
 void stop();
 StackId collect_now();

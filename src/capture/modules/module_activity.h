@@ -27,17 +27,17 @@ namespace tidegauge {
 
 /// The modules of one tracker: their names, and which of them run in the calling thread.
 ///
-/// Forward: the open calls of the thread. Backward: the calls that made the running autograd node,
-/// found by its sequence number (see CallLog). So concurrent backwards in several threads stay
-/// apart, nesting holds, and no node needs a hook.
+/// In forward, these are the open calls of the thread. In backward, they are the calls that made
+/// the running autograd node, which CallLog finds by the node's sequence number. So several threads
+/// can run backwards at the same time, calls nest as in forward, and no node needs a hook.
 ///
-/// Only with backward hooks (`set_backward_hooks`) do the nodes of the inputs and outputs of each
-/// call get hooks; these hold this object weakly.
+/// Only `set_backward_hooks` adds hooks to nodes: to those of the inputs and outputs of each call.
+/// The hooks hold this object weakly.
 ///
-/// Thread-safe. See BackwardWatches for where backward hooks run.
+/// Thread-safe. BackwardWatches says in which thread backward hooks run.
 class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleActivity> {
  public:
-  /// Returns the module that owns a parameter, none if unknown. May take the GIL.
+  /// Returns the module that owns a parameter; none if no module is known to. May take the GIL.
   using FindOwner = std::function<ModuleId(const at::Tensor&)>;
 
   static std::shared_ptr<ModuleActivity> create(FindOwner find_owner);
@@ -56,50 +56,50 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
   bool has_backward_hooks() const { return backward_.has_hooks(); }
 
   struct Entered {
-    bool is_named = false;      ///< false: nothing was entered; name the module first
+    bool is_named = false;      ///< false: `enter` had no effect; name the module first
     bool was_open = false;      ///< the module was already open in this thread: it calls itself
-    bool is_root_call = false;  ///< the outermost call of this thread, of a root module
-    bool is_bw = false;         ///< within a backward: a recompute
+    bool is_root_call = false;  ///< the call is the outermost of this thread and of a root module
+    bool is_bw = false;         ///< the call is within a backward: a recompute
   };
   /// Reads `inputs` only if `has_backward_hooks`.
   Entered enter(ModuleId module, at::TensorList inputs);
-  /// Whether a module is open in this thread, and whether `leave` needs its outputs.
   struct Open {
-    bool is_open = false;
-    bool wants_outputs = false;
+    bool is_open = false;        ///< the module is open in this thread
+    bool wants_outputs = false;  ///< `leave` needs the outputs
   };
   Open before_leave(ModuleId module);
-  /// False if the module is not open in this thread. Reads `outputs` only if `before_leave` says
-  /// that it needs them.
+  /// Returns false if the module is not open in this thread. Reads `outputs` only if `before_leave`
+  /// has returned `wants_outputs`.
   bool leave(ModuleId module, at::TensorList outputs);
 
-  /// A checkpoint runs its forward again. `keeps_graph`: autograd will run the nodes made in it
-  /// (reentrant); otherwise it discards them.
+  /// Call around a recompute: a checkpoint runs its forward again. `keeps_graph`: autograd will run
+  /// the nodes of the recompute (a reentrant checkpoint) instead of discarding them.
   void begin_recompute(bool keeps_graph);
   void end_recompute();
 
-  /// The tracker was exited: closes all calls. The calls behind autograd nodes stay known.
+  /// Closes all calls, when the tracker is exited. Lookups still find the calls that made autograd
+  /// nodes.
   void stop();
 
-  /// The modules that run now in this thread, outermost first, each once.
+  /// The modules that are running in this thread, outermost first, each once.
   std::vector<ModuleId> active();
   /// The position of a backward: the call that made the running node.
   struct BackwardPlace {
     CallRef call;
     uint64_t maker = 0;   ///< the thread that made the node
-    SequenceRange range;  ///< sequence numbers in that thread that belong to the same call
+    SequenceRange range;  ///< sequence numbers of nodes of that thread that the same call made
     size_t hint = 0;      ///< see CallBlock::call_of
   };
-  /// Moves to `node` (null: out of the backward; not a gradient accumulator), and appends the calls
-  /// left and entered; see append_move. Passes through the calls that made no node but returned
-  /// the output of this one.
+  /// Moves to `node`, or out of the backward if it is null. `node` must not be a gradient
+  /// accumulator. Appends the calls that are left and entered (see append_move), including calls
+  /// that made no node and returned the output of this one.
   void move(BackwardPlace& place, const torch::autograd::Node* node,
             std::vector<ModuleMove>& moves);
 
-  /// Runs `body` as if the newest call of `module` were running.
+  /// Runs `body` as if the latest call of `module` were running.
   void run_within(ModuleId module, const std::function<void()>& body);
 
-  /// Failures in our own hooks; the training does not see them.
+  /// Failures in our own hooks. Training does not see them.
   int64_t failure_count() const;
   std::string first_failure() const;
 
@@ -113,7 +113,7 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
   ThreadState& this_thread();
   ThreadState& find_this_thread();
   CallRef find_node_call(const torch::autograd::Node& node);
-  /// With the lock held; see CallLog::find.
+  /// Calls CallLog::find. The lock must be held.
   CallRef find_made(const torch::autograd::Node& node, SequenceRange* range);
   std::vector<ModuleId> current_node_chain();
   [[gnu::noinline, gnu::cold]] void open_block(ThreadState& thread, int task, uint64_t sequence,
@@ -128,10 +128,10 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
   const uint64_t serial_;
   BackwardWatches backward_;
 
-  mutable SpinLock mutex_;  // guards all below
+  mutable SpinLock mutex_;  // guards the members below
   ModuleTree names_;
   size_t sweep_at_ = 64;
-  std::unordered_map<uint64_t, std::unique_ptr<ThreadState>> threads_;  // by torch's thread id
+  std::unordered_map<uint64_t, std::unique_ptr<ThreadState>> threads_;  // by torch_thread::id
   int64_t failure_count_ = 0;
   std::string first_failure_;
 };

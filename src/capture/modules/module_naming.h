@@ -7,11 +7,12 @@
 
 namespace tidegauge {
 
-/// Names a module that is being called: by its path below a running module or else as a root.
+/// Names a module that is being called: by its path below a running module, or as a root if no
+/// running module contains it.
 TIDEGAUGE_API void name_called(ModuleActivity& activity, const ModuleSource& source,
                                const ModuleView& module, ModuleId id);
 
-/// Names a module, as a root, and all modules below it. No-op if it has a name.
+/// Names a module as a root, and all modules below it. No effect if it has a name.
 TIDEGAUGE_API void name_root(ModuleActivity& activity, const ModuleView& module, ModuleId id);
 
 /// Names all modules below a module that has a name.

@@ -14,8 +14,8 @@
 
 namespace tidegauge {
 
-/// Gives each living torch::nn::Module an id, by identity. Holds weak references only. One per
-/// process, never destroyed; thread-safe.
+/// Gives each torch::nn::Module object an id. Holds weak references only. There is one registry per
+/// process; it is never destroyed. Thread-safe.
 class NnModuleRegistry {
  public:
   static NnModuleRegistry& get();
@@ -23,12 +23,12 @@ class NnModuleRegistry {
   /// None if the module has no id.
   ModuleId find(const torch::nn::Module& module) const;
   ModuleId intern(const torch::nn::Module& module);
-  /// Null if the module died. A module without a shared_ptr counts as alive.
+  /// Null if the module was destroyed. A module without a shared_ptr counts as alive.
   std::shared_ptr<const torch::nn::Module> resolve(ModuleId module) const;
   bool is_alive(ModuleId module) const;
-  /// The module that registered the parameter first; none if no known module has it.
+  /// The known module with the lowest id that has the parameter; none if no known module has it.
   ModuleId find_owner(const at::Tensor& parameter) const;
-  /// Forgets the modules that died and returns them.
+  /// Forgets the modules that were destroyed and returns their ids.
   std::vector<ModuleId> collect_dead();
 
  private:
@@ -47,7 +47,7 @@ class NnModuleRegistry {
   uint32_t last_id_ = 0;
   FlatTable<Entry, &Entry::object> by_object_;
   std::unordered_map<ModuleId, const torch::nn::Module*> by_id_;
-  std::vector<ModuleId> dead_;  // modules whose address another module has now
+  std::vector<ModuleId> dead_;  // destroyed modules whose address belongs to a new module
 };
 
 }  // namespace tidegauge

@@ -9,7 +9,7 @@
 namespace tidegauge {
 namespace {
 
-/// Null if the tensor has none, or died.
+/// Null if the tensor has no storage or was destroyed.
 const c10::StorageImpl* storage_of(const c10::TensorImpl& tensor) {
   return tensor.unsafe_storage().unsafeGetStorageImpl();
 }
@@ -71,7 +71,7 @@ void NnModuleView::visit_gradients(VisitGradient visit) const {
 
 bool NnModuleView::has_exchanged(std::span<const OwnedTensor> last) const {
   return std::any_of(last.begin(), last.end(), [](const OwnedTensor& owned) {
-    // Safe for a tensor that died: the weak reference keeps its memory, and it has no storage.
+    // Safe even if the tensor was released: the weak reference keeps the object, without a storage.
     return storage_of(*owned.tensor._unsafe_get_target()) != owned.storage;
   });
 }

@@ -13,7 +13,7 @@ namespace tidegauge {
 /// A torch::nn::Module.
 class TIDEGAUGE_API NnModuleView final : public ModuleView {
  public:
-  /// Does not hold the module.
+  /// Does not keep the module alive.
   explicit NnModuleView(const torch::nn::Module& module)
       : module_(std::shared_ptr<void>(), &module) {}
   explicit NnModuleView(std::shared_ptr<const torch::nn::Module> module)
@@ -26,7 +26,7 @@ class TIDEGAUGE_API NnModuleView final : public ModuleView {
   void visit_children(VisitChild visit) const override;
   void visit_owned(Kind kind, VisitOwned visit) const override;
   void visit_gradients(VisitGradient visit) const override;
-  /// Asks the tensors themselves: reading the module would copy all names.
+  /// Reads the tensors in `last`: reading the module would copy all names.
   bool has_exchanged(std::span<const OwnedTensor> last) const override;
   /// Always true: reading the module costs as much as labelling it again.
   bool may_own_others(std::span<const OwnedTensor>) const override { return true; }

@@ -36,7 +36,7 @@ RegisteredStorage* CpuDeleter::watch(c10::StorageImpl& storage, const Registered
   RegisteredStorage* place = memory_.find(data.get());
   c10::DeleterFnPtr deleter = data.get_deleter();
   if (place != nullptr) {
-    // The allocator has reported this memory before, so our deleter is there already.
+    // The allocation of this memory was reported, so it already has our deleter.
     if (place->storage != nullptr || place->deleter == nullptr) return nullptr;
     deleter = place->deleter;
   } else {
@@ -50,8 +50,8 @@ RegisteredStorage* CpuDeleter::watch(c10::StorageImpl& storage, const Registered
 }
 
 c10::DeleterFnPtr CpuDeleter::end(RegisteredStorage* found) {
-  // All memory with our deleter has a record. Without one, raw_deallocate frees memory that was
-  // allocated before the channel was opened.
+  // Memory that got our deleter has a record. If there is none, raw_deallocate is freeing memory
+  // that was allocated before the channel opened.
   if (found == nullptr) return wrapped_deleter_;
   const RegisteredStorage ended = *found;
   memory_.erase(found);

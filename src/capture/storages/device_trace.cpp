@@ -23,7 +23,7 @@ RegisteredStorage* DeviceTrace::watch(c10::StorageImpl& storage, const Registere
 const RegisteredStorage* DeviceTrace::consume(const DeviceTraceEntry& entry, StorageId next_id) {
   const auto event = events_.consume(entry, next_id);
   if (!event) return nullptr;
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): a key of the table, never followed
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): a key of the table, never dereferenced
   const auto* data = reinterpret_cast<const void*>(entry.address);
   if (event->kind == EventKind::StorageBorn) {
     RegisteredStorage* place = memory_.insert(data).first;

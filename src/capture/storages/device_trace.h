@@ -9,18 +9,18 @@
 
 namespace tidegauge {
 
-/// Watches memory of devices by what their allocator reports. The deleter of such memory is never
+/// Watches device memory with the trace of its allocator. The deleter of such memory is never
 /// replaced.
 class TIDEGAUGE_API DeviceTrace final : public EndWatch {
  public:
   DeviceTrace(MemoryTable& memory, EndHandler& handler) : memory_(memory), handler_(handler) {}
 
   RegisteredStorage* find(c10::StorageImpl& storage) override;
-  /// Fits a storage whose memory the allocator has reported and no other storage uses.
+  /// Watches a storage if the allocator has reported its memory and no other storage uses it.
   RegisteredStorage* watch(c10::StorageImpl& storage, const RegisteredStorage& record) override;
 
-  /// The record of new memory, which gets `next_id`; null for any other entry. Reports the end of
-  /// memory that the entry frees.
+  /// Returns the record of new memory, which gets `next_id`; null for an entry that allocates
+  /// nothing. If the entry frees memory, reports its end.
   const RegisteredStorage* consume(const DeviceTraceEntry& entry, StorageId next_id);
 
  private:

@@ -7,12 +7,12 @@
 
 namespace tidegauge {
 
-/// Gets the ends that an EndWatch notices, with the lock of the registry held.
+/// Receives the ends that an EndWatch notices. Called with the lock of the registry held.
 class EndHandler {
  public:
-  /// The memory was freed. Its storage may live on with other memory.
+  /// The memory was freed. Its storage may still exist, with other memory.
   virtual void memory_ended(const RegisteredStorage& ended) = 0;
-  /// The storage itself is gone.
+  /// The storage itself was destroyed.
   virtual void storage_ended(const RegisteredStorage& ended) = 0;
 
  protected:
@@ -23,16 +23,17 @@ class EndHandler {
 ///
 ///   CpuDeleter      memory of the CPU allocator: our deleter replaces the one of the DataPtr
 ///   DeviceTrace     memory of a device: its allocator reports what it allocates and frees
-///   OwnContext      meta, fake and simulated storages: they have no memory and carry our context
+///   OwnContext      meta, fake and simulated storages: they have no memory, so their DataPtr can
+///                   hold our context
 ///   WeakReferences  everything else (numpy, shared memory, from_blob, mapped files): the storage
-///                   stays as it is, and a weak reference is polled
+///                   is not changed, and a weak reference is polled
 ///
 /// Called with the lock of the registry held.
 class EndWatch {
  public:
-  /// The record of a storage that this way watches; null if it does not watch it.
+  /// The record of the storage; null if this EndWatch does not watch it.
   virtual RegisteredStorage* find(c10::StorageImpl& storage) = 0;
-  /// Starts to watch the storage. Null, with nothing changed, if this way does not fit it.
+  /// Starts to watch the storage. Returns null, without effect, if this EndWatch cannot watch it.
   virtual RegisteredStorage* watch(c10::StorageImpl& storage, const RegisteredStorage& record) = 0;
 
  protected:

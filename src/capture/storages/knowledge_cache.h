@@ -3,13 +3,13 @@
 
 namespace tidegauge {
 
-/// A cache of memory that every started listener knows, for callers that do not want to take the
-/// lock. capture/fast plugs one into the StorageRegistry; without it the registry is complete.
-/// Called with the lock held. Cleared when Listeners::epoch changes.
+/// A cache of the memory that every started listener knows, which readers use without the lock.
+/// capture/fast plugs one into the StorageRegistry; the registry is complete without it. Called
+/// with the lock held. The cache is cleared when Listeners::epoch changes.
 class KnowledgeCache {
  public:
   virtual void memory_known(const void* data) = 0;
-  /// The memory is about to be registered anew: nothing is known of it.
+  /// New memory at this address is about to be registered: no listener knows it yet.
   virtual void memory_renewed(const void* data) = 0;
 
  protected:

@@ -9,8 +9,8 @@
 
 namespace tidegauge {
 
-/// Watches storages on meta, also fake and simulated ones. They have no memory, so their DataPtr
-/// is free to carry a context of ours, which dies with the storage.
+/// Watches meta storages, including fake and simulated ones. They have no memory, so their DataPtr
+/// can hold our context, which is destroyed with the storage.
 class TIDEGAUGE_API OwnContext final : public EndWatch {
  public:
   OwnContext(SpinLock& lock, EndHandler& handler) : lock_(lock), handler_(handler) {}
@@ -19,21 +19,21 @@ class TIDEGAUGE_API OwnContext final : public EndWatch {
   RegisteredStorage* watch(c10::StorageImpl& storage, const RegisteredStorage& record) override {
     return watch_fake(storage, record, nullptr);
   }
-  /// `fake_mode`: the FakeTensorMode that the storage belongs to; null: none.
+  /// `fake_mode`: the FakeTensorMode of the storage; null: none.
   RegisteredStorage* watch_fake(c10::StorageImpl& storage, const RegisteredStorage& record,
                                 const void* fake_mode);
-  /// Stops watching: the storage is as torch made it.
+  /// Stops watching: removes our context from the storage.
   static RegisteredStorage release(c10::StorageImpl& storage);
 
   static bool is_on(const c10::DataPtr& data) { return data.get_deleter() == &free_context; }
-  /// The mode given to `watch_fake`.
+  /// The `fake_mode` that was passed to `watch_fake`.
   static const void* fake_mode(c10::StorageImpl& storage);
 
  private:
   struct Context {
     OwnContext& owner;
     RegisteredStorage record;
-    const void* fake_mode;  // compared, never followed
+    const void* fake_mode;  // compared, never dereferenced
   };
   static Context* context_of(c10::StorageImpl& storage);
   static void free_context(void* context);

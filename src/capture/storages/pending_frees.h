@@ -10,17 +10,17 @@
 
 namespace tidegauge {
 
-/// Memory that the running op (or resize) of this thread has freed: almost always none. Only at the
-/// end of the op is it known whether a storage was freed, or was resized and got other memory.
+/// Memory that the running op (or resize) of this thread has freed; almost always none. Only the
+/// end of the op shows whether the storage was freed, or was resized and has new memory.
 struct alignas(16) PendingFrees {
-  int depth = 0;  ///< ops run within each other
+  int depth = 0;  ///< nesting depth of ops
   uint32_t count = 0;
   std::array<RegisteredStorage, 4>* freed = nullptr;  ///< null: none
 
   static PendingFrees& of_this_thread() { return ThreadLocal<PendingFrees>::get(); }
 
-  /// False if it does not fit: then it has to be reported at once, at worst as a free and a birth
-  /// for a resize. An op frees four storages at most in practice.
+  /// Returns false if there is no room. Then the free must be reported immediately, so a resize
+  /// would show as a free and a birth. In practice an op frees at most four storages.
   bool add(const RegisteredStorage& ended);
   RegisteredStorage take(size_t position);
   void clear();

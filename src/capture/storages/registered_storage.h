@@ -11,16 +11,16 @@
 
 namespace tidegauge {
 
-/// What the registry keeps of one storage, or of memory that no storage has been observed for.
+/// The record of one storage, or of allocated memory whose storage has not been observed yet.
 struct alignas(64) RegisteredStorage {
   StorageId id;
   int64_t size_bytes = 0;
   Device device;
-  const c10::StorageImpl* storage = nullptr;  ///< compared, never followed; null: only allocated
+  const c10::StorageImpl* storage = nullptr;  ///< compared, never dereferenced; null: not observed
   c10::DeleterFnPtr deleter = nullptr;        ///< the deleter that ours replaced; null: none
-  uint64_t known_epoch = 0;                   ///< the Listeners::epoch in which all knew it
-  bool is_unobserved = false;                 ///< registered before any op has shown it
-  const void* data = nullptr;                 ///< key of the MemoryTable; null: not in it
+  uint64_t known_epoch = 0;    ///< the Listeners::epoch in which all listeners knew it
+  bool is_unobserved = false;  ///< registered, but not observed yet
+  const void* data = nullptr;  ///< key of the MemoryTable; null: not in the table
 };
 
 /// Registered storages by the address of their memory. Host and devices share one address space.

@@ -11,8 +11,8 @@
 namespace tidegauge {
 namespace {
 
-/// True if a storage without data only stands in for one. Wrapper subclasses and fake tensors have
-/// the key Python; a fake kernel runs with meta switched on for the thread.
+/// True if a storage without data is only a stand-in. Wrapper subclasses and fake tensors have the
+/// key Python; a fake kernel runs while the thread includes the meta backend.
 bool is_stand_in(const c10::TensorImpl& tensor, const c10::StorageImpl& storage) {
   return tensor.key_set().has(c10::DispatchKey::Python) ||
          (storage.device_type() == c10::kMeta &&
@@ -58,7 +58,7 @@ bool is_fake_tensor(const at::Tensor& tensor) {
   if (!impl.key_set().has(c10::DispatchKey::Python)) return false;
   if (!impl.has_storage()) return true;  // sparse; a wrapper has a storage, though an empty one
   if (impl.unsafe_storage().device_type() != c10::kMeta) return false;
-  // A tensor that reports another device than its storage is fake. On meta only Python can tell.
+  // A tensor whose device differs from its storage's is fake. If both are meta, Python must decide.
   return !impl.key_set().has_backend(c10::BackendComponent::MetaBit) ||
          fake_mode::mode_of(tensor) != nullptr;
 }
@@ -67,7 +67,7 @@ void register_fake(const at::Tensor& tensor, const void* fake_mode) {
   if (!tensor.defined() || !is_fake_tensor(tensor)) return;
   c10::StorageImpl* storage = storage_of(tensor);
   if (storage != nullptr && OwnContext::is_on(storage->_mutable_data_ptr_no_checks())) return;
-  // Asking a fake tensor for its device is a call into Python; there is only one CPU.
+  // `device()` of a fake tensor calls into Python. The CPU has no index, so no call is needed.
   const bool is_cpu = tensor.key_set().has_backend(c10::BackendComponent::CPUBit);
   const c10::Device device = is_cpu ? c10::Device(c10::kCPU) : tensor.device();
   const auto register_part = [&](const at::Tensor& part) {
@@ -85,7 +85,7 @@ void register_fake(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.key_set().has(c10::DispatchKey::Python)) return;
   c10::StorageImpl* storage = storage_of(tensor);
   if (storage != nullptr && OwnContext::is_on(storage->_mutable_data_ptr_no_checks())) {
-    return;  // registered before, as nearly always
+    return;  // already registered: the common case
   }
   if (is_fake_tensor(tensor)) register_fake(tensor, fake_mode::mode_of(tensor));
 }

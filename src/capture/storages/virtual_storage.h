@@ -8,7 +8,7 @@
 
 namespace tidegauge {
 
-/// A storage without memory: torch sees it on meta, listeners count it on `counted_device`. See
+/// A storage without memory. Its device is meta, but listeners count it on `counted_device`. See
 /// simulate/simulated_tensor.h.
 struct VirtualStorage : c10::StorageImpl {
   c10::Device counted_device;

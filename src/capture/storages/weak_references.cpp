@@ -15,7 +15,7 @@ RegisteredStorage* WeakReferences::find(c10::StorageImpl& storage) {
 RegisteredStorage* WeakReferences::watch(c10::StorageImpl& storage,
                                          const RegisteredStorage& record) {
   positions_[&storage] = watched_.size();
-  // The caller holds a reference, so this one is never the last.
+  // The caller holds a reference, so `strong` is never the last one.
   const auto strong = c10::intrusive_ptr<c10::StorageImpl>::unsafe_reclaim_from_nonowning(&storage);
   const bool is_foreign = storage.device_type() != c10::kMeta;
   watched_.push_back({c10::weak_intrusive_ptr<c10::StorageImpl>(strong), record, is_foreign});

@@ -12,24 +12,24 @@
 
 namespace tidegauge {
 
-/// Watches storages that must not be altered: foreign memory (numpy, shared memory, from_blob,
-/// mapped files), storages that shrank to nothing, and meta storages that were cloned lazily. Keeps
-/// a weak reference to each and polls a few at every op, all of them before an answer is given.
+/// Watches storages that must not be changed: foreign memory (numpy, shared memory, from_blob,
+/// mapped files), storages that were resized to no bytes, and meta storages that were cloned
+/// lazily. Keeps a weak reference to each. Every op polls a few of them; a query polls all.
 class TIDEGAUGE_API WeakReferences final : public EndWatch {
  public:
   explicit WeakReferences(EndHandler& handler) : handler_(handler) {}
 
   RegisteredStorage* find(c10::StorageImpl& storage) override;
-  /// Fits every storage. The caller holds a reference to it.
+  /// Works for every storage. The caller must hold a reference to it.
   RegisteredStorage* watch(c10::StorageImpl& storage, const RegisteredStorage& record) override;
-  /// Stops watching; nothing if it is not watched.
+  /// Stops watching. No effect if the storage is not watched.
   void release(const c10::StorageImpl& storage);
 
   bool empty() const { return watched_.empty(); }
   size_t size() const { return watched_.size(); }
-  /// Looks at up to `count` references and reports those whose storage is gone.
+  /// Checks up to `count` references and reports the storages that were destroyed.
   void poll(size_t count);
-  /// Calls `visit(record)` for each storage of foreign memory.
+  /// Calls `visit(record)` for each storage with foreign memory.
   template <typename Visit>
   void visit_foreign(Visit&& visit) const {
     for (const Watched& each : watched_) {

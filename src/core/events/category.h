@@ -24,7 +24,7 @@ const CategoryRow& row_of(Category category);
 /// The inverse of to_string; none for any other text.
 std::optional<Category> parse_category(std::string_view text);
 
-/// Bytes by category. No entry of a split that the Ledger hands out is negative.
+/// Bytes by category. In a split that the Ledger returns, no entry is negative.
 struct CategorySplit {
   std::array<int64_t, kCategoryCount> bytes{};
 

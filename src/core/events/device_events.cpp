@@ -44,7 +44,7 @@ int64_t DeviceEvents::reserved_bytes(Device device) const {
 }
 
 StreamId DeviceEvents::stream_id(uint64_t stream) {
-  // The default stream is 0 everywhere, which as an id means none.
+  // The default stream has the number 0 on every device. As an id, 0 means none.
   if (stream == 0) return {};
   const auto next = static_cast<uint16_t>(streams_.size() + 1);
   return streams_.try_emplace(stream, StreamId(next)).first->second;

@@ -3,7 +3,7 @@
 
 #include "core/events/event.h"
 
-/// How call sites make events: each function takes the fields that its kind uses.
+/// Functions that make events. Each takes the fields that its kind of event uses.
 namespace tidegauge::events {
 
 /// The fields that all events have.
@@ -138,8 +138,8 @@ inline Event allocation_failed(const Origin& origin, int64_t size_bytes, ModuleI
 
 inline Event peak_reset(const Origin& origin) { return make(origin, EventKind::PeakReset); }
 
-/// For a Ledger that is only asked for bytes: replaces a module event, which would cost most, by an
-/// event without effect on bytes, so that sequence numbers stay the same.
+/// For a Ledger that only counts bytes. Replaces a module event, the most expensive kind, by an
+/// event that does not affect bytes, so that sequence numbers stay the same.
 inline Event without_modules(const Event& event) {
   const bool is_of_module =
       (event.kind >= EventKind::ModuleEnter && event.kind <= EventKind::ModuleSize) ||

@@ -13,7 +13,7 @@ using OpId = Id<struct OpTag, uint32_t>;
 using StreamId = Id<struct StreamTag, uint16_t>;
 using ThreadId = Id<struct ThreadTag, uint16_t>;
 using StackId = Id<struct StackTag, uint32_t>;
-/// A group of parameters that is gathered and released as one (FSDP2: a param group).
+/// A group of parameters that are gathered and released together (FSDP2: a param group).
 using UnitId = Id<struct UnitTag, uint32_t>;
 
 }  // namespace tidegauge

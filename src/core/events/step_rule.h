@@ -3,8 +3,8 @@
 
 namespace tidegauge {
 
-/// Decides where a training step begins, since programs do not say so: with the first call of a
-/// root module after an optimizer step, however many calls and optimizers a step has.
+/// Decides where a training step begins, because programs do not say so: at the first call of a
+/// root module after an optimizer step. A step may have any number of calls and optimizers.
 ///
 ///     model  model  step   model  model  step step   model
 ///     ^ 1                  ^ 2                       ^ 3
@@ -13,11 +13,12 @@ namespace tidegauge {
 /// each optimizer step does.
 class StepRule {
  public:
-  /// An optimizer exists that has not stepped yet: several calls may come before its step.
+  /// Call when an optimizer exists. Then the calls of root modules before its first step belong to
+  /// one training step.
   void expect_optimizer() { has_optimizer_ = true; }
 
-  /// A root module is about to be called; `again`: not for the first time since the last reset of
-  /// statistics or the last iteration. Returns true if a step begins.
+  /// Call before a root module is called. `again`: the module was called before, since the last
+  /// iteration or reset of statistics. Returns true if a step begins.
   bool root_called(bool again) {
     has_roots_ = true;
     return begins(again && !has_optimizer_);

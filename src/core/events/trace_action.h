@@ -6,8 +6,8 @@
 
 namespace tidegauge {
 
-/// The actions in the trace of a caching device allocator, in the order and with the meaning of
-/// torch's c10::CachingDeviceAllocator::TraceEntry.
+/// The actions in the trace of a caching device allocator, with the order and meaning of
+/// c10::CachingDeviceAllocator::TraceEntry.
 enum class TraceAction : uint8_t {
   Alloc,
   FreeRequested,  ///< the program released it

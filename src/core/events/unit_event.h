@@ -12,7 +12,7 @@ namespace tidegauge {
 
 /// A change of a unit of sharded parameters.
 enum class UnitEventKind : uint8_t {
-  StorageOwned,  ///< the storage belongs to the unit, from its last resize or relabel on
+  StorageOwned,  ///< the storage belongs to the unit since its last resize or relabel
   GatherBegun,
   GatherFinished,  ///< the unsharded parameters exist
   Released,
@@ -28,7 +28,8 @@ std::string_view to_string(UnitEventKind kind);
 std::optional<UnitEventKind> parse_unit_event_kind(std::string_view text);
 std::optional<GatherReason> parse_gather_reason(std::string_view text);
 
-/// One fact about a unit, beside the events and between two of them.
+/// One fact about a unit. It is not an Event and has no sequence number: it lies between two
+/// events.
 struct UnitEvent {
   int64_t time_ns = 0;
   StorageId storage{};  ///< StorageOwned

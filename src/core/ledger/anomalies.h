@@ -11,16 +11,16 @@
 
 namespace tidegauge {
 
-/// Events that cannot be true. They are ignored, so that totals stay right, and counted, so that a
-/// user can see that something is wrong.
+/// Kinds of impossible events. The Ledger ignores such events, so that totals stay correct, and
+/// counts them, so that users notice the problem.
 enum class Anomaly : uint8_t {
-  UnknownEvent,  ///< a kind or another number that this version does not know
+  UnknownEvent,  ///< the kind or another value is unknown to this version
   NoStorage,     ///< storage id 0
   NoModule,      ///< module id 0
   NegativeSize,
   TotalTooLarge,    ///< the bytes of a device would not fit into 63 bits
   AlreadyBorn,      ///< birth of a storage that is alive
-  ResizeOfUnknown,  ///< of a storage that is not alive: never born, or freed before
+  ResizeOfUnknown,  ///< the storage is not alive: it was never born or is already freed
   RelabelOfUnknown,
   FreeOfUnknown,  ///< also a double free
   ExitWithoutEnter,

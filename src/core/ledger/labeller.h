@@ -9,20 +9,20 @@
 #include "core/events/event.h"
 #include "tidegauge/mem_category.h"
 
-/// The Labeller: the only place that turns facts into categories. Live tracking and replay both
-/// ask it, so a label can be explained, and changed, here alone.
+/// The Labeller: the only code that turns facts into categories. Live tracking and replay both use
+/// it, so this file alone explains every label.
 ///
 /// Note [Labels since birth]
 /// Some labels come late: `mm` makes a gradient, but only AccumulateGrad shows that it is one. So a
-/// relabel says from when it holds. The last label wins for every instant that it covers:
+/// relabel says since when it applies. For every instant, the last label that covers it wins:
 ///
 ///       born as Temp        relabel to Optstate, now     relabel to Gradient, since birth
 ///   ----[===================[============================[===========>
 ///       Temp                Optstate                      Gradient       as known at the time
 ///       Gradient            Gradient                      Gradient       as read afterwards
 ///
-/// Every split taken meanwhile (peaks, module snapshots, open or closed) is read the second way.
-/// A Snapshot that was handed out is a value and no longer changes.
+/// All splits that are stored in between (peaks and module snapshots) are read the second way. A
+/// Snapshot that was returned to a caller is a value and does not change.
 namespace tidegauge {
 
 /// The first label. `facts` are BirthFact bits; the first line that applies wins:

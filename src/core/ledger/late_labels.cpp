@@ -8,7 +8,8 @@
 namespace tidegauge {
 namespace {
 
-// One end of a correction: from here on `bytes` more in `more`, fewer in `fewer`.
+// One end of a correction: from this sequence number on, `more` has `bytes` more and `fewer` has
+// `bytes` less.
 struct Edge {
   uint64_t sequence;
   int64_t size_bytes;
@@ -17,7 +18,7 @@ struct Edge {
   Category more;
 };
 
-constexpr size_t kFewSplits = 8;  // for which sorting costs more than it saves
+constexpr size_t kFewSplits = 8;  // up to this many, sorting costs more than it saves
 
 // Unsigned, because partial sums of many labels may wrap although each final split is in range.
 void add_to(CategorySplit& split, Category category, uint64_t bytes) {

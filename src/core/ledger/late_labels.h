@@ -17,17 +17,17 @@ struct StoredSplit {
   CategorySplit* split = nullptr;
 };
 
-/// The corrections that labels since birth owe to splits stored earlier (Note [Labels since birth]
-/// in labeller.h). Logging one is O(1). They are settled together: before a read, or when there are
-/// as many of them as splits to correct.
+/// The corrections that labels since birth make to splits that were stored earlier (Note [Labels
+/// since birth] in labeller.h). Logging a correction is O(1). They are applied ("settled")
+/// together: before a read, or when there are as many corrections as splits.
 ///
-///   log       [======a======)   [==b==)        each: these bytes were `from`, count them as `to`
+///   log       [======a======)   [==b==)        each: these bytes were `from` and count as `to`
 ///                 [====c====)
 ///   splits      x      y      z    w           x += a, y += a + c, z as it is, w += b
 ///
-/// Corrections only add and subtract, so their order is free: a sweep over both, sorted by
-/// (device, sequence), settles M splits with L corrections in O((M + L) log (M + L)). Once settled
-/// the log is empty; later labels of the same storages start from the corrected splits.
+/// Corrections only add and subtract, so their order does not matter. A sweep over both, sorted by
+/// (device, sequence), applies L corrections to M splits in O((M + L) log (M + L)). After that the
+/// log is empty; later labels of the same storages start from the corrected splits.
 class LateLabels {
  public:
   struct Correction {
@@ -45,10 +45,10 @@ class LateLabels {
     first_sequence_ = std::min(first_sequence_, correction.from_sequence);
   }
 
-  /// Splits from before this one need no correction.
+  /// Splits that are older than this sequence number need no correction.
   uint64_t first_sequence() const { return first_sequence_; }
 
-  /// Corrects `splits`, which may be in any order and are sorted here; empties the log.
+  /// Corrects `splits` and empties the log. The splits may be in any order; they are sorted here.
   void settle(std::vector<StoredSplit>& splits);
 
   bool empty() const { return corrections_.empty(); }

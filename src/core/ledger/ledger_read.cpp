@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The Ledger's reads, and the settling of late labels before a read.
+// The queries of the Ledger, and the settling of late labels before a query.
 #include <algorithm>
 
 #include "core/ledger/ledger.h"
@@ -69,7 +69,7 @@ std::vector<StoredSplit> Ledger::stored_splits(uint64_t first_sequence) {
     splits.push_back({slot, moment.state_sequence, &moment.split});
   };
   module_log_.for_each_stored([&](DeviceMoment& m) { collect(m.device_slot, m.moment); });
-  // Newest first: only the last steps have moments that are new enough.
+  // From the newest on, because only the last steps have moments that are new enough.
   for (auto closed = closed_steps_.rbegin();
        closed != closed_steps_.rend() && closed->taken.sequence >= first_sequence; ++closed) {
     for (DeviceMoment& m : closed->moments) collect(m.device_slot, m.moment);
@@ -84,7 +84,7 @@ void Ledger::settle() {
   late_labels_.settle(splits);
 }
 
-/// Does nothing unless there is also more than the stored splits may need.
+/// No effect unless there is more history than the stored splits may need.
 void Ledger::settle_and_trim() {
   const size_t stored = module_log_.moment_count() +
                         frames_.devices().size() * (frames_.count() + closed_steps_.size());

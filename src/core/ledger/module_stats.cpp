@@ -74,7 +74,7 @@ void ModuleLog::restart_lists() {
   forgotten_ = 0;
   moments_.clear();
   last_present_.reset();
-  if (indexed_ == 0) return;  // clearing an unused index still costs a walk over its buckets
+  if (indexed_ == 0) return;  // clearing an empty index would still walk over its buckets
   index_.clear();
   modules_.clear();
   indexed_ = 0;
@@ -122,7 +122,8 @@ const std::vector<ModuleId>& ModuleLog::modules() {
 }
 
 bool ModuleLog::has_entries(ModuleId module) const {
-  // No index: called at each call of a root module, whose entry comes first if it has one.
+  // Without the index, because this runs at each call of a root module, whose entry is the first
+  // one if it has any.
   return std::any_of(records_.begin(), records_.end(),
                      [&](const Record& record) { return record.module == module; });
 }
@@ -154,7 +155,7 @@ ModuleStats ModuleLog::read(ModuleId module, const std::vector<Device>& devices)
     }
     stats.snapshots[static_cast<size_t>(record.state)].push_back(std::move(entry));
   }
-  // A module that calls itself ends its calls in reverse order.
+  // The calls of a module that calls itself end in reverse order.
   for (std::vector<ModuleSnapshot>& list : stats.snapshots) {
     std::stable_sort(list.begin(), list.end(),
                      [](const auto& a, const auto& b) { return a.call < b.call; });
@@ -163,7 +164,7 @@ ModuleStats ModuleLog::read(ModuleId module, const std::vector<Device>& devices)
 }
 
 size_t ModuleLog::footprint_bytes() const {
-  constexpr size_t kNodeBytes = 96;  // approximate cost in a hash map: enough to see growth
+  constexpr size_t kNodeBytes = 96;  // approximate cost per entry of a hash map
   return records_.capacity() * sizeof(Record) + moments_.capacity() * sizeof(DeviceMoment) +
          sizes_.footprint_bytes() + index_.size() * kNodeBytes + indexed_ * sizeof(size_t);
 }

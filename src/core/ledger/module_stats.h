@@ -15,10 +15,10 @@
 
 namespace tidegauge {
 
-/// One entry of a module's list for one state.
+/// One entry in a module's list of snapshots for one state.
 struct ModuleSnapshot {
-  /// Names the call: the sequence number of its ModuleEnter. Pre-, Post- and Peak- entries of one
-  /// call have the same. 0 for a ModuleMark, which belongs to no call.
+  /// Identifies the call by the sequence number of its ModuleEnter. The Pre-, Post- and Peak-
+  /// entries of one call have the same number. 0 for a ModuleMark, which belongs to no call.
   uint64_t call = 0;
   bool is_open = false;  ///< the peak so far of a call that has not ended
   Snapshot bytes;
@@ -41,33 +41,34 @@ struct ModuleStats {
   friend bool operator==(const ModuleStats&, const ModuleStats&) = default;
 };
 
-/// MemTracker's states that have entries, in the order of their first entry: when the first call
-/// began, or for the states after a call, when it ended. Ties are in torch's order.
+/// The states of MemTracker that have entries, in the order of their first entries. An entry counts
+/// at the begin of its call or, for the states after a call, at the end. Ties are in torch's order.
 std::vector<ModuleState> states_in_order(const ModuleStats& stats);
 
-/// The peak of the last backward, or of the last forward if there was none; null: neither.
+/// The peak of the last backward, or of the last forward if there was no backward; null if there
+/// was neither.
 const Snapshot* local_peak(const ModuleStats& stats);
 
-/// A Moment of one device; devices are numbered by the Ledger in the order first seen.
+/// A Moment of one device. The Ledger numbers devices in the order in which they are first used.
 struct DeviceMoment {
   uint16_t device_slot = 0;
   Moment moment;
 };
 
-/// The statistics of all modules as one log in the order of events, indexed by module only for
-/// reads. So an event costs the same with ten modules or ten thousand, and a restart of all lists
-/// is one clear().
+/// The statistics of all modules as one log in the order of events. An index by module is built
+/// only for reads. So an event costs the same with ten modules or ten thousand, and a restart of
+/// all lists is one clear().
 ///
 ///   records   Pre-Fw A | Pre-Fw B | Post-Fw B | Peak-Fw B | Post-Fw A | Peak-Fw A
 ///   moments   cpu      | cpu cuda | cpu cuda  | cpu cuda  |           | cpu cuda
 ///
-/// A module often ends where the next begins: entries with no change of bytes in between (here
-/// Post-Fw B and Post-Fw A) share their moments.
+/// A module often ends where the next one begins. If the bytes do not change between two entries
+/// (here Post-Fw B and Post-Fw A), they share their moments.
 class ModuleLog {
  public:
-  /// Starts an entry; its moments follow by `add`.
+  /// Starts an entry. `add` appends its moments.
   void begin(ModuleId module, ModuleState state, uint64_t call, const Instant& taken);
-  /// Starts an entry for the current bytes; they last changed at `changed_sequence`. Returns true
+  /// Starts an entry for the current bytes, which last changed at `changed_sequence`. Returns true
   /// if the caller must `add` its moments, false if the entry shares those of an earlier one.
   bool begin_present(ModuleId module, ModuleState state, uint64_t call, const Instant& taken,
                      uint64_t changed_sequence);
@@ -116,7 +117,7 @@ class ModuleLog {
   void update_index();
   void drop_forgotten();
 
-  std::vector<Record> records_;  // without a module: forgotten
+  std::vector<Record> records_;  // a record without a module is forgotten
   size_t forgotten_ = 0;
   std::vector<DeviceMoment> moments_;
   std::optional<size_t> last_present_;  // the record

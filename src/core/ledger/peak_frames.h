@@ -22,7 +22,7 @@ class PeakFrames {
  public:
   enum class Kind : uint8_t { Run, Step, Call };
 
-  /// The frame of the run is open.
+  /// Opens the frame of the run.
   PeakFrames() { open(Kind::Run, {}); }
 
   uint16_t slot_of(Device device) {
@@ -47,7 +47,7 @@ class PeakFrames {
   }
   /// The position of the youngest frame of this kind.
   std::optional<size_t> find(Kind kind) const;
-  /// The position of the frame that the event with this number opened; it is still open.
+  /// The position of the open frame that the event with this number opened.
   size_t find_opened(uint64_t sequence) const;
 
   Snapshot current(const Instant& now) const;
@@ -74,7 +74,7 @@ class PeakFrames {
   std::vector<Device> devices_;
   std::vector<PeakStack> stacks_;  // by slot
   std::map<Device, uint16_t> slots_;
-  uint16_t last_slot_ = 0;  // most births are on the device of the one before
+  uint16_t last_slot_ = 0;  // most births are on the same device as the previous one
 };
 
 }  // namespace tidegauge

@@ -18,25 +18,26 @@ namespace tidegauge {
 ///          +--[A--[B----]------]-->
 ///             a    b    a'        A's peak = max(a, peak(B), a')
 ///
-/// A change touches the youngest segment alone. Closing a frame folds its segment into the next
-/// older one, which was open all that time; so no change walks over all frames. Segments of open
-/// frames lie in the order of time, hence the older of two equals wins: a peak is the *first*
+/// A change touches only the youngest segment. Closing a frame folds its segment into the next
+/// older one, which was open all that time. So no change walks over all frames. Segments of open
+/// frames are in the order of time, and of two equal ones the older wins: a peak is the *first*
 /// instant with the most bytes.
 ///
-/// Bytes mostly rise in long runs, and each rise is a new maximum. So a maximum is not copied while
-/// it is still the current state (`peak_is_now_`), but just before the first change that leaves it.
+/// Bytes often rise many times in a row, and each rise is a new maximum. So a maximum is copied
+/// only before the first change that leaves it; until then it is the current state
+/// (`peak_is_now_`).
 ///
-/// Frames are named by their position, 0 the oldest; closing one moves the younger ones down. Not
-/// thread-safe. The caller passes only bytes that are there: it knows the storages.
+/// Frames are identified by position, 0 for the oldest. Closing a frame moves the younger ones
+/// down. Not thread-safe. The caller must not remove more bytes than there are.
 class PeakStack {
  public:
-  /// A device that has had no bytes while `frames` frames were open; at least one.
+  /// A device without bytes so far, on which `frames` frames are open; at least one.
   explicit PeakStack(size_t frames) : segments_(frames) {}
 
   const CategorySplit& split() const { return split_; }
   int64_t total_bytes() const { return total_bytes_; }
 
-  /// False, and no change, if the total would not fit into 63 bits.
+  /// Returns false, without effect, if the total would not fit into 63 bits.
   bool add(Category category, int64_t bytes, const Instant& now) {
     int64_t total = 0;
     if (__builtin_add_overflow(total_bytes_, bytes, &total)) return false;
@@ -65,7 +66,8 @@ class PeakStack {
     correct(from, to, bytes);
   }
 
-  /// The present part of a relabel since birth: a peak that is now stays so, with the new label.
+  /// The part of a relabel since birth that affects the present. If the peak is now, it stays the
+  /// peak and gets the new label.
   void correct(Category from, Category to, int64_t bytes) {
     split_[from] -= bytes;
     split_[to] += bytes;
@@ -79,7 +81,7 @@ class PeakStack {
   /// The highest moment so far of an open frame. O(frames younger than it).
   Moment peak(size_t frame, const Instant& now) const;
 
-  /// The newest event whose split was copied; no stored split is younger.
+  /// The newest event whose split was copied. No stored split is newer.
   uint64_t newest_stored_sequence() const { return newest_stored_sequence_; }
 
   /// Calls `visit(Moment&)` for every stored split.

@@ -12,7 +12,7 @@ namespace tidegauge {
 
 /// A request that an allocator could not serve.
 struct FailedAllocation {
-  std::optional<int64_t> size_bytes;  ///< requested; torch rounds them in messages about a GPU
+  std::optional<int64_t> size_bytes;  ///< requested bytes; torch's messages about a GPU round them
   std::string device;                 ///< "cpu", "cuda:0"; empty if unknown
 
   friend bool operator==(const FailedAllocation&, const FailedAllocation&) = default;
@@ -24,26 +24,26 @@ struct LiveGroup {
   Category category{};
   /// The module that ran when they were made; the owner of parameters and buffers; empty: none.
   std::string module;
-  std::string op;     ///< that made them; empty: unknown
-  std::string dtype;  ///< of the first tensor; empty: unknown
+  std::string op;     ///< the op that made them; empty: unknown
+  std::string dtype;  ///< the dtype of the first tensor; empty: unknown
   std::string shape;  ///< "[2, 3]"
-  std::string stack;  ///< of their allocation, the innermost frame first; may be empty
+  std::string stack;  ///< the stack of their allocation, innermost frame first; may be empty
   int64_t storage_count = 0;
-  int64_t size_bytes = 0;  ///< of the whole group
+  int64_t size_bytes = 0;  ///< bytes of the whole group
 
   friend bool operator==(const LiveGroup&, const LiveGroup&) = default;
 };
 
-/// The live memory at the moment when an allocation failed. A value: it keeps nothing alive.
+/// The live memory when an allocation failed. A value: it keeps no tensor alive.
 struct PostMortem {
-  uint64_t sequence = 0;  ///< of the event AllocationFailed
+  uint64_t sequence = 0;  ///< sequence number of the AllocationFailed
   int64_t time_ns = 0;
   uint32_t step = 0;
   FailedAllocation failed;
-  std::string op;      ///< empty: none ran
-  std::string module;  ///< likewise
+  std::string op;      ///< the running op; empty: none
+  std::string module;  ///< the running module; empty: none
   std::string message;
-  std::vector<LiveGroup> live;  ///< the largest first
+  std::vector<LiveGroup> live;  ///< largest group first
 
   friend bool operator==(const PostMortem&, const PostMortem&) = default;
 };

@@ -42,7 +42,7 @@ std::map<Device, uint64_t> sequences_of(const Snapshot& snapshot) {
 std::string_view to_string(UnitState state) { return kStates[static_cast<size_t>(state)]; }
 
 std::optional<ShardedUnits::Label> ShardedUnits::decide(UnitFact fact, Category category) {
-  // A shard that needs no cast is itself the input of the all-gather.
+  // Without a cast, the shard itself is the input of the all-gather.
   if (fact == UnitFact::GatherBuffer &&
       (category == Category::ShardedParam || category == Category::PostForwardShard)) {
     return std::nullopt;
@@ -50,9 +50,9 @@ std::optional<ShardedUnits::Label> ShardedUnits::decide(UnitFact fact, Category 
   Label label = kLabels[static_cast<size_t>(fact)];
   if (category_of(label.role) == category) return std::nullopt;
   if (category == Category::Untracked) label.since = Since::Birth;  // no earlier label to keep
-  // The storage was not a buffer but an older gradient, to which the reduced one was added.
+  // The storage was not a buffer but an older gradient, to which the reduced gradient was added.
   if (fact == UnitFact::ReducedGrad && !is_reduce_buffer(category)) label.since = Since::Birth;
-  // One buffer serves all collectives: its past label stays.
+  // The same buffer serves several collectives, so its earlier label stays for the past.
   const bool is_buffer_now = fact == UnitFact::GatherBuffer || fact == UnitFact::ReduceBuffer;
   if (is_buffer_now && (category == Category::AllGather || is_reduce_buffer(category))) {
     label.since = Since::Now;
@@ -271,7 +271,7 @@ void ShardedUnits::append_timelines(std::vector<UnitReport>& reports) const {
     const bool goes_on = i + 1 < in_order.size() &&
                          in_order[i + 1]->when.sequence == change.when.sequence &&
                          Key{in_order[i + 1]->unit, in_order[i + 1]->device} == key;
-    if (goes_on) continue;  // one event, several changes
+    if (goes_on) continue;  // the same event has more changes
     auto& timeline = by_id.at(change.unit)->timeline;
     const CategorySplit& split = sums[key];
     const auto last = std::find_if(timeline.rbegin(), timeline.rend(), [&](const UnitChange& each) {

@@ -18,17 +18,17 @@
 
 namespace tidegauge {
 
-/// The state of each unit of sharded parameters (UnitState) and its bytes. Depends only on the
-/// events and unit events applied, not on torch or Python, so any code that shards can use it.
+/// The state (UnitState) and bytes of each unit of sharded parameters. They depend only on the
+/// events and unit events, not on torch or Python, so any sharding code can use this class.
 ///
-/// A fact about a storage becomes a label (`decide`), and its bytes then belong to the unit. Every
-/// change of bytes is logged with its event's number, so that the bytes at any instant, above all
-/// at the peak, can be summed afterwards; a late label adds changes in the past:
+/// A fact about a storage becomes a label (`decide`), and then the storage's bytes belong to the
+/// unit. Every change of bytes is logged with the number of its event, so that the bytes at any
+/// instant (such as the peak) can be summed later. A late label adds changes in the past:
 ///
 ///   settled_  | changes_: -- +400 (seq 7) -- +100 (seq 9) -- -400 (seq 12) -- +50 (seq 8, late)
 ///             '-- the sum of all older changes; the sum at the peak is kept beside it
 ///
-/// When there are many changes, the oldest are settled; a later peak comes after all of them.
+/// When there are many changes, the oldest ones are settled: added to `settled_` and dropped.
 ///
 /// Not thread-safe: the tracker locks around each call.
 class ShardedUnits {
@@ -40,7 +40,7 @@ class ShardedUnits {
     Since since;
   };
 
-  /// `kept_changes`: how far timelines go back, in changes of all units.
+  /// `kept_changes`: the length of timelines, in changes of all units.
   explicit ShardedUnits(size_t kept_changes = 16384) : kept_changes_(kept_changes) {}
 
   /// Adds a unit, or renames a known one. Returns true if anything changed.
@@ -49,10 +49,10 @@ class ShardedUnits {
   /// The label that a fact gives to a storage of this category; none if the label stays.
   static std::optional<Label> decide(UnitFact fact, Category category);
 
-  /// To be called after each event that `ledger` has applied.
+  /// Call after each event that `ledger` has applied.
   void apply(const Event& event, const Ledger& ledger);
-  /// A change of a unit after the last event. False, and no effect, if it changes nothing: a unit
-  /// is not gathered twice, and owns only storages that the ledger knows.
+  /// Applies a change of a unit. Returns false if it has no effect: a unit that is gathered cannot
+  /// be gathered again, and it owns only storages that the ledger knows.
   bool apply(const UnitEvent& event, const Ledger& ledger);
   /// The unit that owns the storage; 0 for none.
   UnitId unit_of(StorageId storage) const {
@@ -61,13 +61,13 @@ class ShardedUnits {
   }
 
   UnitState state(UnitId unit) const;
-  /// In the order of `add`; `peak` is the Ledger's.
+  /// The units in the order of `add`. `peak`: the peak of the Ledger.
   std::vector<UnitReport> read(const Snapshot& peak) const;
   /// Does not count names and gatherings, which grow only with the number of units.
   size_t footprint_bytes() const {
     return changes_.capacity() * sizeof(Change) + storages_.size() * 96;
   }
-  /// To be called now and then; calls `peak()` only if there is much to settle.
+  /// Call regularly. Settles, and calls `peak()`, only if there are many changes.
   template <typename ReadPeak>
   void settle_if_due(ReadPeak&& peak) {
     if (changes_.size() > 2 * kept_changes_) settle(peak());

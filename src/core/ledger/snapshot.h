@@ -9,9 +9,9 @@
 
 namespace tidegauge {
 
-/// A point in the stream of events, and what was running then.
+/// A point in the stream of events, and the activity at that point.
 struct Instant {
-  uint64_t sequence = 0;  ///< the event after which the state is meant; the first is 1
+  uint64_t sequence = 0;  ///< the number of the last event before this point; the first event is 1
   int64_t time_ns = 0;
   uint32_t step = 0;  ///< training steps begun so far; 0 before the first StepMarker
   bool in_optimizer_step = false;
@@ -31,8 +31,8 @@ struct Moment {
   CategorySplit split;
 };
 
-/// The bytes of one device as handed out, all late labels applied. total() of the split is the
-/// total of the device.
+/// The bytes of one device with all late labels applied, as the Ledger returns them. total() of the
+/// split is the total of the device.
 struct DeviceSplit {
   Device device;
   Instant at;
@@ -41,13 +41,13 @@ struct DeviceSplit {
   friend bool operator==(const DeviceSplit&, const DeviceSplit&) = default;
 };
 
-/// A value: bytes of all devices, in the order in which the devices were first seen. Devices with
-/// no bytes are left out. In a peak each device has its own instant.
+/// The bytes of all devices that have any, in the order in which the devices were first used. A
+/// value. In a peak, each device has its own instant.
 struct Snapshot {
-  Instant taken;  ///< when it was taken; for a peak, when it was final or read
+  Instant taken;  ///< when the snapshot was taken; for a peak, when it was final or read
   std::vector<DeviceSplit> devices;
 
-  /// nullptr when the device has no bytes.
+  /// Null if the device has no bytes.
   const CategorySplit* find(Device device) const {
     for (const DeviceSplit& entry : devices) {
       if (entry.device == device) return &entry.split;

@@ -10,15 +10,15 @@
 
 namespace tidegauge {
 
-/// What live storages were before their last resize or relabel, so that a label since birth finds
-/// the bytes it has to correct (Note [Labels since birth] in labeller.h).
+/// The earlier sizes and categories of live storages, from before the last resize or relabel. A
+/// label since birth must correct these bytes, too (Note [Labels since birth] in labeller.h).
 ///
 ///   record:   since 9, 64 B, Gradient          events 9 to now
 ///   history:  [5, 9) 64 B Temp -> [2, 5) 32 B Temp
 ///
-/// Most storages never have any. Pieces of all storages lie in one pool and are chained by index.
-/// A storage that is resized in every step would collect pieces for ever; `trim` drops those that
-/// hold no stored moment, since no read can need them any more.
+/// Most storages have no history. The pieces of all storages are in one pool and are chained by
+/// index. A storage that is resized in every step would accumulate pieces without end. `trim` drops
+/// the pieces that contain no stored moment, because no read can need them.
 class StorageHistory {
  public:
   struct Piece {
@@ -31,14 +31,15 @@ class StorageHistory {
     bool is_uniform = false;  // all pieces further down the chain have the same category
   };
 
-  /// Remembers what `record` was from its `since_sequence` up to `to_sequence`, exclusive.
+  /// Adds the size and category that `record` had from `since_sequence` to `to_sequence`,
+  /// exclusive.
   void remember(StorageRecord& record, uint64_t to_sequence);
 
-  /// Forgets all of a storage, before it is erased.
+  /// Drops all pieces of a storage. Call before the storage is erased.
   void forget(StorageRecord& record);
 
-  /// Gives all pieces of the storage the category; first calls `visit(const Piece&)` for each that
-  /// had another one. Does not walk a uniform rest of the chain.
+  /// Sets the category of all pieces of the storage. Before that, calls `visit(const Piece&)` for
+  /// each piece that had another category. Skips the rest of the chain if it is uniform.
   template <typename Visit>
   void relabel(const StorageRecord& record, Category category, Visit visit) {
     for (uint32_t i = record.history; i != kNoHistory; i = pieces_[i].next) {
@@ -53,7 +54,7 @@ class StorageHistory {
     }
   }
 
-  /// Keeps only pieces that contain one of the sequence numbers, which are sorted.
+  /// Keeps only pieces that contain one of the sequence numbers, which must be sorted.
   void trim(const std::vector<uint64_t>& sequences, StorageTable& table);
 
   size_t size() const { return pieces_.size() - free_count_; }
@@ -62,7 +63,7 @@ class StorageHistory {
  private:
   void prepend(StorageRecord& record, uint32_t index);
 
-  std::deque<Piece> pieces_;  // no doubling: its peak would count per storage
+  std::deque<Piece> pieces_;  // not a vector: doubling it would increase the peak of our memory
   uint32_t first_free_ = kNoHistory;
   size_t free_count_ = 0;
 };

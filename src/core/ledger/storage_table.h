@@ -12,7 +12,7 @@ namespace tidegauge {
 
 inline constexpr uint32_t kNoHistory = UINT32_MAX;
 
-/// A live storage, as the Ledger hands it out.
+/// A live storage, as the Ledger returns it.
 struct StorageInfo {
   Device device;
   int64_t size_bytes = 0;
@@ -21,8 +21,8 @@ struct StorageInfo {
   friend bool operator==(const StorageInfo&, const StorageInfo&) = default;
 };
 
-/// A live storage, as the Ledger keeps it. `since_sequence` is the event that gave it its present
-/// size and category; the StorageHistory has what was before, as long as it can be asked for.
+/// A live storage, as the Ledger stores it. `since_sequence` is the event that gave it its present
+/// size and category; the StorageHistory has the earlier ones, as long as a read can need them.
 struct StorageRecord {
   StorageId id;
   int64_t size_bytes = 0;

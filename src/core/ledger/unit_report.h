@@ -15,7 +15,7 @@
 
 namespace tidegauge {
 
-/// The time from one all-gather to the release of the gathered parameters.
+/// One cycle from an all-gather to the release of the gathered parameters.
 struct Gathering {
   GatherReason reason{};
   Instant begun;                    ///< the all-gather
@@ -23,7 +23,7 @@ struct Gathering {
   std::optional<Instant> released;
 };
 
-/// The bytes of a unit on a device from a moment on.
+/// The bytes of a unit on a device, from this moment until the next change.
 struct UnitChange {
   int64_t time_ns = 0;
   Device device;

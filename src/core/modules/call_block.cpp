@@ -26,7 +26,7 @@ size_t CallBlock::find_switch(uint64_t sequence, size_t hint) const {
 uint32_t CallBlock::call_of(uint64_t sequence, SequenceRange& range, size_t& hint) const {
   hint = find_switch(sequence, hint);
   if (hint == switches_.size()) return kNoCall;
-  // In an open block, or one with inner blocks, numbers nearby may get other answers later.
+  // In an open block, or a block with inner blocks, the answer for nearby numbers may change later.
   if (is_only_home_of(sequence)) {
     const bool is_last = hint + 1 == switches_.size();
     range = {switches_[hint].sequence, is_last ? end_ : switches_[hint + 1].sequence};
@@ -62,8 +62,8 @@ void append_move(const CallBlock* from_block, uint32_t from, const CallBlock* to
       moves.push_back({calls[to].module, true});
       return;
     }
-    // A call has a higher index than the calls around it. So shorten the path with the higher index
-    // until both meet.
+    // An inner call has a higher index than its outer calls. So go outwards from the call with the
+    // higher index until both meet.
     uint32_t a = from;
     uint32_t b = to;
     while (a != b) {

@@ -14,11 +14,11 @@ namespace tidegauge {
 
 enum class BlockKind : uint8_t {
   kCall,        ///< an outermost call and all calls below it; ends with that call
-  kRegion,      ///< a recompute whose nodes are thrown away; ends by close_region
-  kKeptRegion,  ///< a recompute whose nodes will run; ends by close_region
+  kRegion,      ///< a recompute whose nodes are discarded; ends with close_region
+  kKeptRegion,  ///< a recompute whose nodes will run; ends with close_region
 };
 
-/// Numbers of autograd nodes, `end` excluded.
+/// Sequence numbers of autograd nodes; `end` is exclusive.
 struct SequenceRange {
   uint64_t begin = 0;
   uint64_t end = 0;
@@ -28,23 +28,23 @@ struct SequenceRange {
 
 struct ModuleMove;
 
-/// An outermost call of one thread with all calls below it: see CallLog.
+/// An outermost call of one thread with all calls below it. CallLog explains it.
 class CallBlock {
  public:
-  /// Modules from the outermost to that of `call`, including the base.
+  /// The modules from the outermost one, including the base, to that of `call`.
   std::vector<ModuleId> chain(uint32_t call) const;
   ModuleId module(uint32_t call) const { return calls_[call].module; }
-  /// True if a node of the block's thread with this number was made in this very block.
+  /// True if a node of the block's thread with this number can only have been made in this block.
   bool is_only_home_of(uint64_t sequence) const {
     return end_ != UINT64_MAX && !has_inner_ && begin_ <= sequence && sequence < end_;
   }
 
-  /// The call that made the node with this number, kNoCall if none did. `range` becomes numbers
-  /// around it for which a closed block gives the same answer, and which have no stop before them.
-  /// `hint`: carried from one lookup to the next. A backward walks down the numbers, so the next
-  /// answer is mostly near the last one.
+  /// The call that made the node with this number; kNoCall if none did. Sets `range` to the numbers
+  /// around it for which a closed block gives the same answer and which have no stop before them.
+  /// `hint`: pass the same variable to each lookup of a backward. The numbers of a backward
+  /// decrease, so the next answer is mostly near the last one.
   uint32_t call_of(uint64_t sequence, SequenceRange& range, size_t& hint) const;
-  /// Calls `visit(call)` for the calls that pass on the node's output, the last one first.
+  /// Calls `visit(call)` for the calls that pass on the node's output, last call first.
   template <typename Visit>
   void visit_stops(uint64_t sequence, Visit visit) const {
     if (stops_.empty()) return;
@@ -65,7 +65,7 @@ class CallBlock {
   struct Call {
     ModuleId module;
     uint32_t parent;
-    uint64_t begin;  // the number of the next node when it was entered
+    uint64_t begin;  // the number that the next node had when the call was entered
   };
   struct Switch {
     uint64_t sequence;
@@ -76,7 +76,7 @@ class CallBlock {
     uint32_t call;
   };
 
-  /// Most calls of a module are as large as the one before.
+  /// Reserves as much as the previous block needed: most calls of a module are equally large.
   void reserve_as(const CallBlock& other) {
     calls_.reserve(other.calls_.size());
     switches_.reserve(other.switches_.size());
@@ -84,7 +84,7 @@ class CallBlock {
   void switch_to(uint64_t sequence, uint32_t call) {
     current_ = call;
     if (!switches_.empty() && switches_.back().sequence == sequence) {
-      switches_.back().call = call;  // no node was made since: no lookup can find the old call
+      switches_.back().call = call;  // no node was made since, so no lookup needs the old call
     } else {
       switches_.push_back({sequence, call});
     }
@@ -110,7 +110,7 @@ class CallBlock {
   std::shared_ptr<CallBlock> enclosing_;
 };
 
-/// One call in a block; empty = no call.
+/// One call in a block, or no call if it is empty.
 struct CallRef {
   std::shared_ptr<CallBlock> block;
   uint32_t call = 0;
@@ -130,9 +130,9 @@ struct ModuleMove {
   friend bool operator==(const ModuleMove&, const ModuleMove&) = default;
 };
 
-/// Appends the modules that execution leaves, innermost first, and then those that it enters,
-/// outermost first, when it moves from one call to another. A null block is outside of all calls.
-/// Bases of blocks do not count.
+/// Appends the modules that a move from one call to another leaves, innermost first, and then those
+/// that it enters, outermost first. A null block means outside of all calls. The bases of blocks do
+/// not count.
 void append_move(const CallBlock* from_block, uint32_t from, const CallBlock* to_block, uint32_t to,
                  std::vector<ModuleMove>& moves);
 

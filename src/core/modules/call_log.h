@@ -17,45 +17,47 @@ namespace tidegauge {
 
 /// The module calls of one thread, and which of them made a given autograd node.
 ///
-/// Autograd numbers the nodes that a thread makes. Whenever a module begins or ends, the log notes
-/// the number that the next node will get (a switch point); a node belongs to the call of the last
-/// switch point at or below its number:
+/// Autograd numbers the nodes that a thread makes. Whenever a module call begins or ends, the log
+/// stores the number of the next node (a switch). A node belongs to the call of the last switch at
+/// or below its number:
 ///
 ///     calls     Net──────┐  fc1──────┐            fc2────┐
 ///     nodes              0     1   2    3   4         5      6
 ///     switches  0:Net  1:fc1        3:Net         5:fc2  6:Net
 ///
-/// So no node is hooked, nothing is done per node, and lookups find the answer later.
+/// So nodes need no hooks, and the forward does no work per node. Backward looks the call up.
 ///
-/// An outermost call with all calls below it is one CallBlock. A recompute in backward is a block
-/// of its own; its `base` says within which calls it happens. Blocks nest like brackets. A block
-/// lives while a CallRef holds it (the graph does, by a hook on the outputs' nodes) or while it is
-/// one of the newest kRecentBlocks. So a training loop keeps nothing, and a graph that is kept for
-/// long still knows its modules.
+/// An outermost call with all calls below it is one CallBlock. A recompute in backward is a
+/// separate block; its `base` lists the calls in which it runs. Blocks nest like brackets. A block
+/// lives while a CallRef holds it (the graph does, with a hook on the nodes of the outputs) or
+/// while it is one of the newest kRecentBlocks. So a training loop does not accumulate blocks, and
+/// a graph that lives long still has its modules.
 ///
 /// A call that makes no node (Identity, Dropout(0)) passes a tensor on. Its backward is the moment
-/// before the node that made that tensor runs: the log notes it as a stop before that node.
+/// before the node that made the tensor runs. The log stores it as a stop before that node.
 ///
-/// Which calls are open in a stream of events is another question: see OpenCalls. The log's own
-/// open calls are only those of one thread's forward, with their autograd numbers.
+/// The open calls here are those of the forward of one thread, with their autograd numbers.
+/// OpenCalls has the open calls of a stream of events.
 ///
-/// Not thread-safe: the owner locks.
+/// Not thread-safe: the owner must lock.
 class CallLog {
  public:
   static constexpr size_t kRecentBlocks = 64;
 
-  /// True if a call entered now under autograd task `task` (-1: forward) needs `open_block` first.
+  /// True if `open_block` must come before a call that is entered in graph task `task` (-1:
+  /// forward).
   bool needs_block(int64_t task) const { return open_.empty() || open_.back()->task_ != task; }
-  /// `base`: the modules within which the block happens, outermost first.
+  /// `base`: the modules in which the block runs, outermost first.
   void open_block(int64_t task, uint64_t sequence, std::span<const ModuleId> base,
                   BlockKind kind = BlockKind::kCall);
-  /// Closes the innermost region and all calls still open inside it. kCall if no region is open.
+  /// Closes the innermost region and all calls still open inside it. Returns its kind, or kCall if
+  /// no region is open.
   BlockKind close_region(uint64_t sequence);
 
   struct OpenCall {
     size_t block;  ///< position among the open blocks
     uint32_t call;
-    bool is_outermost;  ///< of its block
+    bool is_outermost;  ///< the outermost call of its block
   };
   OpenCall enter(ModuleId module, uint64_t sequence) {
     CallBlock& block = *open_.back();
@@ -75,11 +77,11 @@ class CallLog {
   bool is_silent(const OpenCall& open, uint64_t sequence) const {
     return open_[open.block]->calls_[open.call].begin == sequence;
   }
-  /// The call passes on the output of the node with this number. Ignored if the node is not of the
-  /// call's block.
+  /// Records that the call returns the output of the node with this number. No effect if the node
+  /// is not in the call's block.
   void add_stop(const OpenCall& open, uint64_t sequence);
-  /// Closes all open calls (the tracker stopped within them). `sequence` 0: unknown, as only the
-  /// thread itself can read it.
+  /// Closes all open calls, when the tracker is stopped inside them. `sequence`: the number of the
+  /// next node, or 0 if unknown (only the thread itself can read it).
   void leave_all(uint64_t sequence);
 
   /// The innermost open call of `module`.
@@ -98,15 +100,16 @@ class CallLog {
   void append_open(std::vector<ModuleId>& modules) const;
   bool has_open() const { return !open_.empty(); }
 
-  /// The call that made the node with this number; empty if it was made outside of all calls.
-  /// `range` becomes numbers around it for which a closed block gives the same answer.
+  /// The call that made the node with this number; empty if it was made outside of all calls. Sets
+  /// `range` to the numbers around it for which a closed block gives the same answer.
   CallRef find(uint64_t sequence, SequenceRange* range = nullptr) const;
-  /// The newest call of `module` among the recent blocks. A call of a recompute whose nodes are
-  /// thrown away counts only if there is no other.
+  /// The newest call of `module` in the recent blocks. A call in a recompute whose nodes are
+  /// discarded is returned only if there is no other.
   CallRef find_latest(ModuleId module) const;
   /// Calls `visit` for the module of each remembered call.
   void visit_modules(const std::function<void(ModuleId)>& visit) const;
-  /// Keeps only blocks that a CallRef holds (the thread ended). False if there are none.
+  /// Keeps only blocks that a CallRef holds. Call when the thread ends. Returns false if there are
+  /// none.
   bool keep_held_only();
 
  private:

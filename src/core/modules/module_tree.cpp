@@ -8,7 +8,7 @@
 namespace tidegauge {
 namespace {
 
-/// Throws for a module that should be known, rather than break the tree.
+/// Throws for a module without a name, which would damage the tree.
 template <typename Table>
 auto& at(Table& modules, ModuleId module) {
   auto* entry = modules.find(module);

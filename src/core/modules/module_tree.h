@@ -14,35 +14,35 @@
 
 namespace tidegauge {
 
-/// Names of the modules that one tracker knows, by identity.
+/// The names of the modules of one tracker.
 ///
-/// A module that is first seen on its own is a root, named after its class; everything below it is
-/// named by its path:
+/// A module that is called outside of other modules is a root, named after its class. All modules
+/// below it are named by their paths:
 ///
 ///     Net ── encoder ── 0        Net, Net.encoder, Net.encoder.0
 ///
-/// Names can change: when a root turns out to be the child of another module, it and all modules
-/// below it get longer names. A number distinguishes live roots with the same class or user's name:
-/// `Net`, `Net#2`.
+/// Names can change: when a root is found to be the child of another module, it and all modules
+/// below it get longer names. Live roots with the same name get numbers: `Net`, `Net#2`.
 ///
-/// Not thread-safe: the owner locks.
+/// Not thread-safe: the owner must lock.
 class ModuleTree {
  public:
   /// Empty if the module was never named.
   std::string_view name(ModuleId module) const;
   bool knows(ModuleId module) const { return known_.contains(module); }
-  /// Known, and below no other module.
+  /// True if the module has a name and is below no other module.
   bool is_root(ModuleId module) const;
 
-  /// No-op if the module has a name already.
+  /// No effect if the module already has a name.
   void name_root(ModuleId module, std::string_view class_name);
-  /// Replaces the class name by the user's name. No-op for a module below another.
+  /// Replaces the class name by the user's name. No effect for a module below another one.
   void rename_root(ModuleId module, std::string_view name);
-  /// `parent` must be known. The last path wins. Ignored if it would put a module below itself.
+  /// `parent` must have a name. A later path replaces an earlier one. No effect if it would put a
+  /// module below itself.
   void name_child(ModuleId child, ModuleId parent, std::string_view attribute);
 
-  /// The module was destroyed. Its name stays readable until `sweep`, since a backward may still
-  /// run through its nodes, but another root may take it.
+  /// Call when the module is destroyed. Its name stays readable until `sweep`, because a backward
+  /// may still run its nodes; but another root may take the same name.
   void mark_dead(ModuleId module);
   size_t dead_count() const { return dead_count_; }
   /// Drops the dead modules for which `is_referenced` is false.

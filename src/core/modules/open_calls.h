@@ -9,32 +9,32 @@
 
 namespace tidegauge {
 
-/// The module calls that are open at a point in a stream of events, and the one rule for which call
-/// a ModuleExit ends: the youngest call with the exit's module, phase and thread. Calls need not
-/// end in the order in which they began. Autograd may begin a module's backward in one thread and
-/// end it in another, so a backward exit that finds no call in its own thread ends the youngest one
-/// in any other thread.
+/// The module calls that are open at a point in a stream of events. It has the only rule for which
+/// call a ModuleExit ends: the youngest call with the same module, phase and thread. Calls may end
+/// in any order. Autograd may begin a module's backward in one thread and end it in another, so a
+/// backward exit without a call in its own thread ends the youngest such call of any other thread.
 ///
-/// Queue, Ledger, trace writer and exports all use this class. CallLog answers another question:
-/// which call made an autograd node.
+/// Backlog, Ledger, trace writer and exports use this class. (CallLog is for autograd nodes: it
+/// finds the call that made a node.)
 ///
 /// Cost: O(calls that are younger than the one that ends). Not thread-safe.
 class OpenCalls {
  public:
   struct Call {
-    size_t mark;  ///< the caller's, from `enter`
+    size_t mark;  ///< the value that the caller passed to `enter`
     ModuleId module;
     ThreadId thread;
     Phase phase;
   };
 
-  /// A ModuleEnter. False, and no effect, if the event names no module or an unknown phase.
+  /// Applies a ModuleEnter. Returns false, without effect, if the event has no module or an unknown
+  /// phase.
   bool enter(const Event& event, size_t mark = 0) {
     if (!event.module || !is_phase(event.phase)) return false;
     calls_.push_back({mark, event.module, event.thread, event.phase});
     return true;
   }
-  /// A ModuleExit. Returns the call that it ends, which is open no longer; none if none matches.
+  /// Applies a ModuleExit. Returns the call that it closes; none if no call matches.
   std::optional<Call> leave(const Event& event) {
     size_t found = calls_.size();
     for (size_t i = calls_.size(); i-- > 0;) {
@@ -54,7 +54,7 @@ class OpenCalls {
     for (Call& call : calls_) call.mark = mark;
   }
 
-  /// A container of calls, the oldest first.
+  /// The open calls, oldest first.
   auto begin() const { return calls_.begin(); }
   auto end() const { return calls_.end(); }
   const Call& back() const { return calls_.back(); }
@@ -67,14 +67,14 @@ class OpenCalls {
     }
     return false;
   }
-  /// The innermost module that runs in the thread; 0 for none.
+  /// The innermost module that is running in the thread; 0 for none.
   ModuleId innermost(ThreadId thread) const {
     for (size_t i = calls_.size(); i-- > 0;) {
       if (calls_[i].thread == thread) return calls_[i].module;
     }
     return {};
   }
-  /// Appends all modules that run in the thread, the innermost first.
+  /// Appends all modules that are running in the thread, innermost first.
   void append_to(std::vector<ModuleId>& modules, ThreadId thread) const {
     for (size_t i = calls_.size(); i-- > 0;) {
       if (calls_[i].thread == thread) modules.push_back(calls_[i].module);

@@ -7,15 +7,16 @@
 
 namespace tidegauge {
 
-/// CUDA's caching allocator hands out multiples of this. All code that rounds as it does uses this.
+/// The caching allocator of CUDA allocates multiples of this. All code that rounds like it uses
+/// this constant.
 inline constexpr int64_t kDeviceBlockBytes = 512;
 
 constexpr int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-/// The unit in which this process's torch would allocate on a CUDA device: a block, or 1 byte if
-/// PYTORCH_NO_CUDA_MEMORY_CACHING turns the cache off.
+/// The unit in which torch in this process would allocate on a CUDA device: kDeviceBlockBytes, or 1
+/// byte if PYTORCH_NO_CUDA_MEMORY_CACHING disables the cache.
 inline int64_t device_unit_bytes() {
   static const bool has_cache = [] {
     const char* without_cache = std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING");

@@ -11,7 +11,7 @@
 
 namespace tidegauge {
 
-/// Records by a key that is one of their members: a flat table with linear probing, at most
+/// A hash table of records whose key is one of their members. Linear probing; at most
 /// `kMaxEighths`/8 full.
 ///
 ///   [ ][a][b][c][ ]   erase a    Erasing moves later records of the run back into the hole,
@@ -19,18 +19,18 @@ namespace tidegauge {
 ///       home of a and b          tombstones, and finding stays as fast as in a fresh table.
 ///   [ ][b][c][ ][ ]
 ///
-/// The keys are stored a second time, in an array of their own: a search reads eight per cache
-/// line, and touches no record but the one it finds.
+/// The keys are stored a second time in a separate array. So a search reads eight keys per cache
+/// line and touches only the record that it finds.
 ///
 /// Memory at 3/4 full: 1.33 to 2.67 times that of record and key; while the table grows, 4 times
-/// the record and 2.67 times the key. A lower load means shorter runs. Records move: a pointer is
-/// valid until the next insert or erase.
+/// the record and 2.67 times the key. With a lower load, searches are shorter. Records move: a
+/// pointer to a record is valid until the next insert or erase.
 template <typename Record, auto kKey, size_t kMaxEighths = 6>
 class FlatTable {
  public:
   using Key = std::remove_cvref_t<decltype(std::declval<Record>().*kKey)>;
 
-  /// nullptr if there is none, and for the empty key (0, null).
+  /// Null if there is no such record, and for the empty key (0, null).
   const Record* find(Key key) const {
     if (key == Key() || keys_.empty()) return nullptr;
     const size_t mask = keys_.size() - 1;
@@ -41,7 +41,8 @@ class FlatTable {
   }
   Record* find(Key key) { return const_cast<Record*>(std::as_const(*this).find(key)); }
 
-  /// The record of `key`, which must not be the empty key, and true if it is new and blank.
+  /// Returns the record of `key`, and true if the record is new. A new record is blank except for
+  /// its key. `key` must not be the empty key.
   std::pair<Record*, bool> insert(Key key) {
     if (size_ == max_size_) grow();
     const size_t mask = keys_.size() - 1;
@@ -61,7 +62,7 @@ class FlatTable {
     const size_t mask = keys_.size() - 1;
     auto hole = static_cast<size_t>(record - records_.data());
     for (size_t i = (hole + 1) & mask; keys_[i] != Key(); i = (i + 1) & mask) {
-      // Distances run backwards from i, around the end of the table.
+      // Distances are counted backwards from i and wrap around the start of the table.
       const size_t to_home = (i - home(keys_[i])) & mask;
       const size_t to_hole = (i - hole) & mask;
       if (to_home >= to_hole) {
@@ -115,7 +116,7 @@ class FlatTable {
   }
 
   [[gnu::noinline, gnu::cold]] void grow() {
-    keys_ = std::vector<Key>();  // the records hold the keys, too
+    keys_ = std::vector<Key>();  // frees memory early: the records contain the keys, too
     std::vector<Record> old(records_.empty() ? kFirstCapacity : records_.size() * 2);
     old.swap(records_);
     keys_.resize(records_.size());

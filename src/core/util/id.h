@@ -7,7 +7,7 @@
 
 namespace tidegauge {
 
-/// An integer that names one kind of thing and mixes with no other. 0 names nothing.
+/// A typed integer id: ids of different types do not convert to each other. 0 means none.
 template <typename Tag, typename Value>
 struct Id {
   Value value = 0;

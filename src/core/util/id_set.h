@@ -7,7 +7,7 @@
 
 namespace tidegauge {
 
-/// A set of ids that are given out consecutively: one bit each, hundreds per cache line.
+/// A set of ids that are assigned consecutively. One bit per id, so hundreds fit into a cache line.
 template <typename Id>
 class IdSet {
  public:

@@ -7,8 +7,8 @@
 namespace tidegauge {
 
 /// A lock for sections of a few dozen instructions that run at every op and are hardly ever
-/// contended. Half the cost of a std::mutex, which calls into another library to lock and to
-/// unlock. Use it with std::lock_guard.
+/// contended. It costs half as much as a std::mutex, which calls into another library. Use it with
+/// std::lock_guard.
 class SpinLock {
  public:
   void lock() noexcept {
@@ -19,7 +19,8 @@ class SpinLock {
  private:
   [[gnu::noinline, gnu::cold]] void wait() noexcept {
     do {
-      // Reading disturbs the owner less than trying; yielding helps if the owner was preempted.
+      // Reading disturbs the owner less than trying to lock. Yielding helps if the owner is
+      // preempted.
       while (is_taken_.load(std::memory_order_relaxed)) std::this_thread::yield();
     } while (is_taken_.exchange(true, std::memory_order_acquire));
   }

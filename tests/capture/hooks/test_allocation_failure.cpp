@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kGpuMessage =
     "CUDA out of memory. Tried to allocate 2.00 MiB. GPU 1 has a total capacity of 4.00 MiB.";
 
-std::string printed;  // what a program would find on standard error
+std::string printed;  // the text that would go to standard error
 
 class AllocationFailure : public testing::Test {
  protected:

@@ -8,8 +8,9 @@
 namespace tidegauge {
 namespace {
 
-/// `m` a root module is called, `a` again; `(` and `)` an optimizer begins and ends its step; `r`
-/// the statistics are reset; `o` an optimizer is expected. A `|` where a step begins.
+/// Applies one letter after the other and inserts a `|` where a step begins. `m`: a root module is
+/// called; `a`: it is called again; `(` and `)`: an optimizer step begins and ends; `r`: the
+/// statistics are reset; `o`: an optimizer is expected.
 std::string with_steps(const std::string& run) {
   StepRule rule;
   std::string result;

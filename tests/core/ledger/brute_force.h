@@ -9,8 +9,8 @@
 
 namespace tidegauge {
 
-/// The Ledger, slow and obvious: it remembers size and category of every storage after every
-/// single event, rewrites that memory when a label comes late, and answers by scanning it all.
+/// A slow and obvious Ledger. It stores the size and category of every storage after every event,
+/// rewrites them when a label comes late, and answers queries by scanning them.
 class BruteForce {
  public:
   void apply(const Event& event);
@@ -29,7 +29,7 @@ class BruteForce {
     int64_t size_bytes;
     Category category;
   };
-  /// One storage from birth to free; `states[i]` is after event `born + i`.
+  /// One storage from birth to free. `states[i]` is its state after event `born + i`.
   struct Life {
     StorageId id;
     Device device;

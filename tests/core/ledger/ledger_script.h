@@ -6,7 +6,8 @@
 
 namespace tidegauge {
 
-/// A Ledger with short names for events, so that tests read well. Every event takes one nanosecond.
+/// A Ledger with short functions for events, so that tests are easy to read. Every event takes one
+/// nanosecond.
 class Script {
  public:
   explicit Script(LedgerOptions options = {}) : ledger(options) {}
@@ -59,7 +60,7 @@ class Script {
   std::vector<ModuleSnapshot> list(uint32_t module, ModuleState state) {
     return ledger.module_stats(ModuleId(module))[state];
   }
-  /// Totals of one state on one device, one number per call.
+  /// The totals of one module state on one device, one number per call.
   std::vector<int64_t> totals(uint32_t module, ModuleState state, Device device = kCpu) {
     std::vector<int64_t> totals;
     for (const ModuleSnapshot& entry : list(module, state)) {

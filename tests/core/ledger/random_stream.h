@@ -15,11 +15,14 @@ namespace tidegauge {
 inline constexpr uint32_t kModules = 5;
 inline constexpr uint64_t kStorages = 14;
 
-/// Random events: valid ones, as a tracker sends them, or hostile ones, as a broken trace may hold.
+/// Random events: valid ones, as a tracker emits them, or hostile ones, as a damaged trace may
+/// contain them.
 class Stream {
  public:
   Stream(uint64_t seed, bool is_hostile) : random_(seed), is_hostile_(is_hostile) {
-    // Some streams are all storages, some nearly all modules: each finds other bugs.
+    // Some streams have only storage events, some nearly only module events. Each kind finds
+    // different
+    // bugs.
     for (int& weight : weights_) weight = 1 + below(20);
   }
 

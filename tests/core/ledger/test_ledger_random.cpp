@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The Ledger against the brute-force model on random streams: valid ones, as a tracker sends them,
-// and hostile ones, as a broken trace may hold them.
+// Compares the Ledger with the brute-force model on random streams: valid ones, as a tracker emits
+// them, and hostile ones, as a damaged trace may contain them.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -46,7 +46,7 @@ void check_stream(uint64_t seed) {
         << to_string(anomaly);
   }
 
-  Ledger replayed;  // never read in between, and settling at other times
+  Ledger replayed;  // not read in between, so it settles late labels at other times
   for (const Event& event : events) replayed.apply(event);
   expect_equal_answers(replayed, ledger);
   EXPECT_EQ(replayed.anomalies(), ledger.anomalies());

@@ -34,7 +34,7 @@ TEST(StorageTable, NewRecordInTheSlotOfAnErasedOneIsBlank) {
   EXPECT_EQ(record->history, kNoHistory);
 }
 
-// Ids as they come: in sequence, as aligned addresses, or at random.
+// The kinds of ids that occur: consecutive numbers, aligned addresses, random numbers.
 TEST(StorageTable, EqualsAStandardMapUnderRandomInsertsAndErases) {
   for (const uint64_t stride : {uint64_t{1}, uint64_t{64}, uint64_t{0x9E3779B9}}) {
     std::mt19937_64 random(stride);
@@ -76,7 +76,7 @@ TEST(StorageTable, StaysWithin160BytesPerStorageWhenItGrows) {
   }
 }
 
-/// Relabels, and returns where the changed pieces began.
+/// Relabels the storage and returns the begins of the changed pieces.
 std::vector<uint64_t> relabel(StorageHistory& history, const StorageRecord& record,
                               Category category) {
   std::vector<uint64_t> starts;

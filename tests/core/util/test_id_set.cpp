@@ -23,7 +23,7 @@ TEST(IdSet, ContainsInsertedIdsUntilTheyAreErased) {
       ids.erase(ModuleId(id));
       expected.erase(id);
     }
-    const uint32_t asked = 1 + random() % 400;  // some ids are past the last word
+    const uint32_t asked = 1 + random() % 400;  // some ids are beyond the last word of the set
     EXPECT_EQ(ids.contains(ModuleId(asked)), expected.contains(asked)) << asked;
   }
 }

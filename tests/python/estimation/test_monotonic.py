@@ -28,8 +28,8 @@ def test_more_ranks_never_need_more_state_bytes(estimator: Estimator) -> None:
 
 
 def test_full_checkpointing_never_keeps_more_activations(estimator: Estimator) -> None:
-    """Selective checkpointing may: it keeps products that a plain run frees, for example that of a
-    linear layer before a ReLU."""
+    """Selective checkpointing may keep more: it keeps outputs that a plain run frees, for example
+    those of a linear layer before a ReLU."""
     for plan in (Plan(), Plan(fsdp=4), Plan(fsdp=4, mp="bf16/fp32")):
         kept = [
             estimator.estimate(plan.change(ac=ac).change_setting("batch", 64)).peak.saved_bytes

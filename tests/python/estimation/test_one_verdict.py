@@ -47,7 +47,7 @@ def test_estimate_its_page_and_replay_agree(
     page = page_memory(capsys, *command)
     assert sizes(estimate["layers"])["cuBLAS workspaces"] == (cublas_bytes,) * 3
     assert sizes(page["layers"]) == sizes(estimate["layers"]) == sizes(replay["layers"])
-    assert replay["layers"] == estimate["layers"]  # also in what they rest on
+    assert replay["layers"] == estimate["layers"]  # also in the bases of the layers
     for name in ("needed_bytes", "low_bytes", "high_bytes", "margin_bytes"):
         assert replay[name] == estimate[name]
     assert replay["verdict"] == estimate["verdict"] == "fits"

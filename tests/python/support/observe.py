@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 Tracker = tidegauge.ModTracker | UpstreamModTracker
 Scenario = Callable[[], Any]
 
-#: Views and bookkeeping, of which autograd makes more or fewer as it likes.
+#: Views and bookkeeping ops, whose number autograd may vary.
 _DULL = {"t", "detach", "view", "transpose", "ones_like", "alias", "_unsafe_view", "expand"}
 
 

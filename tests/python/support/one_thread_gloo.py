@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Gloo with one thread, whose collectives have dropped their buffers after `settle`.
+"""Gloo with one thread. After `settle`, it holds no buffers of earlier collectives.
 
-A gloo thread drops a collective and its tensors shortly after the collective is done; the scheduler
-decides when. A group with one thread has dropped all earlier ones when another runs.
+A gloo thread releases a collective and its tensors shortly after the collective is done; the
+scheduler decides when. A group with one thread releases a collective before it runs the next one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def init_one_thread_gloo(store: dist.Store, rank: int, world_size: int) -> None:
 
 
 def settle() -> None:
-    """Afterwards no gloo thread holds a tensor of an earlier collective. All ranks must call it.
+    """Waits until no gloo thread holds a tensor of an earlier collective. All ranks must call it.
     Groups of other kinds have no such threads."""
     if not dist.is_initialized() or dist.get_backend() != BACKEND:
         return

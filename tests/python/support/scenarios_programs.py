@@ -171,7 +171,7 @@ def fail(*_: object) -> Any:
 def fail_then_train(
     run: Run, model: nn.Module, failing: Callable[[torch.Tensor, torch.optim.Optimizer], object]
 ) -> object:
-    """Remains of `failing` must not affect the good step that follows."""
+    """Runs `failing`, then a good step, which the failure must not affect."""
     x = torch.randn(8, 32)
     optimizer = torch.optim.Adam(model.parameters())
     with run.tracking(model, optimizer, x):

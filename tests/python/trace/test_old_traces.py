@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Traces that earlier versions recorded are read, and give the figures of that time."""
+"""Traces that earlier versions recorded can be read and give the figures of those versions."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_setstate_of_modules_is_restored_after_the_last_exit(
 ) -> None:
     with MemTracker():
         pass
-    # The original: dynamo may have put a patch on top of ours, which then stays below it.
+    # Compares the original, because dynamo may have put a patch on top of ours, which then stays.
     monkeypatch.setattr(nn.Module, "__setstate__", memory_patches._setstate)
     original = nn.Module.__setstate__
     with MemTracker():

@@ -250,7 +250,7 @@ def test_many_short_threads_leave_no_state() -> None:
 
 
 def test_entering_and_leaving_while_others_run() -> None:
-    """No crash, no wrong name, everything restored: a lock protects the count of entries."""
+    """A lock protects the count of entries: no crash, no wrong name, and torch is restored."""
     original = nn.Module.__call__
     everybody_runs, stop = threading.Barrier(THREADS + 1, timeout=60), threading.Event()
 
