@@ -7,18 +7,25 @@ MAKEFLAGS += --no-print-directory
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 PY := .venv/bin/python
 CONFIGURE = tools/check_tools.sh && \
-  cmake -S . -G Ninja --log-level=ERROR -DPython_EXECUTABLE=$(CURDIR)/$(PY) -B
+  cmake -S . -G Ninja --log-level=ERROR -DPython_EXECUTABLE=$(CURDIR)/$(PY) \
+  -DTIDEGAUGE_WERROR=ON -B
 CPP_FILES = $$(git ls-files -co --exclude-standard '*.cpp' '*.h')
 
-.PHONY: help build demo test test-long bench lint format asan tsan clean
+.PHONY: help build demo test test-long oracle matrix bench lint format asan tsan wheel sdist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
 
-build: .venv/.build build/.sqlite ## build the library, and the Python package into .venv
+# TORCH=2.15.0, TORCH=2.13.0+cu130, ...: another torch, with a package of its own in build/.
+ifdef TORCH
+build: build/.sqlite
+	@tools/build_for_torch.sh $(TORCH)
+else
+build: .venv/.build build/.sqlite ## build the library, and the Python package into .venv (or for TORCH=2.15.0)
 	@$(CONFIGURE) build/release >/dev/null
 	@cmake --build build/release
 	@cmake --install build/release --prefix python/tidegauge >/dev/null
+endif
 
 demo: build ## estimate whether Llama 3 8B fits on eight H100 (needs no GPU)
 	@$(PY) -m tidegauge estimate examples/python/llama.py --fsdp 8 --mp bf16/fp32 \
@@ -29,9 +36,17 @@ test: build .venv/.test build/.gtest build/.browser ## run the C++, Python and H
 	@cmake --build build/release --target tests
 	@tools/run_tests.sh build/release
 
-test-long: ## run also the long tests, the wheel, a C++ project that uses it, and the sanitizers
+test-long: .venv/.wheel ## run also the long tests, the wheel, a C++ project that uses it, and the sanitizers
 	@TIDEGAUGE_LONG=1 PYTEST_TIMEOUT=3600 $(MAKE) test
 	@TIDEGAUGE_LONG=1 $(MAKE) asan tsan
+
+oracle: TORCH := 2.13.0+cu130
+oracle: build/.sqlite ## run tests on torch's own CUDA allocator (needs no GPU; installs a torch with CUDA)
+	@tools/build_for_torch.sh $(TORCH)
+	@tools/run_oracle.sh $(TORCH)
+
+matrix: build/.sqlite ## build and test with each version of torch, write docs/torch-versions.md
+	@tools/matrix.py $(MATRIX)
 
 bench: build .venv/.test build/.benchmark ## run the benchmarks, write benchmarks/results.json
 	@$(CONFIGURE) build/release -DTIDEGAUGE_BUILD_BENCHMARKS=ON >/dev/null
@@ -46,7 +61,7 @@ lint: build .venv/.lint build/.gtest ## check format, types and likely bugs
 	ruff format --check .
 	mypy
 	$(PY) tools/check_layers.py
-	[ ! -e python/tidegauge/_C.pyi ] || $(PY) -m mypy.stubtest tidegauge._C \
+	$(PY) -m mypy.stubtest tidegauge._core tidegauge._C \
 	  --allowlist tools/stubtest.allow --ignore-unused-allowlist
 	tools/tidy.sh build/release
 
@@ -65,9 +80,21 @@ asan tsan: .venv/.build build/.gtest build/.sqlite
 	@cmake --build build/$@ --target all tests
 	@tools/run_sanitized.sh $@
 
+wheel: .venv/.wheel build/.sqlite ## build a wheel into dist/ (for TORCH=2.15.0; TORCH=none: without torch)
+	@tools/check_tools.sh
+ifneq ($(filter-out none,$(TORCH)),)
+	@tools/setup_torch_env.sh $(TORCH)
+	@tools/build_wheel.sh dist $(or $(TORCH_ENV),build/envs/torch-$(TORCH))/bin/python
+else
+	@tools/build_wheel.sh dist $(PY) $(TORCH)
+endif
+
+sdist: .venv/.build ## pack the sources into dist/
+	@TIDEGAUGE_WITH_TORCH=OFF $(PY) -c "from scikit_build_core.build import build_sdist; build_sdist('dist')"
+
 clean: ## remove all build products, keep .venv
 	@rm -rf build python/tidegauge/include python/tidegauge/lib python/tidegauge/share \
-	  python/tidegauge/*.so
+	  python/tidegauge/*.so python/tidegauge/_built_for.py
 
 # Stamp files: remade when the requirements change, or when an earlier stamp does.
 .venv/.build: requirements/build.txt requirements/lock.txt
@@ -79,6 +106,9 @@ clean: ## remove all build products, keep .venv
 	@touch $@
 .venv/.lint: requirements/lint.txt .venv/.test
 	@tools/setup_venv.sh lint
+	@touch $@
+.venv/.wheel: requirements/wheel.txt .venv/.build
+	@tools/setup_venv.sh wheel
 	@touch $@
 build/.sqlite:
 	@tools/setup_debian.sh sqlite3.h libsqlite3-dev

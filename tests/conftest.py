@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tests marked `long` run only when asked for: `pytest --long`, or TIDEGAUGE_LONG=1.
+"""Tests marked `long` run only on request: `pytest --long`, or TIDEGAUGE_LONG=1.
 
-Golden tests compare with a file of tests/golden; `pytest --rewrite-golden` writes these anew.
+Golden tests compare with a file in tests/golden; `pytest --rewrite-golden` rewrites these files.
 Helper modules are in tests/python/support, which is on the path: `from runs import run_scenario`.
 """
 
@@ -22,11 +22,13 @@ pytest.register_assert_rewrite("both_mem_trackers", "observe", "random_programs"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the long tests too")
-    parser.addoption("--rewrite-golden", action="store_true", help="write tests/golden anew")
+    parser.addoption(
+        "--rewrite-golden", action="store_true", help="rewrite the files in tests/golden"
+    )
 
 
 def pytest_configure() -> None:
-    # A shell lets what it runs in the background ignore Ctrl-C, and children inherit that.
+    # A shell makes background processes ignore Ctrl-C, and their children inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -42,7 +44,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """`golden(name, text)` fails unless `text` is what tests/golden/name holds."""
+    """`golden(name, text)` fails unless `text` equals the contents of tests/golden/name."""
 
     def compare(name: str, text: str) -> None:
         path = GOLDEN / name

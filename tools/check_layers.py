@@ -12,11 +12,11 @@ folder (or a Python module) and what it may depend on, which must be in the line
 Here `core` stands for all lines above that begin with `core/`.
 
 The rules:
-- cycle: no units of C++ (a header and its source) include each other, directly or around a corner,
-  and no Python modules import each other. An import inside a function is a dependency like any
-  other, and so is one under TYPE_CHECKING: neither module can be read without the other.
-- layer: a folder depends on nothing but itself and what its line names. `torch`, `python` and
-  `sqlite` stand for the headers of these libraries.
+- cycle: no C++ units (a header and its source) include each other, directly or indirectly, and no
+  Python modules import each other. Imports inside functions and under TYPE_CHECKING count, too:
+  neither module can be understood without the other.
+- layer: a folder depends only on itself and on the names in its line. `torch`, `python` and
+  `sqlite` stand for the headers of these libraries, `torch` also for its Python package.
 - version: only the files in VERSION_FILES name a version of torch.
 - size: no file has more lines than `find_limit` says.
 """
@@ -33,7 +33,7 @@ from pathlib import Path, PurePosixPath
 
 MAP = "docs/architecture.md"
 PACKAGE = "tidegauge"
-BUILT = ("include", "lib", "share")  # what `make build` puts into the Python package
+BUILT = ("include", "lib", "share", "_built_for.py")  # `make build` puts them into the package
 VERSION_FILES = ("src/capture/compat/", "python/tidegauge/_torch/compat.py")
 VERSION = re.compile(r"TORCH_VERSION\w*|\btorch\W{1,3}[12]\.\d+|(?<![\d.])2\.1\d(?!\d)")
 INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', re.MULTILINE)
@@ -128,6 +128,7 @@ def read_python(root: Path) -> set[Dependency]:
                 within = [f"{origin}.{alias.name}" for alias in node.names]
                 names = [name if name in modules else origin for name in within]
             targets = {modules[name] for name in names if name in modules} - {path}
+            targets |= {"torch" for name in names if name.split(".")[0] == "torch"}
             found |= {Dependency(path, target) for target in targets}
     return found
 
@@ -170,7 +171,7 @@ def name_unit(path: str) -> str:
 
 
 def find_cycle(unit: str, edges: Mapping[str, Mapping[str, Dependency]]) -> list[str]:
-    """The units of the shortest way from `unit` back to itself; none if there is no such way."""
+    """The units of the shortest cycle through `unit`; none if there is no cycle."""
     came_from: dict[str, str] = {}
     waiting = [unit]
     for current in waiting:
@@ -187,8 +188,8 @@ def find_cycle(unit: str, edges: Mapping[str, Mapping[str, Dependency]]) -> list
 
 
 def check_versions(root: Path) -> Iterator[str]:
-    files = list_files(root, "src", ".h", ".cpp") | list_files(root, "python", ".py", ".pyi")
-    for path in sorted(files):
+    files = list_files(root, "src", ".h", ".cpp") | list_files(root, "include", ".h", ".inc")
+    for path in sorted(files | list_files(root, "python", ".py", ".pyi")):
         if path.startswith(VERSION_FILES):
             continue
         for number, line in enumerate((root / path).read_text().splitlines(), 1):

@@ -76,7 +76,7 @@ def _measure_training(
     )
 
 
-def _tiny_mlp() -> list[Ratio]:
+def tiny_mlp() -> list[Ratio]:
     model = nn.Sequential(*(m for _ in range(20) for m in (nn.Linear(16, 16), nn.ReLU())))
     x = torch.randn(16, 16)
     return _measure_training(
@@ -118,7 +118,7 @@ def _language_model(case: str, model: Any, *, bar: float) -> list[Ratio]:
     )
 
 
-def _llama() -> list[Ratio]:
+def llama() -> list[Ratio]:
     model = hf_models.llama(8, 128, vocab_size=1000, num_key_value_heads=4)
     return _language_model("Hugging Face Llama, 8 layers", model, bar=1.12)
 
@@ -198,8 +198,8 @@ def run() -> list[Ratio]:
     torch.manual_seed(0)
     transformers.logging.set_verbosity_error()
     return [
-        *_tiny_mlp(),
-        *_llama(),
+        *tiny_mlp(),
+        *llama(),
         *_allocator_channel(),
         *_gpt2(),
         *_wide_mlp(),

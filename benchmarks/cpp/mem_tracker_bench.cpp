@@ -13,11 +13,19 @@
 #include <functional>
 #include <iostream>
 #include <string>
+#include <utility>
 #include <vector>
 
+#ifdef TIDEGAUGE_FAST_PATHS
+#include "capture/fast/fast_paths.h"
+#endif
 #include "tidegauge/tidegauge.h"
 
 namespace {
+
+#ifdef TIDEGAUGE_FAST_PATHS
+namespace fast = tidegauge::fast;
+#endif
 
 constexpr int kWarmUp = 5;
 constexpr int kSteps = 20;
@@ -116,8 +124,26 @@ int main(int argc, char** argv) {
   TinyMlp mlp;
   std::vector<Variant> variants{
       {"scopes without a tracker", [&] { return mlp.seconds_in_scopes(); }, "null"},
-      {"tidegauge", [&] { return mlp.seconds_tracked(); }, "1.1"},
+      {"tidegauge", [&] { return mlp.seconds_tracked(); }, "1.12"},
   };
+#ifdef TIDEGAUGE_FAST_PATHS
+  // How much each fast path saves (src/capture/fast/README.md).
+  const std::pair<fast::Path, const char*> paths[] = {
+      {fast::Path::TypedHandlers, "without typed handlers"},
+      {fast::Path::KnownMemory, "without known memory"},
+      {fast::Path::NodeCache, "without the node cache"},
+      {fast::Path::SoleListener, "without the sole listener"},
+  };
+  for (const auto& [path, name] : paths) {
+    const auto run_without = [&mlp, path = path] {
+      fast::set_enabled(path, false);
+      const double tracked = mlp.seconds_tracked();
+      fast::set_enabled(path, true);
+      return tracked;
+    };
+    variants.push_back({name, run_without, "null"});
+  }
+#endif
 
   std::vector<double> plains;
   std::vector<double> spreads;

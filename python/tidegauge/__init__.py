@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where every byte of a PyTorch training run is, which module owns the peak, and what to change.
+"""Shows what uses the memory of a PyTorch training run, which module causes the peak, and what
+to change.
 
-The names below are loaded on first use: importing torch takes seconds, and neither `import
-tidegauge` nor `tidegauge --help` needs it.
+The names below are loaded on first use: importing torch takes seconds. `read_summary`, `allocator`,
+`export` and `report` need no torch at all; other names raise TorchError without it.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tidegauge._build_info import __version__, cmake_prefix_path
-from tidegauge.errors import FormatError, IoError
+from tidegauge.errors import FormatError, IoError, TorchError
 
 if TYPE_CHECKING:
     from tidegauge.estimation import Estimate, estimate
@@ -30,6 +31,7 @@ __all__ = [
     "ModTracker",
     "Recorder",
     "Simulation",
+    "TorchError",
     "__version__",
     "attach_thread",
     "cmake_prefix_path",

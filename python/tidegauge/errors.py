@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The exceptions of tidegauge."""
 
-__all__ = ["FormatError", "IoError"]
+__all__ = ["FormatError", "IoError", "TorchError"]
 
 
 class FormatError(ValueError):
@@ -10,3 +10,7 @@ class FormatError(ValueError):
 
 class IoError(OSError):
     """A file cannot be read or written."""
+
+
+class TorchError(ImportError):
+    """This part of tidegauge needs torch, which is missing or has another minor version."""

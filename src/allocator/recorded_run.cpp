@@ -153,8 +153,7 @@ class Follower {
                        event.size_bytes,
                        event.stream,
                        event.pool,
-                       is_expandable ? event.size_bytes % config_.large_segment_bytes != 0
-                                     : event.size_bytes == kSmallSegmentBytes,
+                       is_small_segment(event.size_bytes, is_expandable, config_),
                        is_expandable,
                        {}};
     if (after != segments_.end() && joins(after)) {

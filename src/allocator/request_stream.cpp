@@ -36,9 +36,9 @@ void RequestStream::add(const Event& event) {
     }
     return;
   }
-  Live* found = live_.find(event.storage);
+  LiveRequest* found = live_.find(event.storage);
   if (found == nullptr) return;
-  Live& live = *found;
+  LiveRequest& live = *found;
   switch (event.kind) {
     case EventKind::StorageClaimed:
       if (!live.is_requested) request(live, live.size_bytes);
@@ -46,7 +46,7 @@ void RequestStream::add(const Event& event) {
     case EventKind::StorageRelabelled:
       return set_stream(live, event.role);
     case EventKind::StorageResized: {
-      Live old = live;
+      LiveRequest old = live;
       live.size_bytes = event.size_bytes;
       if (!old.is_requested && old.size_bytes > 0) return;  // no tensor uses it yet
       live.is_requested = false;
@@ -62,7 +62,7 @@ void RequestStream::add(const Event& event) {
   }
 }
 
-void RequestStream::request(Live& live, int64_t size_bytes) {
+void RequestStream::request(LiveRequest& live, int64_t size_bytes) {
   if (size_bytes <= 0) return;
   uint32_t slot = slot_count_;
   if (free_slots_.empty()) {
@@ -76,14 +76,14 @@ void RequestStream::request(Live& live, int64_t size_bytes) {
   requests_.push_back({size_bytes, slot, live.stream.value});
 }
 
-void RequestStream::release(Live& live) {
+void RequestStream::release(LiveRequest& live) {
   if (!std::exchange(live.is_requested, false)) return;
   const uint32_t slot = requests_[live.request].slot;
   requests_.push_back({0, slot, 0});
   free_slots_.push_back(slot);
 }
 
-void RequestStream::set_stream(const Live& live, Role role) {
+void RequestStream::set_stream(const LiveRequest& live, Role role) {
   // A label comes after the birth but applies since the birth. On a device, the birth itself names
   // the stream.
   if (device_ != kCpu || static_cast<uint8_t>(role) >= kRoleCount) return;

@@ -21,7 +21,7 @@ uint16_t side_stream(Category category);
 struct SimulatedRun {
   RunFigures figures;
   int64_t retries = 0;  ///< requests for which the allocator freed cached segments and asked again
-  size_t requests_to_peak = 0;  ///< up to the moment that `unused_at_peak_bytes` is of
+  size_t requests_to_peak = 0;  ///< requests up to the moment of `unused_at_peak_bytes`
 };
 
 /// The storages of one device in a tracked run, as requests to a caching allocator. The run itself
@@ -56,16 +56,16 @@ class RequestStream {
   }
 
  private:
-  /// A request of `size_bytes`, or of 0: the free of the one before with the same `slot`.
+  /// A request of `size_bytes`; 0 bytes: the free of the previous request with the same `slot`.
   struct Request {
     int64_t size_bytes;
     uint32_t slot;
     uint16_t stream;
   };
-  struct Live {
+  struct LiveRequest {
     StorageId id;
     int64_t size_bytes = 0;
-    size_t request = 0;  // its place in requests_
+    size_t request = 0;  // index in requests_
     StreamId stream;
     bool is_requested = false;
   };
@@ -77,15 +77,15 @@ class RequestStream {
 
   /// Simulates the first `request_count` requests.
   Run run(const AllocatorOptions& options, size_t request_count) const;
-  void request(Live& live, int64_t size_bytes);
-  void release(Live& live);
-  void set_stream(const Live& live, Role role);
+  void request(LiveRequest& live, int64_t size_bytes);
+  void release(LiveRequest& live);
+  void set_stream(const LiveRequest& live, Role role);
 
   Device device_;
-  FlatTable<Live, &Live::id> live_;
+  FlatTable<LiveRequest, &LiveRequest::id> live_;
   std::vector<Request> requests_;
   std::vector<uint32_t> free_slots_;
-  uint32_t slot_count_ = 0;  // as many as were ever in use at once
+  uint32_t slot_count_ = 0;  // the highest number of slots in use at the same time
 };
 
 }  // namespace tidegauge

@@ -24,4 +24,11 @@ int64_t segment_bytes(int64_t rounded_bytes, const AllocConfig& config);
 
 constexpr bool is_small_request(int64_t rounded_bytes) { return rounded_bytes <= kSmallLimitBytes; }
 
+/// True if new memory of a recorded segment belongs to the small pool, by its size: a plain small
+/// segment has one size, and large expandable segments grow by whole large pages.
+constexpr bool is_small_segment(int64_t size_bytes, bool is_expandable, const AllocConfig& config) {
+  return is_expandable ? size_bytes % config.large_segment_bytes != 0
+                       : size_bytes == kSmallSegmentBytes;
+}
+
 }  // namespace tidegauge

@@ -129,13 +129,11 @@ class Rewind {
     const bool joins_below =
         joins(below) && below->second.address + below->second.size_bytes == event.address;
     const bool joins_above = joins(above) && above->first == end;
-    // A size that is not a multiple of a large page belongs to the small pool.
     SegmentState added{event.address,
                        event.size_bytes,
                        event.stream,
                        event.pool,
-                       is_expandable ? event.size_bytes % config_.large_segment_bytes != 0
-                                     : event.size_bytes == kSmallSegmentBytes,
+                       is_small_segment(event.size_bytes, is_expandable, config_),
                        is_expandable,
                        {}};
     if (joins_above) {

@@ -29,7 +29,7 @@ std::optional<SegmentState> parse_segment(std::istream& fields) {
   return segment;
 }
 
-class Reader {
+class TextReader {
  public:
   bool read(const std::string& line) {
     std::istringstream fields(line);
@@ -98,7 +98,7 @@ class Reader {
 }  // namespace
 
 TextTrace read_text_trace(std::istream& input) {
-  Reader reader;
+  TextReader reader;
   std::string line;
   for (size_t number = 1; std::getline(input, line); ++number) {
     if (!reader.read(line)) {

@@ -41,7 +41,7 @@ void nest(uint64_t& depth, bool begins) {
 std::optional<StorageEffect> StorageEffects::apply(const Event& event) {
   if (!is_of_storage(event.kind)) {
     if (is_of_module(event.kind)) {
-      ledger_.pass(event);
+      ledger_.skip(event);
     } else {
       ledger_.apply(event);
       refused_count_ = ledger_.anomalies().total();
@@ -82,7 +82,7 @@ const StorageEffect* RepeatedEffects::apply(const Event& event) {
   effect_.after.reset();
   set_label_facts(effect_, event);
   if (event.kind == EventKind::StorageBorn) {
-    Live* live = live_.insert(event.storage).first;
+    LiveStorage* live = live_.insert(event.storage).first;
     live->info = {event.device, event.size_bytes, category_at_birth(event.birth_facts)};
     if (free_places_.empty()) {
       live->place = static_cast<uint32_t>(live_.size() - 1);
@@ -94,7 +94,7 @@ const StorageEffect* RepeatedEffects::apply(const Event& event) {
     effect_.after = live->info;
     return &effect_;
   }
-  Live* live = live_.find(event.storage);
+  LiveStorage* live = live_.find(event.storage);
   if (live == nullptr) return nullptr;
   place_ = live->place;
   effect_.before = live->info;

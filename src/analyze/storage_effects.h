@@ -53,19 +53,18 @@ class StorageEffects {
 /// known and no peak has to be found.
 class RepeatedEffects {
  public:
-  /// `refused`: the sequence numbers of storage events without an effect, in order.
+  /// `refused`: the sequence numbers of storage events that the Ledger rejected, in order.
   explicit RepeatedEffects(std::vector<uint64_t> refused) : refused_(std::move(refused)) {}
 
-  /// As in StorageEffects; null for none. Valid until the next call.
+  /// The same effect as in StorageEffects; null for none. Valid until the next call.
   const StorageEffect* apply(const Event& event);
-  /// The storage of the last effect: its place among the live ones. The place of a storage that was
-  /// freed is used again.
+  /// A small number for the storage of the last effect. Numbers of freed storages are reused.
   uint32_t place() const { return place_; }
   /// The last event.
   const Instant& now() const { return now_; }
 
  private:
-  struct Live {
+  struct LiveStorage {
     StorageId id;
     StorageInfo info;
     uint32_t place = 0;
@@ -79,16 +78,16 @@ class RepeatedEffects {
   Instant now_;
   uint64_t optimizer_depth_ = 0;
   uint64_t collective_depth_ = 0;
-  FlatTable<Live, &Live::id> live_;
+  FlatTable<LiveStorage, &LiveStorage::id> live_;
   std::vector<uint32_t> free_places_;
   uint32_t place_ = 0;
   StorageEffect effect_;
 };
 
-/// Updates the data of a storage from an event that did not free it. `Known` has members category,
-/// module, op and tensor.
-template <typename Known>
-void learn(Known& known, const CodedEvent& traced, const StorageEffect& effect) {
+/// Updates the data of a storage after an event that did not free it. `Data` has the members
+/// category, module, op and tensor.
+template <typename Data>
+void learn(Data& known, const CodedEvent& traced, const StorageEffect& effect) {
   const Event& event = traced.event;
   known.category = effect.after->category;
   if (event.kind == EventKind::StorageRelabelled) {
@@ -100,8 +99,8 @@ void learn(Known& known, const CodedEvent& traced, const StorageEffect& effect) 
 }
 
 /// Applies a label since birth to the `earlier` data of a storage.
-template <typename Known>
-void correct(Known& earlier, const Known& known) {
+template <typename Data>
+void correct(Data& earlier, const Data& known) {
   earlier.category = known.category;
   earlier.module = known.module;
   earlier.op = known.op;

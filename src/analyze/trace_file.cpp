@@ -14,17 +14,6 @@ namespace {
 
 CategoryBytes to_bytes(const CategorySplit& split) { return {split.bytes}; }
 
-std::string to_text(Phase phase) {
-  switch (phase) {
-    case Phase::Backward:
-      return "backward";
-    case Phase::Recompute:
-      return "recompute";
-    default:
-      return "forward";
-  }
-}
-
 template <typename Map, typename Key>
 auto find_or_blank(const Map& map, const Key& key) {
   const auto found = map.find(key);
@@ -113,7 +102,8 @@ class Translator {
     peak.step = read.at.step;
     peak.in_optimizer_step = read.at.in_optimizer_step;
     for (const RunningCall& call : read.running) {
-      peak.running.push_back({find_or_blank(modules_, call.module), to_text(call.phase)});
+      peak.running.push_back(
+          {find_or_blank(modules_, call.module), std::string(to_string(call.phase))});
     }
     for (const StorageGroup& group : read.groups) {
       const TraceTensor tensor = find_or_blank(tensors_, group.tensor);

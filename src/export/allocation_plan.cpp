@@ -27,7 +27,7 @@ class Planner {
   AllocationPlan take() { return std::move(plan_); }
 
  private:
-  struct Live {
+  struct PlannedLife {
     PlannedAllocation facts;
     uint32_t allocation = 0;
   };
@@ -42,7 +42,7 @@ class Planner {
       facts.tensor = traced.tensor;
       facts.stack = traced.stack;
     }
-    Live& live = lives_[change.life];
+    PlannedLife& live = lives_[change.life];
     learn(live.facts, traced, change);
     if (change.old_bytes == change.new_bytes) {
       // A label that comes after the peak does not change the categories at the peak.
@@ -83,7 +83,7 @@ class Planner {
   uint64_t peak_;
   size_t allocations_at_peak_ = 0;
   trace::Position position_;
-  std::unordered_map<uint32_t, Live> lives_;
+  std::unordered_map<uint32_t, PlannedLife> lives_;
   AllocationPlan plan_;
 };
 

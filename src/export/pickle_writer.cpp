@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <limits>
 
-#include "export/utf8.h"
+#include "core/util/utf8.h"
 #include "export/value_writer.h"
 
 namespace tidegauge {

@@ -12,21 +12,22 @@ namespace {
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 constexpr int64_t kMostBytes = int64_t{1} << 60;
 
-// By BandPoint. Chosen, not measured: callers who know their machine set the assumption.
+// Indexed by BandPoint. These values are chosen, not measured: callers that know their machine set
+// the assumption.
 using Band = std::array<int64_t, 3>;
 constexpr Band kContext{300 * kMebibyte, 500 * kMebibyte, 800 * kMebibyte};
 constexpr Band kCommunication{256 * kMebibyte, 512 * kMebibyte, 1024 * kMebibyte};
 
-// CUBLAS_WORKSPACE_CONFIG as torch sets it by default: 4,096 KiB x 8 from Hopper on; before, 4,096
-// KiB x 2 and 16 KiB x 8.
+// torch's default for CUBLAS_WORKSPACE_CONFIG: 4,096 KiB x 8 on Hopper and later; 4,096 KiB x 2 and
+// 16 KiB x 8 before.
 constexpr int64_t kLargeWorkspaceBytes = 33'554'432;
 constexpr int64_t kWorkspaceBytes = 8'519'680;
 constexpr int kLargeWorkspaceCompute = 9;
 
 void check(const char* name, int64_t value) {
   if (value >= 0 && value <= kMostBytes) return;
-  throw UsageError("assumption " + std::string(name) + " is " + std::to_string(value) +
-                   "; expected 0 to 2^60");
+  throw UsageError("invalid assumption " + std::string(name) + " = " + std::to_string(value) +
+                   " (expected 0 to 2^60)");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The devices that tidegauge knows. To add one: a row in kRows, anywhere, with its source.
+// The devices that tidegauge knows. To add one, add a row to kRows, anywhere, with its source.
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -17,10 +17,10 @@ struct Row {
 };
 
 // Memory: `total_memory` of torch.cuda.get_device_properties, which torch's out-of-memory messages
-// print as "total capacity". It is less than the box says, by what the driver keeps, and differs by
-// some MiB between boards and drivers: users give --device-memory for their own. Compute: major
-// compute capability, https://developer.nvidia.com/cuda-gpus. A row without a source of its own was
-// taken over from a run's total_memory and not measured again.
+// print as "total capacity". It is less than the advertised memory, because the driver reserves
+// some, and differs by some MiB between boards and drivers; users can pass --device-memory for
+// their own. Compute: major compute capability, https://developer.nvidia.com/cuda-gpus. A row
+// without a link was copied from the total_memory of a run and was not measured again.
 constexpr std::array kRows{
     // 14.58 GiB: github.com/mbzuai-oryx/GeoPixel/issues/5; other drivers leave 14.56 to 14.76 GiB
     Row{"t4", "NVIDIA T4", 14931, 7},
@@ -50,6 +50,7 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) {
 const std::vector<DeviceModel>& device_catalogue() {
   static const std::vector<DeviceModel> sorted = [] {
     std::vector<DeviceModel> models;
+    models.reserve(kRows.size());
     for (const Row& row : kRows) {
       models.push_back({row.key, row.name, row.memory_mib << 20, row.compute});
     }

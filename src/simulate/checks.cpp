@@ -146,7 +146,7 @@ void has_value_per_index(const Schema& schema, Arguments arguments) {
 void values_fit_indices(const Schema& schema, Arguments arguments) {
   const bool is_filled = tensor(arguments, 2).numel() == 1 && !arguments[3].toBool();
   if (!is_filled) same_dtype<0, 2>(schema, arguments);
-  const c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::Fake);
+  const c10::impl::ExcludeDispatchKeyGuard guard(dispatch_key::kBoth);
   c10::List<std::optional<at::Tensor>> indices;
   for (const IValue& index : arguments[1].toListRef()) {
     const bool is_given = index.isTensor() && index.toTensor().defined();
@@ -172,14 +172,14 @@ void check_slice(const at::Tensor& source, const at::Tensor& slice) {
               ", slice size = ", slice.sizes());
 }
 void is_slice(const Schema&, Arguments arguments) {
-  const c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::Fake);
+  const c10::impl::ExcludeDispatchKeyGuard guard(dispatch_key::kBoth);
   check_slice(tensor(arguments, 1),
               to_meta(tensor(arguments, 0))
                   .slice(arguments[2].toInt(), arguments[3].toOptional<int64_t>(),
                          arguments[4].toOptional<int64_t>(), arguments[5].toInt()));
 }
 void is_selected(const Schema&, Arguments arguments) {
-  const c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::Fake);
+  const c10::impl::ExcludeDispatchKeyGuard guard(dispatch_key::kBoth);
   check_slice(tensor(arguments, 1),
               to_meta(tensor(arguments, 0)).select(arguments[2].toInt(), arguments[3].toInt()));
 }
@@ -226,8 +226,8 @@ Check find_check(std::string_view op) {
       {"aten::index_add_", &all<same_dtype<0, 3>, is_index<2>, indexes_source>},
       {"aten::index_reduce", &all<same_dtype<0, 3>, is_index<2>, is_vector<2>, indexes_source>},
       {"aten::index_reduce_", &all<same_dtype<0, 3>, is_index<2>, is_vector<2>, indexes_source>},
-      {"aten::index_copy", &all<same_dtype<0, 3>, is_long<2>>},
-      {"aten::index_copy_", &all<same_dtype<0, 3>, is_long<2>>},
+      {"aten::index_copy", &all<same_dtype<0, 3>, is_long<2>, indexes_source>},
+      {"aten::index_copy_", &all<same_dtype<0, 3>, is_long<2>, indexes_source>},
       {"aten::index_select", &all<is_index<2>, is_vector<2>>},
       {"aten::index_fill.int_Scalar", &is_long<2>},
       {"aten::index_fill.int_Tensor", &is_long<2>},

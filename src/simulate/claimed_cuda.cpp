@@ -2,17 +2,21 @@
 #include "simulate/claimed_cuda.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/native/transformers/attention.h>
-#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/library.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <memory>
 #include <utility>
 
+#include "capture/compat/device_guard.h"
 #include "capture/hooks/moment_facts.h"
 #include "simulate/attention_choice.h"
+#include "simulate/op_traits.h"
 #include "tidegauge/errors.h"
 
 namespace tidegauge::claimed_cuda {
@@ -43,7 +47,7 @@ c10::DeviceIndex exchange_device(c10::DeviceIndex device) {
   return old;
 }
 
-class Guard final : public c10::impl::DeviceGuardImplInterface {
+class Guard final : public DeviceGuard {
  public:
   c10::DeviceType type() const override { return c10::kCUDA; }
   c10::Device exchangeDevice(c10::Device device) const override {
@@ -130,36 +134,100 @@ class Hooks final : public at::CUDAHooksInterface {
   }
 };
 
-/// A torch build without CUDA keeps its CUDA hooks in an object that was constructed before we were
-/// loaded and cannot be replaced. So we give that object the virtual table of our hooks.
+/// torch keeps its CUDA hooks in an object that was constructed before we were loaded and cannot be
+/// replaced. So we give that object the virtual table of our hooks, which use no member.
 void*& virtual_table(const at::CUDAHooksInterface& hooks) {
   return *reinterpret_cast<void**>(const_cast<at::CUDAHooksInterface*>(&hooks));
 }
 
-void* torchs_table = nullptr;
+/// A stub has no function that reads its pointer. The pointer is a public member of its only
+/// member.
+void*& attention_choice() {
+  auto& stub = at::native::_fused_sdp_choice_stub;
+  static_assert(sizeof stub == sizeof(at::native::DispatchStubImpl));
+  return reinterpret_cast<at::native::DispatchStubImpl&>(stub).cuda_dispatch_ptr;
+}
+
+/// at::Context::init_, which is private: it says of each kind of device whether it was initialised.
+using InitFlags = std::array<c10::once_flag, at::COMPILE_TIME_MAX_DEVICE_TYPES>;
+InitFlags& init_flags(at::Context& context);
+template <InitFlags at::Context::* member>
+struct PrivateMember {
+  friend InitFlags& init_flags(at::Context& context) { return context.*member; }
+};
+template struct PrivateMember<&at::Context::init_>;  // here the name of a private member is allowed
+
+c10::once_flag& init_flag() {
+  return init_flags(at::globalContext())[static_cast<size_t>(c10::kCUDA)];
+}
+
+auto& guard_entry() {
+  return c10::impl::device_guard_impl_registry[static_cast<size_t>(c10::kCUDA)];
+}
+
+/// The autograd of an op that has a composite kernel and, in a torch with CUDA, one for CUDA.
+void run_composite(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  static_assert(simulation::kBackendOfComposites == c10::DispatchKey::VE);
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::AutogradVE), stack);
+}
+
+/// A torch without CUDA differentiates through the composite kernel, which calls other ops. With
+/// CUDA, the same ops must be called, so that an estimate does not depend on the build.
+std::unique_ptr<torch::Library> prefer_composites() {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  auto library = std::make_unique<torch::Library>(
+      torch::Library::IMPL, "aten", c10::DispatchKey::AutogradCUDA, __FILE__, __LINE__);
+  for (const auto& name : dispatcher.getRegistrationsForDispatchKey(c10::DispatchKey::CUDA)) {
+    const auto op = dispatcher.findOp(name);
+    if (op && op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+        name.name.starts_with("aten::")) {
+      library->impl(c10::toString(name).c_str(),
+                    torch::CppFunction::makeFromBoxedFunction<&run_composite>());
+    }
+  }
+  return library;
+}
+
+/// What was in the places that we took over.
+struct Before {
+  void* hooks = nullptr;
+  void* attention_choice = nullptr;
+  const c10::impl::DeviceGuardImplInterface* guard = nullptr;
+  bool is_initialised = false;
+};
+Before before;
+std::unique_ptr<torch::Library> composites;
+bool is_installed = false;
 
 }  // namespace
 
 void install(int device_count) {
-  if (torchs_table != nullptr || c10::impl::hasDeviceGuardImpl(c10::kCUDA)) {
-    throw UsageError(
-        "cannot simulate CUDA devices: this torch has CUDA itself, or simulates it already");
-  }
+  if (is_installed) throw UsageError("cannot simulate CUDA devices: they are simulated already");
   static const auto* guard = new Guard;
   static const auto* hooks = new Hooks;
   claimed_devices = std::min(device_count, kMaxDevices);
   current = {};
   last_stream = 0;
-  c10::impl::device_guard_impl_registry[static_cast<size_t>(c10::kCUDA)] = guard;
-  at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(&simulation::choose_attention);
-  torchs_table = std::exchange(virtual_table(at::detail::getCUDAHooks()), virtual_table(*hooks));
+  is_installed = true;
+  composites = prefer_composites();
+  before.is_initialised = init_flag().test_once();
+  before.guard = guard_entry().exchange(guard);
+  before.attention_choice =
+      std::exchange(attention_choice(), reinterpret_cast<void*>(&simulation::choose_attention));
+  before.hooks = std::exchange(virtual_table(at::detail::getCUDAHooks()), virtual_table(*hooks));
 }
 
 void uninstall() {
-  if (torchs_table == nullptr) return;
-  virtual_table(at::detail::getCUDAHooks()) = std::exchange(torchs_table, nullptr);
-  at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(nullptr);
-  c10::impl::device_guard_impl_registry[static_cast<size_t>(c10::kCUDA)] = nullptr;
+  if (!std::exchange(is_installed, false)) return;
+  virtual_table(at::detail::getCUDAHooks()) = before.hooks;
+  attention_choice() = before.attention_choice;
+  guard_entry() = before.guard;
+  composites.reset();
+  // If torch believed that it initialised CUDA meanwhile, it has to do so when CUDA is really used.
+  if (!before.is_initialised && init_flag().test_once()) {
+    std::destroy_at(&init_flag());
+    std::construct_at(&init_flag());
+  }
   claimed_devices = 0;
   current = {};
   moment::set_stream({});

@@ -87,8 +87,14 @@ void set_dtype(const at::Tensor& tensor, at::ScalarType dtype) {
                                                       c10::scalarTypeToTypeMeta(dtype));
 }
 
+/// On the CPU, the result has the layout of the input; not every version of the meta kernel agrees.
+void keep_layout(const at::Tensor& input, const at::Tensor& result) {
+  if (input.device().is_cpu()) lay_out(result, input.suggest_memory_format());
+}
+
 /// If the parameters have a different dtype from the input, the statistics have the parameters'.
 void correct_group_norm(std::span<const IValue> arguments, std::span<const IValue> results) {
+  keep_layout(arguments[0].toTensor(), results[0].toTensor());
   for (const IValue& parameter : arguments.subspan(1, 2)) {
     if (!parameter.isTensor() || !parameter.toTensor().defined()) continue;
     for (const IValue& statistic : results.subspan(1)) {
@@ -101,6 +107,7 @@ void correct_group_norm(std::span<const IValue> arguments, std::span<const IValu
 /// The gradient of the input has the dtype of the input.
 void correct_group_norm_backward(std::span<const IValue> arguments,
                                  std::span<const IValue> results) {
+  keep_layout(arguments[1].toTensor(), results[0].toTensor());
   set_dtype(results[0].toTensor(), arguments[1].toTensor().scalar_type());
 }
 

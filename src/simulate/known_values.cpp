@@ -10,6 +10,7 @@
 #include <mutex>
 #include <utility>
 
+#include "capture/compat/dispatch_key.h"
 #include "capture/hooks/boxed_tensors.h"
 #include "simulate/simulated_tensor.h"
 
@@ -20,8 +21,9 @@ using c10::IValue;
 
 /// Hides ops on real tensors from trackers, simulation, Python modes and autograd.
 struct OutOfSight {
-  c10::impl::ExcludeDispatchKeyGuard fake{c10::DispatchKeySet(
-      {c10::DispatchKey::Fake, c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot})};
+  c10::impl::ExcludeDispatchKeyGuard ours_and_python{
+      dispatch_key::kBoth |
+      c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot})};
   at::AutoDispatchBelowADInplaceOrView autograd;
 };
 

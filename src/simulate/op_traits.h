@@ -14,12 +14,15 @@
 
 namespace tidegauge::simulation {
 
+/// A backend that has no kernels, so that it runs the composite kernel of every op that has one.
+inline constexpr c10::DispatchKey kBackendOfComposites = c10::DispatchKey::VE;
+
 /// How an op is simulated.
 enum class OpKind : uint8_t {
   Plain,       ///< its meta kernel gives the results
   Composite,   ///< calls other ops, each of which is simulated
   Decomposed,  ///< the same, by a meta kernel that is a decomposition and reads the device
-  Collective,  ///< a c10d op: returns what it was given
+  Collective,  ///< a c10d op: returns its arguments
   Wait,        ///< waits for a collective: returns its argument
   Choice,      ///< asks which attention kernel the claimed device would use
   Item,        ///< reads a value
@@ -32,7 +35,7 @@ enum class OpKind : uint8_t {
   RecordStream,
 };
 
-/// What the simulator needs to know about an op, read once from its schema and kernels.
+/// Facts about an op that the simulator needs, read once from its schema and kernels.
 struct OpTraits {
   static OpTraits& find(const c10::OperatorHandle& op);
   /// Forgets all traits and sets which ops are decomposed, by name with overload. No op may be

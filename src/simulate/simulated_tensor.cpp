@@ -86,7 +86,7 @@ SimulatedStorage* SimulatedStorage::find(const c10::Storage& storage) {
 SimulatedTensor::SimulatedTensor(c10::Storage storage, DispatchKeySet keys, caffe2::TypeMeta dtype,
                                  c10::Device device)
     : TensorImpl(std::move(storage), keys, dtype), counted_device_(device) {
-  key_set_ = key_set_.add(DispatchKey::Fake);
+  key_set_ = key_set_.add(dispatch_key::kCarried);
   set_custom_device(true);
 }
 
@@ -105,8 +105,8 @@ SimulatedTensor::SimulatedTensor(ForCopy, const SimulatedTensor& other)
 }
 
 c10::Device SimulatedTensor::device_custom() const {
-  return c10::impl::tls_is_dispatch_key_excluded(DispatchKey::Fake) ? device_default()
-                                                                    : counted_device_;
+  return c10::impl::tls_is_dispatch_key_excluded(dispatch_key::kOurs) ? device_default()
+                                                                      : counted_device_;
 }
 
 template <typename Version>

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <typeinfo>
 
+#include "capture/compat/dispatch_key.h"
 #include "capture/storages/virtual_storage.h"
 #include "tidegauge/export.h"
 
@@ -40,10 +41,10 @@ inline constexpr c10::DispatchKeySet kLazyBits{
 
 /// A tensor on the device that it claims, without memory.
 ///
-/// Its storage is on the meta device, so that torch's meta kernels accept it. It has the dispatch
-/// key Fake, so that every op on it reaches our handler first, in any thread. It has the keys of
-/// the claimed device, so that autograd, autocast and the choice of kernels work as on that device.
-/// While Fake is excluded, its device is meta, as meta kernels expect.
+/// Its storage is on the meta device, so that torch's meta kernels accept it. It carries a dispatch
+/// key of ours (compat/dispatch_key.h), so that every op on it reaches our handler, in any thread.
+/// It has the keys of the claimed device, so that autograd, autocast and the choice of kernels work
+/// as on that device. While our key is excluded, its device is meta, as meta kernels expect.
 class TIDEGAUGE_API SimulatedTensor final : public c10::TensorImpl {
  public:
   SimulatedTensor(c10::Storage storage, c10::DispatchKeySet keys, caffe2::TypeMeta dtype,
@@ -73,10 +74,11 @@ class TIDEGAUGE_API SimulatedTensor final : public c10::TensorImpl {
   c10::Device counted_device_;
 };
 
-/// The key Fake alone is not enough: views made by a meta kernel inherit it.
+/// The key alone is not enough: views made by a meta kernel inherit it.
 inline bool is_simulated(const at::Tensor& tensor) {
-  if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->is_fake()) return false;
+  if (!tensor.defined()) return false;
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  if (!impl.key_set().has(dispatch_key::kCarried)) return false;
   return typeid(impl) == typeid(SimulatedTensor);
 }
 inline const SimulatedTensor& as_simulated(const at::Tensor& tensor) {

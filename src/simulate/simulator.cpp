@@ -34,7 +34,7 @@ using dispatch_key::kBelowOurs;
 using torch::jit::Stack;
 
 void run_really(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
-  const c10::impl::ExcludeDispatchKeyGuard guard(DispatchKey::Fake);
+  const c10::impl::ExcludeDispatchKeyGuard guard(dispatch_key::kBoth);
   op.redispatchBoxed(keys & kBelowOurs, stack);
 }
 
@@ -224,7 +224,7 @@ void run_meta(const OperatorHandle& op, const OpTraits& traits, const Scan& foun
     (*stack)[base + traits.device_argument] = c10::Device(c10::kMeta);
   }
   if (traits.pin_argument >= 0) (*stack)[base + traits.pin_argument] = IValue();
-  const c10::impl::ExcludeDispatchKeyGuard exclude(DispatchKey::Fake);
+  const c10::impl::ExcludeDispatchKeyGuard exclude(dispatch_key::kBoth);
   const c10::impl::IncludeDispatchKeyGuard include{DispatchKeySet(DispatchKey::Meta)};
   if (found.real.defined()) replace_real(std::span(*stack).subspan(base));
   try {
@@ -413,7 +413,8 @@ void run(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   OpTraits& traits = OpTraits::find(op);
   if (traits.kind == OpKind::Composite) {
     traits.calls.fetch_add(1, std::memory_order_relaxed);
-    return op.redispatchBoxed(keys & kBelowOurs, stack);
+    // Not a kernel of the device, which would read memory.
+    return op.redispatchBoxed(DispatchKeySet(kBackendOfComposites), stack);
   }
   const auto arguments = std::span<const IValue>(*stack).last(traits.argument_count);
   Scan found = scan(traits, arguments);

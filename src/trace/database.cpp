@@ -1,40 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "trace/database.h"
 
+#include "core/util/utf8.h"
+
 namespace tidegauge::trace {
 namespace {
 
-/// The size of the first character in bytes; 0 if it is not UTF-8.
-size_t character_size(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const uint8_t first = byte(0);
-  if (first < 0x80) return 1;
-  const size_t size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() < size) return 0;
-  for (size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  // An overlong form, a surrogate, or above U+10FFFF.
-  const bool is_out_of_range =
-      (first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) > 0x9f) ||
-      (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) > 0x8f);
-  return is_out_of_range ? 0 : size;
-}
-
-/// A damaged file may hold any bytes instead of text, and SQLite repeats them in its messages.
-std::string to_utf8(std::string_view text) {
-  std::string result;
-  while (!text.empty()) {
-    const size_t size = character_size(text);
-    result += size != 0 ? text.substr(0, size) : "\xef\xbf\xbd";  // U+FFFD
-    text.remove_prefix(size != 0 ? size : 1);
-  }
-  return result;
-}
-
+/// A damaged file may contain any bytes instead of text, and SQLite repeats them in its messages.
 [[noreturn]] void fail(sqlite3* database, int code) {
   const char* text = database != nullptr ? sqlite3_errmsg(database) : sqlite3_errstr(code);
-  throw SqlError(code & 0xff, to_utf8(text).c_str());
+  throw SqlError(code & 0xff, to_valid_utf8(text).c_str());
 }
 
 }  // namespace
@@ -81,7 +56,7 @@ bool Statement::step() {
 
 void Statement::run() {
   sqlite3_step(handle_.get());
-  check(sqlite3_reset(handle_.get()));  // repeats the error of the step
+  check(sqlite3_reset(handle_.get()));  // returns the error of the step again
 }
 
 void Statement::reset() { sqlite3_reset(handle_.get()); }
@@ -89,7 +64,7 @@ void Statement::reset() { sqlite3_reset(handle_.get()); }
 std::string Statement::text(int column) const {
   const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(handle_.get(), column));
   const int size = sqlite3_column_bytes(handle_.get(), column);
-  return text != nullptr ? to_utf8({text, static_cast<size_t>(size)}) : std::string();
+  return text != nullptr ? to_valid_utf8({text, static_cast<size_t>(size)}) : std::string();
 }
 
 std::span<const uint8_t> Statement::blob(int column) const {

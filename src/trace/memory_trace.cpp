@@ -13,7 +13,7 @@ using trace::CodedEvent;
 using trace::Names;
 
 MemoryTrace::MemoryTrace(const std::map<std::string, std::string>& facts)
-    : facts_(trace::read_run_facts({.facts = facts})) {}
+    : facts_(trace::read_run_facts(facts)) {}
 
 void MemoryTrace::save(const std::string& path, bool overwrites) const {
   try {
@@ -26,7 +26,7 @@ void MemoryTrace::save(const std::string& path, bool overwrites) const {
   }
 }
 
-/// The tracker must not see an exception: an event without memory is counted as lost.
+/// The tracker must not get an exception. If there is no memory for an event, it counts as lost.
 template <typename Change>
 void MemoryTrace::change(Change change) noexcept {
   try {
@@ -88,6 +88,7 @@ void MemoryTrace::record_unit(const UnitEvent& event) noexcept {
 
 std::vector<TraceModule> MemoryTrace::modules() {
   std::vector<TraceModule> modules;
+  modules.reserve(names_.modules.size());
   for (const auto& [id, module] : names_.modules) {
     modules.push_back({id, module.name, module.class_name});
   }
@@ -104,8 +105,9 @@ std::map<uint32_t, TraceTensor> MemoryTrace::tensors() {
 
 std::vector<TraceUnitEvent> MemoryTrace::unit_events() {
   std::vector<TraceUnitEvent> events;
+  events.reserve(units_.size());
   for (const auto& [event, after] : units_) events.push_back({after, event});
-  // As in a file: storages that a unit owns come before its changes after the same event.
+  // As in a file: after the same event, owned storages come before changes of units.
   std::stable_sort(
       events.begin(), events.end(), [](const TraceUnitEvent& a, const TraceUnitEvent& b) {
         const auto order = [](const TraceUnitEvent& each) {
@@ -128,6 +130,7 @@ std::map<StorageId, std::string> MemoryTrace::parameters() {
 
 std::vector<PostMortem> MemoryTrace::failures() {
   std::vector<PostMortem> failures;
+  failures.reserve(names_.failures.size());
   for (const auto& [id, failure] : names_.failures) failures.push_back(failure);
   return failures;
 }

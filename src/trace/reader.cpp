@@ -25,7 +25,8 @@ using trace::Statement;
 
 namespace {
 
-/// The full name of a parameter: `p` is its row of parameters, `w` that of its owner in modules.
+/// The full name of a parameter, where `p` is its row in `parameters` and `w` its owner's row in
+/// `modules`.
 constexpr const char* kParameterName = "coalesce(nullif(w.name, '') || '.', '') || p.name";
 
 }  // namespace
@@ -38,13 +39,15 @@ class Reader::Impl {
     }
     struct stat facts{};
     if (::stat(path_.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode)) {
-      throw IoError(path_ + " is a folder; give a trace file in it");
+      throw IoError(path_ + " is a folder; pass a trace file");
     }
     if (facts.st_size == 0) {
       throw FormatError(path_ + " is empty; record again, or copy the file again");
     }
     read([&] {
-      // A run that was killed within a batch leaves a journal. Undoing the batch is a write.
+      // A run that was killed while it wrote a batch leaves a journal. Undoing that batch needs
+      // write
+      // access.
       const bool is_writable = ::access(path_.c_str(), W_OK) == 0;
       database_.emplace(path_, is_writable ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY);
       sqlite3_busy_timeout(database_->handle(), 10'000);
@@ -54,7 +57,7 @@ class Reader::Impl {
     });
   }
 
-  /// Runs `body`; errors of SQLite become errors about the file.
+  /// Runs `body` and turns errors of SQLite into errors about the file.
   template <typename Body>
   void read(Body body) {
     try {
@@ -108,7 +111,7 @@ class Reader::Impl {
   uint64_t pass_count() const { return pass_count_; }
   Database& database() { return *database_; }
 
-  /// Files of format 1.0 lack some tables.
+  /// Files of format 1.0 do not have all tables.
   bool has_table(std::string_view name) {
     bool is_there = false;
     read([&] {
@@ -124,7 +127,7 @@ class Reader::Impl {
     const auto sequence = static_cast<uint64_t>(batch.integer(0));
     const std::span<const uint8_t> bytes = batch.blob(3);
     events_.clear();
-    // A second pass reads the same bytes, and only their meaning is wanted.
+    // A second pass reads the same bytes, so their checksum need not be checked again.
     const bool is_checked = sequence < first_unchecked_;
     if ((!is_checked && batch.integer(2) != trace::checksum(bytes)) ||
         !trace::decode_batch(bytes, static_cast<uint64_t>(batch.integer(1)), events_)) {
@@ -143,8 +146,8 @@ class Reader::Impl {
 
   const std::string path_;
   std::optional<Database> database_;
-  std::vector<CodedEvent> events_;  // of one batch
-  uint64_t first_unchecked_ = 1;    // the checksums of all batches before were right
+  std::vector<CodedEvent> events_;  // the events of one batch
+  uint64_t first_unchecked_ = 1;    // the checksums of all earlier batches were correct
   uint64_t pass_count_ = 0;
 };
 

@@ -22,46 +22,46 @@ struct Position {
   int64_t optimizer_begin = 0;
   OpenCalls open;
 
-  /// Moves past the next event; to be called for each event in order.
+  /// Moves past the next event. Call it for each event in order.
   void advance(const Event& event);
-  /// The innermost module that runs in the thread; 0 for none.
+  /// The innermost module that is running in the thread; 0 for none.
   ModuleId module_of(ThreadId thread) const { return open.innermost(thread); }
 };
 
-/// One life of a storage: a row of the table `storages`.
+/// A row of the table `storages`: one storage, from its birth to its free.
 struct StorageRow {
   int64_t born = 0;  ///< sequence number of the birth
   StorageId id;
   int64_t born_ns = 0;
-  int64_t freed = 0;  ///< 0: alive
+  int64_t freed = 0;  ///< sequence number of the free; 0: alive
   int64_t freed_ns = 0;
   int64_t size_bytes = 0;  ///< its largest size
   Device device;
   Category category{};  ///< its last category
   int64_t step = 0;
-  /// The one that ran at the birth; for a parameter or buffer, its owner once known.
+  /// The module that was running at the birth; for a parameter or buffer, its owner once known.
   ModuleId module;
   OpId op;
   uint32_t tensor = 0;
   uint32_t stack = 0;
 };
 
-/// Makes rows out of the events of one batch. Changes take effect only at `commit`, so a batch that
-/// could not be written leaves nothing behind.
+/// Turns the events of one batch into rows. Changes take effect only at `commit`, so a batch that
+/// could not be written has no effect.
 class StorageRows {
  public:
   void apply(const CodedEvent& traced, const Position& position);
 
   const std::vector<StorageRow>& born() const { return born_; }
-  /// Rows of earlier batches whose free, size or category may have changed. Module, op, tensor and
-  /// stack are those that this batch set, 0 if it set none.
+  /// Rows of earlier batches whose free, size or category may have changed. Their module, op,
+  /// tensor and stack are 0 unless this batch has set them.
   const std::vector<StorageRow>& changed() const { return changed_; }
 
   void commit();
   void roll_back();
 
  private:
-  struct Live {
+  struct LiveRow {
     int64_t born = 0;
     int64_t size_bytes = 0;
     Category category{};
@@ -73,7 +73,7 @@ class StorageRows {
   };
   StorageRow* find(StorageId id);
 
-  std::unordered_map<StorageId, Live> live_;
+  std::unordered_map<StorageId, LiveRow> live_;
   std::vector<StorageRow> born_;
   std::vector<StorageRow> changed_;
   std::unordered_map<StorageId, Touched> touched_;

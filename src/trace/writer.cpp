@@ -17,9 +17,9 @@
 namespace tidegauge::trace {
 namespace {
 
-constexpr size_t kBatchEvents = 8192;  // the least that a partial read decodes
+constexpr size_t kBatchEvents = 8192;  // a partial read decodes at least one batch
 
-/// Creates an empty file, so that errors with the path carry the system's message.
+/// Creates an empty file, so that errors about the path have the system's message.
 std::string reserve_path(const std::string& path, bool overwrites) {
   if (overwrites) {
     ::unlink((path + "-journal").c_str());
@@ -35,7 +35,7 @@ std::string reserve_path(const std::string& path, bool overwrites) {
   switch (errno) {
     case EEXIST:
       throw IoError("the trace " + path +
-                    " exists; choose another name, remove it, or ask to overwrite it");
+                    " already exists; choose another name, remove it, or allow overwriting");
     case ENOENT:
     case ENOTDIR:
       throw IoError("cannot record to " + path + ": its folder does not exist; create it first");
@@ -113,7 +113,7 @@ void TraceWriter::transact(Body body) {
     body();
     database_.execute("COMMIT");
   } catch (...) {
-    // After some errors SQLite has rolled back already; then this fails.
+    // Fails if SQLite has already rolled back, which it does after some errors.
     sqlite3_exec(database_.handle(), "ROLLBACK", nullptr, nullptr, nullptr);
     throw;
   }
@@ -322,7 +322,8 @@ void TraceWriter::write_peaks() {
     database_.prepare("DELETE FROM peaks WHERE step = ?").bind(0, int64_t{peak.step}).run();
     write_peak(peak.step, peak.bytes);
   }
-  // Late labels may still change the split of a step that just ended, so the last ones stay open.
+  // Late labels may still change the split of a step that just ended, so the rows of the last steps
+  // are written again later.
   if (ledger_.now().step > 2) final_step_ = ledger_.now().step - 2;
 }
 
@@ -351,7 +352,7 @@ void TraceWriter::write_summary(const RunFacts& facts) {
     write_peaks();
     write_facts(facts);
   });
-  database_.execute("PRAGMA journal_mode=DELETE");  // removes the empty journal
+  database_.execute("PRAGMA journal_mode=DELETE");  // removes the empty journal file
 }
 
 }  // namespace tidegauge::trace

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "track/backward_scopes.h"
 
-#include <torch/csrc/autograd/node.h>
-
 #include <algorithm>
 
+#include "capture/compat/autograd_node.h"
 #include "capture/compat/torch_thread.h"
 #include "track/tracked_events.h"
 
 namespace tidegauge {
 namespace {
 
-// A graph that still waits after so many later modules died is not worth more memory.
+// Limits the memory for dead modules. At the limit all of them are forgotten: a graph that has not
+// run its backward by then reports its dead modules like living ones.
 constexpr size_t kMaxDead = 4096;
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "capture/hooks/allocation_failure.h"
-#include "track/post_mortem_page.h"
+#include "core/ledger/post_mortem_page.h"
 
 namespace tidegauge::failure_printer {
 namespace {

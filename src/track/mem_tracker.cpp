@@ -8,10 +8,10 @@
 
 #include "capture/hooks/op_hook.h"
 #include "capture/modules/nn_module_registry.h"
+#include "core/ledger/post_mortem_page.h"
 #include "tidegauge/errors.h"
 #include "track/mem_snapshots.h"
 #include "track/nn_mem_tracker.h"
-#include "track/post_mortem_page.h"
 
 namespace tidegauge {
 namespace {

@@ -3,22 +3,20 @@
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
-#include <torch/csrc/autograd/node.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "capture/hooks/allocator_channel.h"
-#ifdef TIDEGAUGE_TORCH_HAS_CUDA
-#include "capture/compat/cuda/cuda_trace.h"
-#endif
+#include "capture/compat/autograd_node.h"
 #include "capture/compat/fake_mode.h"
 #include "capture/compat/torch_thread.h"
+#include "capture/hooks/allocator_channel.h"
 #include "capture/hooks/fake_hook.h"
 #include "capture/hooks/moment_facts.h"
 #include "capture/hooks/op_hook.h"
 #include "capture/hooks/running_node.h"
 #include "capture/hooks/unseen_changes.h"
+#include "capture/storages/known_storage.h"
 #include "capture/storages/storage_registry.h"
 #include "capture/storages/tensor_storages.h"
 #include "core/ledger/labeller.h"
@@ -29,13 +27,13 @@
 namespace tidegauge {
 namespace {
 
-// To the letter as upstream says it, after the name of the tracker.
+// The words of upstream's message after the name of the tracker.
 constexpr const char* kIterationError =
     " does not support memory tracking for multiple iterative calls."
     " Either use ``reset_mod_stats`` to clear module memory stats for the previous iteration"
     " or file a github issue if you need this feature.";
 
-/// Whether a category already says more than the role would.
+/// True if the category is more specific than the category of the role.
 bool is_finer(Category category, Role role) {
   switch (category) {
     case Category::ShardedParam:
@@ -88,8 +86,7 @@ MemoryTracker::~MemoryTracker() {
 
 void MemoryTracker::update_state() {
   state_.is_started = !starts_.empty();
-  state_.needs_only_events = events_.sink() == nullptr && events_.units() == nullptr &&
-                             !state_.counts_allocations && events_.stack_mode() == StackMode::None;
+  state_.log = state_.counts_allocations ? nullptr : events_.log();
   StorageRegistry::get().listeners().listener_changed();
 }
 
@@ -104,9 +101,7 @@ std::vector<std::shared_ptr<MemoryTracker>> MemoryTracker::living() {
 }
 
 void MemoryTracker::start() {
-#ifdef TIDEGAUGE_TORCH_HAS_CUDA
-  attach_cuda_trace(&record_device);
-#endif
+  watch_devices();
   op_hook::Thread thread = op_hook::start_in_this_thread();
   const void* active_mode = fake_mode::active();
   if (active_mode != nullptr) fake_hook::install();
@@ -131,13 +126,13 @@ void MemoryTracker::stop() {
     thread = std::move(starts_.back());
     starts_.pop_back();
     if (events_.stack_mode() == StackMode::Python && starts_.empty()) python_stacks::stop();
-    runs_outside_backward();
+    thread_left_backward();
     update_state();
     events_.record_names();
   }
   if (state_.counts_allocations) AllocatorChannel::get().close();
   op_hook::stop_in(thread);
-  op_hook::assert_in_this_thread();  // for another tracker
+  op_hook::restore_in_this_thread();  // another tracker may still be started in this thread
 }
 
 bool MemoryTracker::is_of_another_mode(c10::StorageImpl* storage) const {
@@ -146,7 +141,7 @@ bool MemoryTracker::is_of_another_mode(c10::StorageImpl* storage) const {
 }
 
 void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since, ModuleId owner,
-                          NamedBy named_by) {
+                          LabelledBy labelled_by) {
   register_fake(tensor);
   const auto lock = StorageRegistry::lock();
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
@@ -154,7 +149,7 @@ void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since, Modu
     if (!observed.id) return;
     const auto known = events_.ledger().find_storage(observed.id);
     if (!known) {
-      if (named_by == NamedBy::Hook && is_of_another_mode(storage)) return;
+      if (labelled_by == LabelledBy::Hook && is_of_another_mode(storage)) return;
       events_.apply(
           events::storage_born(events_.origin(observed.device), observed.id, observed.size_bytes),
           tensor.unsafeGetTensorImpl());
@@ -178,9 +173,9 @@ int64_t MemoryTracker::known_bytes(std::span<const at::Tensor> tensors) {
 }
 
 int64_t MemoryTracker::sum_known(std::span<const at::Tensor> tensors) {
-  if (tensors.size() == 1 && is_started()) {  // nearly always, and an op has shown it to all
+  if (tensors.size() == 1 && is_started()) {  // nearly always, and every listener knows the storage
     c10::StorageImpl* storage = storage_of(tensors.front());
-    if (storage != nullptr && StorageRegistry::get().find_known(storage)) {
+    if (storage != nullptr && find_known(storage)) {
       return static_cast<int64_t>(storage->nbytes());
     }
   }
@@ -200,12 +195,12 @@ int64_t MemoryTracker::sum_known(std::span<const at::Tensor> tensors) {
 
 void MemoryTracker::enter_module(ModuleId module, Phase phase, std::span<const at::Tensor> inputs) {
   moment::begin_module();
-  op_hook::assert_in_this_thread();
+  op_hook::restore_in_this_thread();
   const auto lock = StorageRegistry::lock();
   events_.set_moment();
   StorageRegistry::get().poll(64);
   const bool is_forward = phase == Phase::Forward;
-  if (is_forward) runs_outside_backward();
+  if (is_forward) thread_left_backward();
   const int64_t input_bytes = is_forward ? sum_known(inputs) : 0;
   events_.append_call(EventKind::ModuleEnter, module, phase, input_bytes);
 }
@@ -229,7 +224,7 @@ void MemoryTracker::set_module_size(ModuleId module, SizeOf size_of, int64_t siz
 void MemoryTracker::forget_module(ModuleId module) {
   const auto lock = StorageRegistry::lock();
   backwards_.forget_module(module);
-  // A trace has no events of modules that the tracker never saw; they die at any time.
+  // Modules that the tracker never observed have no events, so their end is not recorded either.
   if (events_.ledger().knows(module)) events_.apply(events::module_gone(events_.origin(), module));
 }
 
@@ -261,10 +256,10 @@ void MemoryTracker::reset_statistics() {
 }
 
 void MemoryTracker::optimizer_step(bool begins) {
-  op_hook::assert_in_this_thread();
+  op_hook::restore_in_this_thread();
   const auto lock = StorageRegistry::lock();
   events_.set_moment();
-  runs_outside_backward();
+  thread_left_backward();
   if (!begins) {
     steps_.optimizer_ends();
   } else if (steps_.optimizer_begins()) {
@@ -284,8 +279,9 @@ void MemoryTracker::storage_resized(StorageId id, int64_t size_bytes, StorageId 
   const auto known = events_.ledger().find_storage(id);
   const auto memory = allocated ? events_.ledger().find_storage(allocated) : std::nullopt;
   if (memory) {
-    // The storage takes over the memory: the allocator's bytes under the storage's label.
-    if (known) rename_since_birth(allocated, known->category);
+    // The allocator has already reported the new memory. Its bytes get the storage's label, and
+    // then the storage's id.
+    if (known) relabel_since_birth(allocated, known->category);
     const UnitId unit = events_.units() != nullptr ? events_.units()->unit_of(id) : UnitId();
     if (unit) own_storage(unit, allocated);
     events_.apply(events::storage_freed(events_.origin(), allocated));
@@ -298,8 +294,8 @@ void MemoryTracker::storage_resized(StorageId id, int64_t size_bytes, StorageId 
   }
 }
 
-void MemoryTracker::rename_since_birth(StorageId id, Category category) {
-  if (category == Category::StepTemp) {  // a fact of births alone, no role
+void MemoryTracker::relabel_since_birth(StorageId id, Category category) {
+  if (category == Category::StepTemp) {  // it has no role: only a birth fact gives this category
     return events_.apply(events::storage_claimed(events_.origin(), id, kInOptimizerStep));
   }
   for (uint8_t role = 0; role < kRoleCount; ++role) {
@@ -333,30 +329,17 @@ void MemoryTracker::storage_found(const ObservedStorage& observed, uint8_t birth
   events_.apply(events::storage_born(events_.origin(observed.device), observed.id,
                                      observed.size_bytes, birth_facts, op, moment::stream()),
                 observed.tensor, {}, Condition::IsNew);
-  // It is older than the tracker, so this op did not make it.
+  // The storage is older than the tracker, so this op did not make it.
   backwards_.add_found(observed.id);
   events_.apply(
       events::storage_relabelled(events_.origin(), observed.id, Role::IsExternal, Since::Birth));
 }
 
-void MemoryTracker::storage_born(StorageId id, int64_t size_bytes, Device device,
-                                 const c10::TensorImpl* tensor, uint8_t birth_facts, OpId op) {
-  events_.set_thread();
-  events_.append_birth(id, op, tensor, [&](Event& event) {
-    event.storage = id;
-    event.size_bytes = size_bytes;
-    event.device = device;
-    event.birth_facts = birth_facts;
-    event.op = op;
-    event.stream = moment::stream();
-  });
+void MemoryTracker::storage_freed(StorageId id, bool by_backward) {
+  events_.append_free(id, by_backward);
 }
 
-void MemoryTracker::storage_freed(StorageId id, bool by_backward) {
-  events_.append(EventKind::StorageFreed,
-                 by_backward ? Condition::IsLetGoByBackward : Condition::IsAlive,
-                 [&](Event& event) { event.storage = id; });
-}
+void MemoryTracker::make_room() { events_.make_room(); }
 
 bool MemoryTracker::knows_parameter(const at::Tensor& leaf) {
   StorageRegistry& registry = StorageRegistry::get();
@@ -367,13 +350,12 @@ bool MemoryTracker::knows_parameter(const at::Tensor& leaf) {
            category == Category::ShardedParam;
   };
   c10::StorageImpl* own = storage_of(leaf);
-  if (const StorageId known = own != nullptr ? registry.find_known(own) : StorageId()) {
+  if (const StorageId known = own != nullptr ? find_known(own) : StorageId()) {
     return is_parameter(known);
   }
   bool is_known = false;
-  visit_storages(leaf, [&](c10::StorageImpl* storage) {
-    is_known |= is_parameter(registry.observe(storage).id);
-  });
+  visit_storages(
+      leaf, [&](c10::StorageImpl* storage) { is_known |= is_parameter(registry.find(*storage)); });
   return is_known;
 }
 
@@ -384,8 +366,9 @@ bool MemoryTracker::learn_parameter(const at::Tensor& leaf) {
 }
 
 void MemoryTracker::gradient_accumulated(StorageId id) {
-  // A storage from before the backward (the indices of a sparse gradient) is not a gradient. One
-  // that the backward found was made in it, by compiled code that capture does not observe.
+  // A storage that existed before the backward (the indices of a sparse gradient) is not a
+  // gradient. A storage that was first observed in the backward is one: compiled code, which
+  // capture does not observe, allocated it there.
   const bool is_found = backwards_.has_found(id);
   events_.append(EventKind::StorageRelabelled, is_found ? Condition::IsAlive : Condition::IsTemp,
                  [&](Event& event) {
@@ -403,10 +386,13 @@ void MemoryTracker::begin_recompute() {
 }
 
 void MemoryTracker::node_runs(int task, const torch::autograd::Node& node) {
-  if (backwards_.move_to(task, node)) return;
+  if (!backwards_.move_to(task, node)) begin_backward(task, node);
+}
+
+void MemoryTracker::begin_backward(int task, const torch::autograd::Node& node) {
   torch::autograd::Engine::get_default_engine().queue_callback(
       [weak = weak_from_this(), task, end = BackwardEnd()] {
-        forget_running_nodes();  // now, not when the last copy of `end` dies
+        forget_running_nodes();  // now, instead of when the last copy of `end` is destroyed
         if (const auto alive = weak.lock()) {
           const auto lock = StorageRegistry::lock();
           alive->backwards_.close(task);
@@ -415,7 +401,7 @@ void MemoryTracker::node_runs(int task, const torch::autograd::Node& node) {
   backwards_.open(task, node);
 }
 
-void MemoryTracker::runs_outside_backward() {
+void MemoryTracker::thread_left_backward() {
   if (!backwards_.empty()) backwards_.close_in_thread();
 }
 

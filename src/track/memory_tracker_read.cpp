@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The answers of a MemoryTracker.
+// The queries of a MemoryTracker.
 #include "capture/hooks/op_hook.h"
 #include "capture/storages/storage_registry.h"
 #include "capture/storages/tensor_storages.h"
@@ -9,14 +9,14 @@
 namespace tidegauge {
 
 Snapshot MemoryTracker::current() {
-  op_hook::assert_in_this_thread();
+  op_hook::restore_in_this_thread();
   const auto lock = StorageRegistry::lock();
   StorageRegistry::get().poll_all();
   return events_.ledger().current();
 }
 
 Snapshot MemoryTracker::peak() {
-  op_hook::assert_in_this_thread();
+  op_hook::restore_in_this_thread();
   const auto lock = StorageRegistry::lock();
   return read_peak();
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tidegauge/mod_tracker.h"
 
-#include <torch/csrc/autograd/graph_task.h>
 #include <torch/nn/module.h>
 
 #include <utility>
 
+#include "capture/hooks/moment_facts.h"
 #include "capture/modules/nn_module_registry.h"
 #include "tidegauge/errors.h"
 #include "track/nn_mod_tracker.h"
@@ -53,7 +53,7 @@ std::vector<std::string> ModTracker::parents() const {
   return names;
 }
 
-bool ModTracker::is_bw() const { return torch::autograd::get_current_graph_task_id() != -1; }
+bool ModTracker::is_bw() const { return moment::in_backward(); }
 
 std::optional<std::string> ModTracker::get_known_fqn(const torch::nn::Module& module) const {
   const ModuleId id = NnModuleRegistry::get().find(module);

@@ -15,7 +15,7 @@ using VisitModule = c10::function_ref<void(const ModuleView& module, ModuleId id
 
 Role role_of(Kind kind) { return kind == Kind::Parameter ? Role::IsParameter : Role::IsBuffer; }
 
-/// Visits a module and all below it, each once.
+/// Visits a module and all modules below it, each once.
 void visit_modules(const ModuleView& module, std::unordered_set<ModuleId>& seen,
                    VisitModule visit) {
   const ModuleId id = module.intern();
@@ -33,7 +33,7 @@ void visit_modules(const ModuleView& module, VisitModule visit) {
 int64_t known_bytes(MemoryTracker& memory, const ModuleView& module, Kind kind) {
   std::vector<at::Tensor> all;
   visit_modules(module, [&](const ModuleView& each, ModuleId) {
-    each.visit_owned(kind, [&](std::string_view, OwnedTensor, at::TensorList tensors) {
+    each.visit_owned(kind, [&](std::string_view, const OwnedTensor&, at::TensorList tensors) {
       all.insert(all.end(), tensors.begin(), tensors.end());
     });
   });
@@ -45,9 +45,9 @@ int64_t known_bytes(MemoryTracker& memory, const ModuleView& module, Kind kind) 
 ModuleLabels::ModuleLabels(const ModuleSource& source)
     : source_(source), has_gil_(source.is_guarded_by_gil()) {}
 
-void ModuleLabels::label(MemoryTracker& memory, const ModuleView& module, NamedBy named_by) {
+void ModuleLabels::label(MemoryTracker& memory, const ModuleView& module, LabelledBy labelled_by) {
   const auto guard = lock();
-  label_all(memory, module, named_by);
+  label_all(memory, module, labelled_by);
 }
 
 void ModuleLabels::on_call(MemoryTracker& memory, const ModuleView& module, ModuleId id) {
@@ -55,39 +55,40 @@ void ModuleLabels::on_call(MemoryTracker& memory, const ModuleView& module, Modu
   LabelledModule* labelled = modules_.find(id);
   if (labelled == nullptr || !labelled->is_described) return describe(memory, module, id);
   labelled->user = torch_thread::id();
-  if (module.has_exchanged(labelled->owned)) label_owned(memory, module, id, NamedBy::Hook);
+  if (module.has_exchanged(labelled->owned)) label_owned(memory, module, id, LabelledBy::Hook);
 }
 
 void ModuleLabels::on_compiled_call(MemoryTracker& memory, const ModuleView& module, ModuleId id) {
   const auto guard = lock();
   LabelledModule* labelled = modules_.insert(id).first;
   if (std::exchange(labelled->is_described, true)) return;
-  label_all(memory, module, NamedBy::Hook);
+  label_all(memory, module, LabelledBy::Hook);
 }
 
 void ModuleLabels::describe(MemoryTracker& memory, const ModuleView& module, ModuleId id) {
   modules_.insert(id).first->is_described = true;
   if (memory.is_recording()) memory.name_class(id, module.class_name());
-  label_all(memory, module, NamedBy::Hook);
+  label_all(memory, module, LabelledBy::Hook);
   memory.set_module_size(id, SizeOf::Parameters, known_bytes(memory, module, Kind::Parameter));
   memory.set_module_size(id, SizeOf::Buffers, known_bytes(memory, module, Kind::Buffer));
 }
 
-void ModuleLabels::label_all(MemoryTracker& memory, const ModuleView& module, NamedBy named_by) {
+void ModuleLabels::label_all(MemoryTracker& memory, const ModuleView& module,
+                             LabelledBy labelled_by) {
   visit_modules(module, [&](const ModuleView& each, ModuleId id) {
-    label_owned(memory, each, id, named_by);
+    label_owned(memory, each, id, labelled_by);
     modules_.insert(id).first->user = torch_thread::id();
-    label_gradients(memory, each, named_by);
+    label_gradients(memory, each, labelled_by);
   });
 }
 
 void ModuleLabels::label_owned(MemoryTracker& memory, const ModuleView& module, ModuleId id,
-                               NamedBy named_by) {
+                               LabelledBy labelled_by) {
   std::vector<OwnedTensor> owned;
   for (const Kind kind : {Kind::Parameter, Kind::Buffer}) {
     module.visit_owned(kind, [&](std::string_view name, OwnedTensor each, at::TensorList tensors) {
       for (const at::Tensor& tensor : tensors) {
-        memory.label(tensor, role_of(kind), Since::Birth, id, named_by);
+        memory.label(tensor, role_of(kind), Since::Birth, id, labelled_by);
         if (memory.is_recording()) memory.name_owned(tensor, id, name);
       }
       owned.push_back(std::move(each));
@@ -97,11 +98,11 @@ void ModuleLabels::label_owned(MemoryTracker& memory, const ModuleView& module, 
 }
 
 void ModuleLabels::label_gradients(MemoryTracker& memory, const ModuleView& module,
-                                   NamedBy named_by) {
+                                   LabelledBy labelled_by) {
   module.visit_gradients([&](at::TensorList parameter, at::TensorList gradient) {
     const Role role = gradient_role(memory, parameter);
     for (const at::Tensor& tensor : gradient) {
-      memory.label(tensor, role, Since::Birth, /*owner=*/{}, named_by);
+      memory.label(tensor, role, Since::Birth, /*owner=*/{}, labelled_by);
     }
   });
 }
@@ -123,14 +124,14 @@ void ModuleLabels::refresh(MemoryTracker& memory) {
     const LabelledModule* labelled = modules_.find(id);
     if (!module || labelled == nullptr) continue;
     alive.push_back(module);
-    // Without the GIL, another thread may change its module, or drop its gradients, at any time.
+    // Without the GIL, another thread may change its own module or drop its gradients at any time.
     if (!has_gil_ && labelled->user != torch_thread::id()) continue;
     if (module->may_own_others(labelled->owned)) {
-      label_owned(memory, *module, id, NamedBy::Hook);
+      label_owned(memory, *module, id, LabelledBy::Hook);
     }
     // The engine does not hold the GIL when it replaces gradients.
     if (has_gil_ && memory.has_backward_elsewhere()) continue;
-    label_gradients(memory, *module, NamedBy::Hook);
+    label_gradients(memory, *module, LabelledBy::Hook);
   }
 }
 
@@ -168,9 +169,10 @@ bool ModuleLabels::is_parameter(const at::Tensor& leaf) const {
   for (const ModuleId id : labelled_modules()) {
     std::shared_ptr<const ModuleView> module = source_.view(id);
     if (!module) continue;
-    module->visit_owned(Kind::Parameter, [&](std::string_view, OwnedTensor owned, at::TensorList) {
-      is_found |= owned.object == leaf.unsafeGetTensorImpl();
-    });
+    module->visit_owned(Kind::Parameter,
+                        [&](std::string_view, const OwnedTensor& owned, at::TensorList) {
+                          is_found |= owned.object == leaf.unsafeGetTensorImpl();
+                        });
     alive.push_back(std::move(module));
     if (is_found) break;
   }

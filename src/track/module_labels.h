@@ -17,38 +17,38 @@
 
 namespace tidegauge {
 
-/// Labels what the modules of one tracker own: parameters, buffers and gradients.
+/// Labels the parameters, buffers and gradients of the modules of one tracker.
 ///
-/// A program can exchange the memory of a parameter or gradient without any call that we observe
-/// (`p.data = `, `p.grad = `, `half()`, `set_data`). So a module is compared with the last look
-/// whenever it is called, and all modules are before a tracker answers.
+/// A program can replace the memory of a parameter or gradient without any call that we observe
+/// (`p.data = `, `p.grad = `, `half()`, `set_data`). So each call of a module checks whether its
+/// tensors have changed, and before a tracker answers a query, all modules are checked.
 ///
-/// Thread-safe: by the GIL for Python's modules, whose functions may run Python code, and by a lock
-/// for those of torch::nn. No caller holds a lock of ours; the lock of StorageRegistry is taken
-/// within this one.
+/// Thread-safe. The GIL guards Python modules, whose functions may run Python code; a lock guards
+/// torch::nn modules. Callers must hold none of our locks. The lock of StorageRegistry is taken
+/// while this lock is held.
 class TIDEGAUGE_API ModuleLabels {
  public:
   explicit ModuleLabels(const ModuleSource& source);
 
   /// Labels the parameters, buffers and gradients of a module and of all modules below it.
-  void label(MemoryTracker& memory, const ModuleView& module, NamedBy named_by);
-  /// The module begins a forward: records its class and sizes the first time, labels its
-  /// parameters and buffers if they have changed since the last look.
+  void label(MemoryTracker& memory, const ModuleView& module, LabelledBy labelled_by);
+  /// Call when the module begins a forward. The first call records the class and sizes of the
+  /// module. Later calls label its parameters and buffers again if they have changed.
   void on_call(MemoryTracker& memory, const ModuleView& module, ModuleId id);
-  /// A compiled module was called: labels it and all below it the first time.
+  /// Call when a compiled module is called. The first call labels it and all modules below it.
   void on_compiled_call(MemoryTracker& memory, const ModuleView& module, ModuleId id);
-  /// Labels what all modules own by now.
+  /// Labels the tensors of all modules that have changed since they were last labelled.
   void refresh(MemoryTracker& memory);
 
-  /// The statistics were reset: the next call of each module records its sizes again.
+  /// Makes the next call of each module record its sizes again. Call after a reset of statistics.
   void forget_sizes();
   void forget(ModuleId module);
-  /// Forgets the modules that died and returns them.
+  /// Forgets the modules that were destroyed and returns their ids.
   std::vector<ModuleId> forget_dead();
 
   bool is_parameter(const at::Tensor& leaf) const;
 
-  /// The module belongs to a sharded unit.
+  /// Marks a module as part of a sharded unit.
   void add_unit_module(ModuleId module) { unit_modules_.insert(module); }
   bool is_unit_module(ModuleId module) const { return unit_modules_.contains(module); }
 
@@ -57,7 +57,7 @@ class TIDEGAUGE_API ModuleLabels {
     ModuleId module;
     std::vector<OwnedTensor> owned;
     bool is_described = false;
-    uint64_t user = 0;  ///< the thread that called or labelled it last, by torch's number
+    uint64_t user = 0;  ///< torch's number of the thread that called or labelled it last
   };
 
   std::unique_lock<SpinLock> lock() const {
@@ -65,16 +65,18 @@ class TIDEGAUGE_API ModuleLabels {
   }
   [[gnu::noinline, gnu::cold]] void describe(MemoryTracker& memory, const ModuleView& module,
                                              ModuleId id);
-  void label_all(MemoryTracker& memory, const ModuleView& module, NamedBy named_by);
-  void label_owned(MemoryTracker& memory, const ModuleView& module, ModuleId id, NamedBy named_by);
-  void label_gradients(MemoryTracker& memory, const ModuleView& module, NamedBy named_by);
+  void label_all(MemoryTracker& memory, const ModuleView& module, LabelledBy labelled_by);
+  void label_owned(MemoryTracker& memory, const ModuleView& module, ModuleId id,
+                   LabelledBy labelled_by);
+  void label_gradients(MemoryTracker& memory, const ModuleView& module, LabelledBy labelled_by);
   Role gradient_role(MemoryTracker& memory, at::TensorList parameter) const;
   std::vector<ModuleId> labelled_modules() const;
 
   const ModuleSource& source_;
   const bool has_gil_;
   mutable SpinLock mutex_;
-  /// A function of a view may add or remove records here: look a record up again after each.
+  /// The functions of a ModuleView may add or remove records: look up a record again after each
+  /// call of such a function.
   FlatTable<LabelledModule, &LabelledModule::module> modules_;
   std::unordered_set<ModuleId> unit_modules_;
 };

@@ -58,7 +58,7 @@ void NnMemTracker::end_optimizer_step(const torch::optim::Optimizer& optimizer) 
 }
 
 void NnMemTracker::label_module(const torch::nn::Module& module) {
-  labels->label(*memory, NnModuleView(module), NamedBy::Hook);
+  labels->label(*memory, NnModuleView(module), LabelledBy::Hook);
 }
 
 void NnMemTracker::label_states(const torch::optim::Optimizer& optimizer) {

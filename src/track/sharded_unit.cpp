@@ -10,40 +10,44 @@
 namespace tidegauge {
 namespace {
 
-template <typename Tell>
-void tell_all(const ShardedUnit& unit, Tell&& tell) {
+/// Calls `notify` for every tracker, after adding the unit to those that do not know it.
+template <typename Notify>
+void notify_trackers(const ShardedUnit& unit, Notify&& notify) {
   for (const auto& tracker : MemoryTracker::living()) {
     tracker->add_unit(UnitId(unit.id()), unit.name());
-    tell(*tracker);
+    notify(*tracker);
   }
 }
 
 }  // namespace
 
 ShardedUnit::ShardedUnit(std::string name) : id_(new_unit_id().value), name_(std::move(name)) {
-  tell_all(*this, [](MemoryTracker&) {});
+  notify_trackers(*this, [](MemoryTracker&) {});
 }
 
 void ShardedUnit::label(UnitFact fact, const at::Tensor& tensor) const {
   if (!tensor.defined()) return;
-  tell_all(*this, [&](MemoryTracker& tracker) { tracker.label_unit(UnitId(id_), fact, tensor); });
+  notify_trackers(*this,
+                  [&](MemoryTracker& tracker) { tracker.label_unit(UnitId(id_), fact, tensor); });
 }
 
 void ShardedUnit::begin_gather(GatherReason reason) const {
-  tell_all(*this, [&](MemoryTracker& tracker) { tracker.begin_gather(UnitId(id_), reason); });
+  notify_trackers(*this,
+                  [&](MemoryTracker& tracker) { tracker.begin_gather(UnitId(id_), reason); });
 }
 
 void ShardedUnit::finish_gather() const {
-  tell_all(*this, [&](MemoryTracker& tracker) { tracker.finish_gather(UnitId(id_)); });
+  notify_trackers(*this, [&](MemoryTracker& tracker) { tracker.finish_gather(UnitId(id_)); });
 }
 
 void ShardedUnit::release(bool keeps_post_forward_shard) const {
-  tell_all(*this,
-           [&](MemoryTracker& tracker) { tracker.release(UnitId(id_), keeps_post_forward_shard); });
+  notify_trackers(*this, [&](MemoryTracker& tracker) {
+    tracker.release(UnitId(id_), keeps_post_forward_shard);
+  });
 }
 
 void ShardedUnit::reduce() const {
-  tell_all(*this, [&](MemoryTracker& tracker) { tracker.reduce(UnitId(id_)); });
+  notify_trackers(*this, [&](MemoryTracker& tracker) { tracker.reduce(UnitId(id_)); });
 }
 
 UnitBirths::UnitBirths(const ShardedUnit& unit, UnitFact fact) {

@@ -9,7 +9,7 @@
 namespace tidegauge {
 namespace {
 
-/// Belongs to the calling thread and ends with it.
+/// The attachments of the calling thread. They end with the thread.
 struct Attachments {
   ~Attachments() {
     for (const op_hook::Thread& each : all) op_hook::stop_in(each);
@@ -28,9 +28,9 @@ void detach_thread() {
   }
   op_hook::stop_in(attachments.all.back());
   attachments.all.pop_back();
-  op_hook::assert_in_this_thread();
+  op_hook::restore_in_this_thread();
 }
 
-void watch_thread_again() { op_hook::assert_in_this_thread(); }
+void watch_thread_again() { op_hook::restore_in_this_thread(); }
 
 }  // namespace tidegauge

@@ -10,26 +10,32 @@
 namespace tidegauge {
 
 void TrackedEvents::read_clock() {
-  // The clock of std::chrono::steady_clock, without the call into libstdc++.
+  // Reads the same clock as std::chrono::steady_clock without a call into libstdc++.
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  time_ns_ = now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
+  log_.set_time(now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec);
 }
 
 void TrackedEvents::apply(const Event& event, const c10::TensorImpl* tensor, StackId stack,
                           Condition condition) {
   if (LiveSet::wants(event)) {
-    if (live_.is_full()) drop_dead();
-    live_.add(event.storage, event.op, tensor, stack);
+    if (log_.live().is_full()) make_room();
+    log_.live().add(event.storage, event.op, tensor, stack);
   }
-  backlog_.add(event, condition);
-  if (sink_ || units_ || backlog_.is_full()) apply_backlog(tensor, stack);
+  log_.backlog().add(event, condition);
+  if (sink_ || units_ || log_.backlog().is_full()) apply_backlog(tensor, stack);
+}
+
+void TrackedEvents::make_room() {
+  if (log_.is_full()) ledger();
+  if (log_.live().is_full()) log_.live().drop_dead(ledger_);
+  log_.grow();
 }
 
 void TrackedEvents::apply_backlog(const c10::TensorImpl* tensor, StackId stack) {
   follow_calls();
-  if (!sink_ && !units_) return backlog_.apply_to(ledger_, [](const Event&) {});
-  backlog_.apply_to(ledger_, [&](const Event& event) {
+  if (!sink_ && !units_) return log_.backlog().apply_to(ledger_, [](const Event&) {});
+  log_.backlog().apply_to(ledger_, [&](const Event& event) {
     if (sink_) record(event, tensor, stack);
     if (units_) units_->apply(event, ledger_);
   });
@@ -38,28 +44,28 @@ void TrackedEvents::apply_backlog(const c10::TensorImpl* tensor, StackId stack) 
 void TrackedEvents::restart_module_lists() {
   change_modules();
   apply(events::iteration_begin(origin()));
-  // The Ledger passes over the calls before this event, because nothing can read them now.
+  // The backlog skips finished calls before this event: their statistics can no longer be read.
   apply_backlog();
-  if (live_.is_half_full()) live_.drop_dead(ledger_);
+  if (log_.live().is_half_full()) log_.live().drop_dead(ledger_);
 }
 
 bool TrackedEvents::has_statistics(ModuleId module) {
   follow_calls();
-  return backlog_.has_statistics(module, ledger_);
+  return log_.backlog().has_statistics(module, ledger_);
 }
 
 uint64_t TrackedEvents::module_version() {
   follow_calls();
   // The peak of an open call changes with every event.
-  return backlog_.open_calls().empty() ? module_version_
-                                       : (uint64_t{1} << 63) | ledger().now().sequence;
+  return log_.backlog().open_calls().empty() ? module_version_
+                                             : (uint64_t{1} << 63) | ledger().now().sequence;
 }
 
 StackId TrackedEvents::birth_stack(StackId python) {
   if (stack_mode_ == StackMode::None) return {};
   if (stack_mode_ == StackMode::Python && python) return python;
   follow_calls();
-  return module_stacks_.find(backlog_.open_calls(), thread_, *modules_);
+  return module_stacks_.find(log_.backlog().open_calls(), log_.thread(), *modules_);
 }
 
 void TrackedEvents::record_class(ModuleId module, std::string_view class_name) {
@@ -96,7 +102,7 @@ void TrackedEvents::record(const Event& event, const c10::TensorImpl* tensor, St
 }
 
 ShardedUnits& TrackedEvents::start_units() {
-  ledger();  // applies the events that the units do not get
+  ledger();  // applies the events from before the units exist
   units_ = std::make_unique<ShardedUnits>();
   return *units_;
 }
@@ -110,20 +116,20 @@ std::shared_ptr<const PostMortem> TrackedEvents::apply_failure(const FailedAlloc
                                                                const std::string& message) {
   set_thread();
   read_clock();
-  const ModuleId module = ledger().open_calls().innermost(thread_);
+  const ModuleId module = ledger().open_calls().innermost(log_.thread());
   const Event event =
       events::allocation_failed(origin(), failed.size_bytes.value_or(0), module, op);
   ledger_.apply(event);
   const auto name = [&](ModuleId id) { return modules_->name(id); };
   auto made = std::make_shared<PostMortem>(
       PostMortem{.sequence = ledger_.now().sequence,
-                 .time_ns = time_ns_,
+                 .time_ns = log_.time_ns(),
                  .step = ledger_.now().step,
                  .failed = failed,
                  .op = op ? op_name(op) : std::string(),
                  .module = module ? name(module) : std::string(),
                  .message = message,
-                 .live = live_.groups(ledger_, {name, &op_name, &stack_text})});
+                 .live = log_.live().groups(ledger_, {name, &op_name, &stack_text})});
   if (sink_) {
     record_names_in(event);
     sink_->record_failure(event, *made);
@@ -132,8 +138,8 @@ std::shared_ptr<const PostMortem> TrackedEvents::apply_failure(const FailedAlloc
 }
 
 size_t TrackedEvents::footprint_bytes() const {
-  return ledger_.footprint_bytes() + backlog_.footprint_bytes() + live_.footprint_bytes() +
-         (units_ ? units_->footprint_bytes() : 0);
+  return ledger_.footprint_bytes() + log_.backlog().footprint_bytes() +
+         log_.live().footprint_bytes() + (units_ ? units_->footprint_bytes() : 0);
 }
 
 }  // namespace tidegauge

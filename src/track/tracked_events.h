@@ -7,59 +7,48 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "capture/compat/torch_thread.h"
 #include "capture/modules/birth_stacks.h"
 #include "capture/modules/module_activity.h"
+#include "capture/storages/capture_log.h"
 #include "core/events/event_factory.h"
 #include "core/events/event_sink.h"
-#include "core/ledger/backlog.h"
 #include "core/ledger/ledger.h"
 #include "core/ledger/sharded_units.h"
-#include "track/live_set.h"
 
 namespace tidegauge {
 
-/// The events of one tracker: from capture through the Backlog to the Ledger, and on the way to a
-/// recorder and the sharded units, if there are any.
+/// The events of one tracker. They pass through the CaptureLog to the Ledger and, if the tracker
+/// has them, to a recorder and the sharded units.
 ///
-///   apply, append -> Backlog -> Ledger, EventSink, ShardedUnits
-///        `--> LiveSet (what a post-mortem lists)
+///   apply, append -> CaptureLog -> Ledger, EventSink, ShardedUnits
 ///
-/// With a recorder or units each event is applied at once; otherwise many in one go, before the
-/// Ledger is read. Guarded by the lock of StorageRegistry.
+/// With a recorder or units, each event is applied immediately. Otherwise many events are applied
+/// together before the Ledger is read. Guarded by the lock of StorageRegistry.
 class TrackedEvents {
  public:
   TrackedEvents(std::shared_ptr<ModuleActivity> modules, StackMode stack_mode)
       : stack_mode_(stack_mode), modules_(std::move(modules)) {}
 
-  // Where and when the next events happen. They are read at modules, nodes and steps only: reading
-  // them for each storage would cost more than all the rest.
+  // The thread and time of the next events (CaptureLog).
 
-  void set_thread() { thread_ = ThreadId(static_cast<uint16_t>(torch_thread::id())); }
+  void set_thread() { log_.set_thread(); }
   void set_moment() {
     set_thread();
     if (sink_ || units_) read_clock();
   }
   void read_clock();
-  ThreadId thread() const { return thread_; }
-  int64_t time_ns() const { return time_ns_; }
-  events::Origin origin(Device device = {}) const { return {time_ns_, thread_, device}; }
+  int64_t time_ns() const { return log_.time_ns(); }
+  events::Origin origin(Device device = {}) const { return log_.origin(device); }
 
-  /// `tensor`, `stack`: of a storage that is born or gets its tensor.
+  /// `tensor`, `stack`: of the storage, for StorageBorn and StorageClaimed.
   void apply(const Event& event, const c10::TensorImpl* tensor = nullptr, StackId stack = {},
              Condition condition = Condition::None);
-  /// The same for an event without tensor and stack; `fill(event)` writes it in place.
+  /// The same for an event without tensor and stack; `fill(event)` writes its other fields.
   template <typename Fill>
   void append(EventKind kind, Condition condition, Fill&& fill) {
-    backlog_.add(kind, condition, [&](Event& event) {
-      event.time_ns = time_ns_;
-      event.thread = thread_;
-      fill(event);
-    });
-    if (sink_ || units_ || backlog_.is_full()) [[unlikely]]
-      apply_backlog();
+    append_to_log([&] { log_.append(kind, condition, fill); });
   }
-  /// ModuleEnter or ModuleExit. `size_bytes`: what a forward gets or returns.
+  /// Appends a ModuleEnter or ModuleExit. `size_bytes`: the inputs or outputs of a forward.
   void append_call(EventKind kind, ModuleId module, Phase phase, int64_t size_bytes = 0) {
     ++module_version_;
     append(kind, phase == Phase::Forward ? Condition::HasSize : Condition::None, [&](Event& event) {
@@ -68,58 +57,70 @@ class TrackedEvents {
       event.size_bytes = size_bytes;
     });
   }
-  /// StorageBorn, without recorder and stacks.
-  template <typename Fill>
-  void append_birth(StorageId storage, OpId op, const c10::TensorImpl* tensor, Fill&& fill) {
-    if (live_.is_full()) drop_dead();
-    live_.add(storage, op, tensor, {});
-    append(EventKind::StorageBorn, Condition::None, fill);
+  /// Appends a StorageFreed. No effect if the storage is unknown.
+  void append_free(StorageId id, bool by_backward) {
+    append_to_log([&] { log_.append_free(id, by_backward); });
   }
-  /// Nothing of what happened before can be read any more: applies all events.
+  /// Where capture may append births and frees; null if each event needs more than that.
+  CaptureLog* log() {
+    const bool only_queues = !sink_ && !units_ && stack_mode_ == StackMode::None;
+    return only_queues ? &log_ : nullptr;
+  }
+  /// Makes room for one event in the log.
+  [[gnu::noinline, gnu::cold]] void make_room();
+  /// Restarts the lists of module statistics, and applies all events.
   void restart_module_lists();
 
-  /// With all events applied.
+  /// The Ledger after all events.
   Ledger& ledger() {
-    if (!backlog_.empty()) apply_backlog();
+    if (!log_.backlog().empty()) apply_backlog();
     return ledger_;
   }
-  /// With all events applied that may change a label.
-  const Ledger& labelled_ledger() { return backlog_.has_labels() ? ledger() : ledger_; }
-  /// What the Ledger would answer, without applying the events.
+  /// The Ledger after all events that may change a label.
+  const Ledger& labelled_ledger() { return log_.backlog().has_labels() ? ledger() : ledger_; }
+  /// The answer of the Ledger after all events, without applying them.
   bool has_statistics(ModuleId module);
-  /// Changes whenever the statistics of modules do.
+  /// Changes whenever module statistics change.
   uint64_t module_version();
   void change_modules() { ++module_version_; }
 
-  /// For a storage that is born in this thread. `python`: its Python stack, if known.
+  /// The stack of a storage that is born in this thread. `python`: the Python stack, if known.
   StackId birth_stack(StackId python);
   StackMode stack_mode() const { return stack_mode_; }
 
-  // The recorder. Each name is recorded before the first event with its id.
+  // The recorder. A name is recorded before the first event that has its id.
 
   void set_sink(std::shared_ptr<EventSink> sink) { sink_ = std::move(sink); }
   EventSink* sink() const { return sink_.get(); }
   void record_class(ModuleId module, std::string_view class_name);
-  /// A module gets a longer name when it turns out to be part of another: records all names again.
+  /// Records all names again. Names can change: a root module that becomes part of another module
+  /// gets a longer name.
   void record_names();
 
-  /// Null: nothing is sharded.
+  /// Null if nothing is sharded.
   ShardedUnits* units() const { return units_.get(); }
-  /// The units start with the next event.
+  /// The units get all events from the next one on.
   ShardedUnits& start_units();
   void apply(const UnitEvent& event);
 
-  /// Applies and records the failed allocation.
+  /// Applies and records the failed allocation, and returns its post-mortem.
   std::shared_ptr<const PostMortem> apply_failure(const FailedAllocation& failed, OpId op,
                                                   const std::string& message);
 
   size_t footprint_bytes() const;
 
  private:
-  [[gnu::noinline, gnu::cold]] void drop_dead() { live_.drop_dead(ledger()); }
+  template <typename Append>
+  void append_to_log(Append&& append) {
+    if (!log_.has_room()) [[unlikely]]
+      make_room();
+    append();
+    if (sink_ || units_) [[unlikely]]
+      apply_backlog();
+  }
   void follow_calls() {
-    backlog_.follow([&](const Event& event, const OpenCalls& calls) {
-      if (LiveSet::wants(event)) live_.set_module(event, calls.innermost(event.thread));
+    log_.backlog().follow([&](const Event& event, const OpenCalls& calls) {
+      if (LiveSet::wants(event)) log_.live().set_module(event, calls.innermost(event.thread));
     });
   }
   void apply_backlog(const c10::TensorImpl* tensor = nullptr, StackId stack = {});
@@ -127,19 +128,16 @@ class TrackedEvents {
   void record_names_in(const Event& event);
 
   // Every event uses these.
-  int64_t time_ns_ = 0;
-  ThreadId thread_;
   const StackMode stack_mode_;
   std::shared_ptr<EventSink> sink_;      // may be null
   std::unique_ptr<ShardedUnits> units_;  // may be null
-  Backlog backlog_;
-  LiveSet live_;
+  CaptureLog log_;
   uint64_t module_version_ = 0;
 
   const std::shared_ptr<ModuleActivity> modules_;
   Ledger ledger_;
   ModuleStacks module_stacks_;
-  std::unordered_set<ModuleId> named_modules_;  // the sink has their names
+  std::unordered_set<ModuleId> named_modules_;  // modules whose names the sink has
   uint32_t named_ops_ = 0;
   std::unordered_set<StackId> named_stacks_;
 };

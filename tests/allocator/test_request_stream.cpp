@@ -31,7 +31,7 @@ RunFigures simulate(Device device, std::initializer_list<Event> events,
   return stream.simulate(options);
 }
 
-TEST(RequestStream, rounds_and_reserves_as_the_device_would) {
+TEST(RequestStream, RoundsAndReservesLikeTheDevice) {
   const RunFigures figures = simulate(kGpu, {born(1, 1000), born(2, 3 * kMiB)});
   EXPECT_EQ(figures.peak_reserved_bytes, 22 * kMiB);
   EXPECT_EQ(figures.peak_active_bytes, 1024 + 3 * kMiB);
@@ -39,32 +39,32 @@ TEST(RequestStream, rounds_and_reserves_as_the_device_would) {
   EXPECT_EQ(figures.unused_at_peak_bytes, 22 * kMiB - 1024 - 3 * kMiB);
 }
 
-TEST(RequestStream, counts_only_storages_of_its_device) {
+TEST(RequestStream, CountsOnlyStoragesOfItsDevice) {
   EXPECT_EQ(simulate(kGpu, {born(1, 3 * kMiB, kCpu), freed(1)}).peak_reserved_bytes, 0);
   EXPECT_EQ(simulate(kCpu, {born(1, 3 * kMiB, kCpu)}).peak_reserved_bytes, 20 * kMiB);
 }
 
-TEST(RequestStream, serves_a_request_from_freed_memory) {
+TEST(RequestStream, ServesARequestFromFreedMemory) {
   const RunFigures figures =
       simulate(kGpu, {born(1, 12 * kMiB), freed(1), born(2, 12 * kMiB), freed(2)});
   EXPECT_EQ(figures.peak_reserved_bytes, 12 * kMiB);
   EXPECT_EQ(figures.final_active_bytes, 0);
 }
 
-TEST(RequestStream, a_resize_holds_old_and_new_memory_for_a_moment) {
+TEST(RequestStream, ResizeHoldsOldAndNewMemoryForAMoment) {
   const RunFigures figures = simulate(kGpu, {born(1, 12 * kMiB), resized(1, 16 * kMiB)});
   EXPECT_EQ(figures.peak_reserved_bytes, 28 * kMiB);
   EXPECT_EQ(figures.final_active_bytes, 16 * kMiB);
 }
 
-TEST(RequestStream, a_storage_that_shrinks_to_nothing_and_grows_again_frees_in_between) {
+TEST(RequestStream, StorageResizedToZeroFreesItsMemory) {
   const RunFigures figures = simulate(kGpu, {born(1, 12 * kMiB), resized(1, 0), born(2, 12 * kMiB),
                                              freed(2), resized(1, 12 * kMiB), freed(1)});
   EXPECT_EQ(figures.peak_reserved_bytes, 12 * kMiB);
   EXPECT_EQ(figures.final_active_bytes, 0);
 }
 
-TEST(RequestStream, collective_buffers_use_separate_streams) {
+TEST(RequestStream, CollectiveBuffersUseSeparateStreams) {
   // On one stream, the second request would reuse the memory of the first.
   const auto on_host = [](uint64_t id) { return born(id, 12 * kMiB, kCpu); };
   const RunFigures figures =
@@ -74,7 +74,7 @@ TEST(RequestStream, collective_buffers_use_separate_streams) {
   EXPECT_EQ(figures.peak_reserved_bytes, 36 * kMiB);
 }
 
-TEST(RequestStream, workspaces_of_cpu_kernels_are_not_requested) {
+TEST(RequestStream, WorkspacesOfCpuKernelsAreNotRequested) {
   EXPECT_EQ(simulate(kCpu, {born(1, 12 * kMiB, kCpu, kFromAllocator), resized(1, kMiB), freed(1)})
                 .peak_reserved_bytes,
             0);
@@ -86,7 +86,7 @@ TEST(RequestStream, workspaces_of_cpu_kernels_are_not_requested) {
             12 * kMiB);
 }
 
-TEST(RequestStream, counts_requests_that_do_not_fit_and_continues) {
+TEST(RequestStream, CountsRequestsThatDoNotFitAndContinues) {
   AllocatorOptions options;
   options.total_bytes = 40 * kMiB;
   options.outside_bytes = 20 * kMiB;
@@ -98,7 +98,7 @@ TEST(RequestStream, counts_requests_that_do_not_fit_and_continues) {
   EXPECT_EQ(simulate(kGpu, {born(1, INT64_MAX), freed(1)}).out_of_memory, 1);
 }
 
-TEST(RequestStream, simulates_the_same_requests_with_other_settings) {
+TEST(RequestStream, SimulatesTheSameRequestsWithOtherSettings) {
   RequestStream stream(kGpu);
   for (uint64_t id = 1; id <= 3; ++id) stream.add(born(id, 11 * kMiB));
   EXPECT_EQ(stream.request_count(), 3u);
@@ -108,7 +108,7 @@ TEST(RequestStream, simulates_the_same_requests_with_other_settings) {
   EXPECT_EQ(stream.simulate(expandable).peak_reserved_bytes, 40 * kMiB);  // to pages of 20 MiB
 }
 
-TEST(RequestStream, layout_at_the_peak_matches_the_figures) {
+TEST(RequestStream, LayoutAtThePeakMatchesTheFigures) {
   RequestStream stream(kGpu);
   for (const Event& event : {born(1, 12 * kMiB), born(2, 3 * kMiB), born(3, 1000), freed(2),
                              born(4, 2 * kMiB), freed(1), freed(3), freed(4)}) {
@@ -133,7 +133,7 @@ TEST(RequestStream, layout_at_the_peak_matches_the_figures) {
   EXPECT_EQ(slack_bytes, 24);
 }
 
-TEST(RequestStream, without_requests_there_is_no_layout) {
+TEST(RequestStream, NoRequestsHaveNoLayout) {
   EXPECT_TRUE(RequestStream(kGpu).layout_at_peak({}).empty());
 }
 

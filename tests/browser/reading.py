@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tidegauge import _C
+from tidegauge import _core
 
 Page = Any  # playwright.sync_api.Page
 Browser = Any  # playwright.sync_api.Browser
@@ -60,7 +60,9 @@ def column(page: Page, table: str, number: int) -> list[str]:
 
 
 def ledger_peak(path: Path) -> dict[str, dict[str, int]]:
-    return {device: split for device, _, _, _, split in _C.Reader(str(path)).replay().fine_peak()}
+    return {
+        device: split for device, _, _, _, split in _core.Reader(str(path)).replay().fine_peak()
+    }
 
 
 def chart_box(page: Page) -> dict[str, float]:

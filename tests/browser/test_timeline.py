@@ -17,7 +17,7 @@ from reading import (
     ledger_peak,
     view,
 )
-from tidegauge import _C
+from tidegauge import _core
 from tidegauge._util.formatting import render_bytes
 
 
@@ -39,7 +39,7 @@ def test_peak_equals_that_of_the_ledger(open_page: OpenPage, recorded: Path, tra
 
 def test_peak_of_every_step_equals_that_of_the_ledger(open_page: OpenPage, recorded: Path) -> None:
     page = open_page("report", "before.tide")
-    steps = _C.Reader(str(recorded / "before.tide")).replay().step_peaks()
+    steps = _core.Reader(str(recorded / "before.tide")).replay().step_peaks()
     for step, devices in steps:
         page.click(f"#steps-table button.link:text-is('{step}')")
         assert composition(page) == devices[0][4]
@@ -57,7 +57,7 @@ def test_totals_of_random_moments_equal_a_replay(open_page: OpenPage, recorded: 
     for _ in range(15):
         for _ in range(rng.randrange(1, 25)):
             page.keyboard.press(".")
-        ledger = _C.Reader(str(recorded / "before.tide")).replay(chosen_event(page))
+        ledger = _core.Reader(str(recorded / "before.tide")).replay(chosen_event(page))
         (now,) = (split for device, _, _, _, split in ledger.fine_current() if device == "cpu")
         assert sum(composition(page).values()) == sum(now.values())
 

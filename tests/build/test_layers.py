@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""tools/check_layers.py on small made-up trees: each rule is seen to fail once."""
+"""Runs tools/check_layers.py on small made-up trees. Each rule is broken once."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_good_tree_has_no_violations(check: Check) -> None:
     assert check() == []
 
 
-def test_include_of_a_higher_folder(check: Check) -> None:
+def test_include_of_a_higher_folder_is_reported(check: Check) -> None:
     files = {
         "src/core/util/table.h": '#include "core/events/ids.h"\n',
         "src/core/events/ids.h": "",
@@ -83,20 +83,20 @@ def test_include_of_a_higher_folder(check: Check) -> None:
     ]
 
 
-def test_include_of_a_library_that_the_map_does_not_name(check: Check) -> None:
+def test_include_of_a_library_that_the_map_does_not_allow_is_reported(check: Check) -> None:
     assert check({"src/core/events/event.h": "#include <torch/nn.h>\n"}) == [
         "src/core/events/event.h depends on torch: layer: core/events may not depend on torch "
         "(docs/architecture.md)"
     ]
 
 
-def test_folder_that_is_not_in_the_map(check: Check) -> None:
+def test_folder_that_is_not_in_the_map_is_reported(check: Check) -> None:
     assert check({"src/plan/search.cpp": '#include "core/util/table.h"\n'}) == [
         "src/plan/search.cpp: layer: no line of docs/architecture.md has its folder"
     ]
 
 
-def test_cycle_of_units_through_a_source(check: Check) -> None:
+def test_cycle_of_units_through_a_source_is_reported(check: Check) -> None:
     """Neither header includes the other, but the units need each other."""
     files = {
         "src/core/events/a.h": "",
@@ -120,7 +120,7 @@ def test_cycle_of_units_through_a_source(check: Check) -> None:
     ],
     ids=["lazy", "for types"],
 )
-def test_cycle_of_modules_behind_a_late_import(check: Check, text: str) -> None:
+def test_cycle_of_modules_with_a_late_import_is_reported(check: Check, text: str) -> None:
     files = {
         "python/tidegauge/report/text.py": text,
         "python/tidegauge/report/page.py": "from tidegauge.report.text import render\n",
@@ -133,7 +133,7 @@ def test_cycle_of_modules_behind_a_late_import(check: Check, text: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["from tidegauge import cli", "from ..cli import main"])
-def test_import_of_a_higher_package(check: Check, line: str) -> None:
+def test_import_of_a_higher_package_is_reported(check: Check, line: str) -> None:
     files = {
         "python/tidegauge/report/text.py": f"{line}\n",
         "python/tidegauge/cli/__init__.py": "",
@@ -144,15 +144,26 @@ def test_import_of_a_higher_package(check: Check, line: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("line", ["import torch.nn", "from torch import nn"])
+def test_import_of_torch_where_the_map_does_not_name_it(check: Check, line: str) -> None:
+    assert check({"python/tidegauge/report/text.py": f"def render():\n    {line}\n"}) == [
+        "python/tidegauge/report/text.py depends on torch: layer: report may not depend on torch "
+        "(docs/architecture.md)"
+    ]
+
+
 @pytest.mark.parametrize(
     ("path", "line", "found"),
     [
+        ("include/tidegauge/export.h", "// since torch 2.12", "torch 2.12"),
         ("src/core/util/table.h", "// as torch 2.12 does", "torch 2.12"),
         ("src/core/util/table.h", "#if TORCH_VERSION_MINOR > 13", "TORCH_VERSION_MINOR"),
         ("python/tidegauge/report/text.py", 'if version == "2.13":', "2.13"),
     ],
 )
-def test_torch_version_elsewhere(check: Check, path: str, line: str, found: str) -> None:
+def test_torch_version_outside_the_compat_files_is_reported(
+    check: Check, path: str, line: str, found: str
+) -> None:
     assert check({path: f"{line}\n    pass\n"}) == [
         f"{path}:1: version: names the torch version '{found}'; only src/capture/compat/ and "
         "python/tidegauge/_torch/compat.py may"
@@ -164,11 +175,11 @@ def test_torch_version_elsewhere(check: Check, path: str, line: str, found: str)
     [
         ("src/core/util/table.h", 150),
         ("src/core/util/table.cpp", 500),
-        ("src/bindings/module.cpp", 250),
+        ("src/bindings/torch/module.cpp", 250),
         ("python/tidegauge/report/text.py", 500),
     ],
 )
-def test_file_that_is_too_long(check: Check, path: str, limit: int) -> None:
+def test_file_that_is_too_long_is_reported(check: Check, path: str, limit: int) -> None:
     assert check({path: "\n" * limit}) == []
     assert check({path: "\n" * (limit + 1)}) == [
         f"{path}: size: has {limit + 1} lines; at most {limit} are allowed"
@@ -183,6 +194,6 @@ def test_file_that_is_too_long(check: Check, path: str, limit: int) -> None:
         ("```layers src\n", "```\n", "has no block ```layers src"),
     ],
 )
-def test_wrong_map(check: Check, old: str, new: str, message: str) -> None:
+def test_invalid_map_is_reported(check: Check, old: str, new: str, message: str) -> None:
     (line,) = check({"docs/architecture.md": MAP.replace(old, new)})
     assert message in line

@@ -55,36 +55,36 @@ def checkout(repo: Path, tmp_path: Path) -> Path:
     return tmp_path / "checkout"
 
 
-def test_no_compiler(repo: Path, bin_dir: Path) -> None:
+def test_missing_compiler_is_reported(repo: Path, bin_dir: Path) -> None:
     line = complaint(repo, bin_dir, "check_tools.sh")
     assert "no C++ compiler" in line
     assert "apt-get install g++" in line
 
 
-def test_old_compiler(repo: Path, bin_dir: Path) -> None:
+def test_old_compiler_is_reported(repo: Path, bin_dir: Path) -> None:
     add_tool(bin_dir, "c++", "exit 1")
     assert "does not compile C++20" in complaint(repo, bin_dir, "check_tools.sh")
 
 
-def test_no_cmake(repo: Path, bin_dir: Path) -> None:
+def test_missing_cmake_is_reported(repo: Path, bin_dir: Path) -> None:
     add_tool(bin_dir, "c++")
     assert "found no CMake" in complaint(repo, bin_dir, "check_tools.sh")
 
 
-def test_old_cmake(repo: Path, bin_dir: Path) -> None:
+def test_old_cmake_is_reported(repo: Path, bin_dir: Path) -> None:
     add_tool(bin_dir, "c++")
     add_tool(bin_dir, "cmake", "echo cmake version 3.18.4")
     assert "found CMake 3.18.4, need 3.25" in complaint(repo, bin_dir, "check_tools.sh")
 
 
-def test_no_python(checkout: Path, bin_dir: Path) -> None:
+def test_missing_python_is_reported(checkout: Path, bin_dir: Path) -> None:
     add_tool(bin_dir, "python3", "exit 1")
     line = complaint(checkout, bin_dir, "setup_venv.sh", "build")
     assert "found no Python 3.11" in line
     assert "apt-get install python3.11" in line
 
 
-def test_no_package_index(checkout: Path, bin_dir: Path) -> None:
+def test_missing_package_index_is_reported(checkout: Path, bin_dir: Path) -> None:
     line = complaint(
         *(checkout, bin_dir, "setup_venv.sh", "build"),
         PYTHON=sys.executable,
@@ -95,7 +95,7 @@ def test_no_package_index(checkout: Path, bin_dir: Path) -> None:
     assert "connect to a package index" in line
 
 
-def test_no_debian_mirror(repo: Path, bin_dir: Path) -> None:
+def test_missing_debian_mirror_is_reported(repo: Path, bin_dir: Path) -> None:
     add_tool(bin_dir, "c++")
     add_tool(bin_dir, "apt-get", "exit 100")
     add_tool(bin_dir, "sudo", "exit 1")
@@ -103,7 +103,7 @@ def test_no_debian_mirror(repo: Path, bin_dir: Path) -> None:
     assert "sudo apt-get install libgtest-dev" in line
 
 
-def test_no_sqlite(repo: Path, tmp_path: Path) -> None:
+def test_missing_sqlite_is_reported(repo: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [
             *("cmake", "-S", str(repo), "-B", str(tmp_path), "-DTIDEGAUGE_WITH_TORCH=OFF"),

@@ -2,6 +2,7 @@
 """The wheel in a new environment and another folder, with torch beside it."""
 
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tidegauge._torch.compat import BUILT_FOR
 
 Run = Callable[..., str]
 
@@ -16,17 +18,20 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")
-def site(run: Run, repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """site-packages of a new environment that contains the wheel and our torch."""
+def wheel(run: Run, repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    # A persistent build folder, so that the second run compiles only changed files.
-    run(
-        *(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps"),
-        *("-C", f"build-dir={repo / 'build' / 'wheel'}", "-w", folder, repo),
-    )
+    # Uses a persistent build folder, so that the second run compiles only changed files.
+    run(repo / "tools" / "build_wheel.sh", folder, sys.executable)
     (wheel,) = folder.glob("tidegauge-*.whl")
-    run(sys.executable, "-m", "venv", folder / "venv")
-    python = folder / "venv" / "bin" / "python"
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def site(run: Run, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """site-packages of a new environment that contains the wheel and our torch."""
+    folder = tmp_path_factory.mktemp("environment")
+    run(sys.executable, "-m", "venv", folder)
+    python = folder / "bin" / "python"
     run(python, "-m", "pip", "install", "--no-deps", "--no-index", wheel)
     purelib = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
     site = Path(purelib.strip())
@@ -39,6 +44,19 @@ def site(run: Run, repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture
 def python(site: Path) -> Path:
     return site.parents[2] / "bin" / "python"
+
+
+def test_names_its_torch(wheel: Path, site: Path) -> None:
+    minor = ".".join(torch.__version__.split(".")[:2])
+    assert re.fullmatch(rf"tidegauge-[\d.]+\+torch{minor}-cp\d+-cp\d+-manylinux_\S+", wheel.name)
+    (metadata,) = site.glob("tidegauge-*.dist-info/METADATA")
+    assert f"Requires-Dist: torch=={minor}.*\n" in metadata.read_text()
+
+
+def test_contains_one_sqlite_for_both_copies_of_the_core(run: Run, site: Path) -> None:
+    (sqlite,) = site.glob("tidegauge.libs/*sqlite3*")
+    for library in (*site.glob("tidegauge/_core.*.so"), site / "tidegauge/lib/libtidegauge.so"):
+        assert f"[{sqlite.name}]" in run("readelf", "-d", library)
 
 
 def test_imports_from_another_folder(run: Run, site: Path, python: Path, tmp_path: Path) -> None:
@@ -81,8 +99,13 @@ def test_refuses_another_torch(run: Run, python: Path, tmp_path: Path) -> None:
     other.mkdir()
     (other / "__init__.py").write_text("__version__ = '2.99.0'\n")
     with pytest.raises(AssertionError) as error:
-        run(python, "-c", "import tidegauge", env={**os.environ, "PYTHONPATH": str(tmp_path)})
-    assert "ImportError: tidegauge was built for torch 2.13, but found torch 2.99.0" in str(
+        run(
+            python,
+            "-c",
+            "import tidegauge; tidegauge.MemTracker",
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        )
+    assert f"TorchError: tidegauge was built for torch {BUILT_FOR}, but found torch 2.99.0" in str(
         error.value
     )
 

@@ -24,7 +24,7 @@ TEST(DeviceCatalogue, IsSortedByMemoryAndComplete) {
   EXPECT_GE(models.size(), 10);
 }
 
-TEST(DeviceCatalogue, IsSearchedWithoutRegardToCase) {
+TEST(DeviceCatalogue, KeysIgnoreCase) {
   ASSERT_NE(find_device("H100-80G"), nullptr);
   EXPECT_EQ(find_device("H100-80G")->memory_bytes, int64_t{81004} << 20);
   EXPECT_EQ(find_device("h100-80g")->compute, 9);

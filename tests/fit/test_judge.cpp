@@ -18,7 +18,8 @@ namespace {
 constexpr int64_t kGiB = int64_t{1} << 30;
 constexpr Device kGpu = cuda(0);
 constexpr int64_t kWorkspaces = 2 * 8'519'680;
-const std::string kPlain, kExpandable = "expandable_segments:True";
+constexpr const char* kPlain = "";
+constexpr const char* kExpandable = "expandable_segments:True";
 
 RequestStream make_requests(std::initializer_list<Event> events) {
   RequestStream stream(kGpu);
@@ -39,7 +40,7 @@ constexpr Assumptions kNothing{.context_bytes = 0,
                                .cublas_workspaces = 0,
                                .cublas_workspace_bytes = 0,
                                .communication_bytes = 0};
-/// Nothing but a context of 300 to 800 MiB, 500 expected.
+/// Assumes only a context of 300 to 800 MiB, 500 expected.
 constexpr Assumptions kContextAlone{.context_bytes = {},
                                     .cublas_workspaces = 0,
                                     .cublas_workspace_bytes = 0,
@@ -70,8 +71,8 @@ const Layer& find_layer(const Verdict& verdict, std::string_view name) {
   throw std::runtime_error("no such layer");
 }
 
-TEST(Judge, LayersAreTakenAtThePeakReserveAndAddUp) {
-  // 1,000 B round to 1,024 B in a segment of 2 MiB; 12 MiB have one of their own.
+TEST(Judge, LayersAddUpAtThePeakOfReservedMemory) {
+  // 1,000 B are rounded to 1,024 B in a segment of 2 MiB; 12 MiB have their own segment.
   const RequestStream requests = make_requests({born(1, 1000), born(2, 12 * kMiB)});
   const Verdict verdict = ask(requests, {.alloc_conf = kPlain, .assumptions = {}});
   struct Row {
@@ -124,21 +125,21 @@ TEST(Judge, NamedSettingsHaveNoBand) {
   }
 }
 
-TEST(Judge, FitsIfTheUpperEndOfTheBandIsOnTheDevice) {
+TEST(Judge, FitsIfTheUpperEndOfTheBandFits) {
   const Verdict verdict = ask(kept(), {.memory_bytes = 80 * kMiB});
   EXPECT_EQ(verdict.fit, Fit::Fits);
   EXPECT_EQ(verdict.margin_bytes, 16 * kMiB);  // of what is needed under the default
   EXPECT_EQ(verdict.failed_requests, 0);
 }
 
-TEST(Judge, IsTooCloseToCallIfOneModeFitsAndTheOtherDoesNot) {
+TEST(Judge, TooCloseToCallIfOneModeFitsAndTheOtherDoesNot) {
   EXPECT_EQ(ask(kept(), {.memory_bytes = 80 * kMiB - 1}).fit, Fit::TooCloseToCall);
   EXPECT_EQ(ask(kept(), {.memory_bytes = 64 * kMiB}).fit, Fit::TooCloseToCall);
   EXPECT_EQ(ask(kept(), {.memory_bytes = 64 * kMiB - 1}).fit, Fit::DoesNotFit);
 }
 
 TEST(Judge, FitsAfterRetriesIfTheAllocatorHasToFreeItsCache) {
-  // Plain: the cached 24 MiB have to go before 40 MiB are found. Expandable: 40 MiB all along.
+  // Plain: the cached 24 MiB must be freed first, to allocate 40 MiB. Expandable: at most 40 MiB.
   EXPECT_EQ(ask(replaced(), {.memory_bytes = 64 * kMiB}).fit, Fit::Fits);
   const Verdict verdict = ask(replaced(), {.memory_bytes = 64 * kMiB - 1});
   EXPECT_EQ(verdict.fit, Fit::FitsAfterRetries);
@@ -172,8 +173,8 @@ TEST(Judge, BandOfAssumptionsDecides) {
   EXPECT_EQ(fit_replaced(839), Fit::TooCloseToCall);
 }
 
-/// "Fits ... (78.1 GiB to 79.3 GiB) ... has 79.1 GiB" was possible once.
-TEST(Judge, PlainFitsNeverHasABandBeyondTheDevice) {
+/// An earlier version said "Fits ... (78.1 GiB to 79.3 GiB) ... has 79.1 GiB".
+TEST(Judge, BandOfARunThatFitsEndsBelowTheMemoryOfTheDevice) {
   for (const RequestStream& requests : {kept(), replaced()}) {
     for (int64_t memory_mib = 30; memory_mib <= 900; memory_mib += 2) {
       const Verdict verdict =
@@ -209,7 +210,7 @@ TEST(Judge, AssumptionsFollowTheDeviceAndTheNumberOfRanks) {
   EXPECT_EQ(communication.high_bytes, 1024 * kMiB);
 }
 
-TEST(Judge, SmallestDeviceHasTheUpperEndOfTheBandWithItsOwnWorkspaces) {
+TEST(Judge, SmallestDeviceFitsTheUpperEndOfTheBandWithItsOwnWorkspaces) {
   const RequestStream requests = kept();
   Replays replays(requests);
   FitOptions options;
@@ -240,7 +241,7 @@ TEST(Judge, RunWithoutRequestsNeedsOnlyTheAssumptions) {
   EXPECT_EQ(verdict.fit, Fit::Fits);
 }
 
-TEST(Replays, EachIsMadeOnce) {
+TEST(Replays, EachSimulationRunsOnce) {
   const RequestStream requests = kept();
   Replays replays(requests);
   const SimulatedRun* first = &replays.run(kPlain);
@@ -259,7 +260,7 @@ TEST(ReadRunKind, IgnoresInvalidFacts) {
   EXPECT_EQ(read_run_kind({{"simulated", "cuda"}}).tensors, Basis::Simulated);
 }
 
-TEST(ChooseDevice, PrefersTheHighestPeakThatIsNotTheHosts) {
+TEST(ChooseDevice, PrefersTheHighestPeakOtherThanTheCpu) {
   const DevicePeaks peaks{{"cpu", 100}, {"meta", 200}, {"cuda:0", 10}, {"cuda:1", 20}};
   EXPECT_EQ(choose_device(peaks, {}), "cuda:1");
   EXPECT_EQ(choose_device(peaks, "cpu"), "cpu");

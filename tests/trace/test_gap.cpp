@@ -18,7 +18,7 @@ std::vector<std::pair<Device, CategorySplit>> splits(const Snapshot& snapshot) {
   return splits;
 }
 
-/// The following events that the ledger accepts.
+/// Returns the next events that the ledger accepts.
 Event next_believed(Stream& stream, Ledger& ledger) {
   while (true) {
     const Event event = stream.next();
@@ -29,7 +29,7 @@ Event next_believed(Stream& stream, Ledger& ledger) {
   }
 }
 
-TEST(Gap, NetEventsHaveTheSameEffectAndLabelTheTimeBefore) {
+TEST(Gap, NetEventsHaveTheSameEffectAndCorrectEarlierLabels) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     Stream stream(seed, false);
     Ledger whole;

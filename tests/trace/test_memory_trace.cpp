@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A trace in memory answers as the file that a Recorder writes of the same run.
+// A trace in memory gives the same answers as the file that a Recorder writes for the same run.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr UnitId kUnit{3};
 
-/// One step with named things, a unit and labels since birth, then random events.
+/// One step with names, a unit and labels since birth, then random events.
 void run(EventSink& sink) {
   const events::Origin origin{5, ThreadId(1), kCpu};
   const std::array<int64_t, 2> shape = {2, 3};
@@ -59,7 +59,7 @@ void expect_equal(EventSource& memory, Reader& file) {
   }
 }
 
-TEST(MemoryTrace, HoldsWhatARecorderWrites) {
+TEST(MemoryTrace, HasTheEventsAndNamesThatARecorderWrites) {
   const Folder folder;
   MemoryTrace memory(std::map<std::string, std::string>{{"rank", "2"}});
   run(memory);
@@ -75,7 +75,7 @@ TEST(MemoryTrace, HoldsWhatARecorderWrites) {
   EXPECT_EQ(memory.lost_events(), 0);
 }
 
-TEST(MemoryTrace, IsSummarizedAsAFileIs) {
+TEST(MemoryTrace, HasTheSameSummaryAsAFile) {
   const Folder folder;
   MemoryTrace memory;
   run(memory);
@@ -112,7 +112,7 @@ TEST(MemoryTrace, IsSavedAsATraceFile) {
   memory.save(folder.file("run.tide"), true);
 }
 
-TEST(MemoryTrace, VisitsOnlyTheEventsAskedFor) {
+TEST(MemoryTrace, VisitsOnlyTheRequestedEvents) {
   MemoryTrace memory;
   run(memory);
   std::vector<uint64_t> sequences;

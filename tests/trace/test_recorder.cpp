@@ -11,7 +11,7 @@
 namespace tidegauge {
 namespace {
 
-/// `count` steps that each make and free 3 storages; one storage of 64 bytes stays.
+/// Records `count` steps. Each makes and frees 3 storages; one storage of 64 bytes stays.
 std::vector<Event> steps(int count, uint64_t& next_storage) {
   std::vector<Event> events;
   events::Origin origin{0, ThreadId(1), kCpu};
@@ -52,7 +52,7 @@ TEST(Recorder, FullQueueLosesWholeStepsAndRecovers) {
   const Folder folder;
   uint64_t next_storage = 1;
   std::vector<Event> events;
-  // The thread does not wake for fewer than 16 Ki events.
+  // The writing thread does not wake up for fewer than 16 Ki events.
   Recorder recorder(folder.file("run.tide"),
                     {.max_waiting_events = 100, .max_delay_ns = 3'600'000'000'000});
   for (int round = 0; round < 3; ++round) {
@@ -103,7 +103,7 @@ TEST(Recorder, ResumesWhenTheDiskHasSpaceAgain) {
   };
   train();
   {
-    // A reader makes the writer wait, and finally give up.
+    // A reader makes the writer wait until it gives up.
     Reader reader(folder.file("run.tide"));
     reader.visit_events(1, UINT64_MAX, [&](const Event&, uint64_t sequence) {
       if (sequence == 1) train();
@@ -158,7 +158,7 @@ TEST(Recorder, ForkedChildRecordsNothing) {
   EXPECT_TRUE(reader.ops().empty());
 }
 
-TEST(Recorder, KilledProcessLeavesAPrefix) {
+TEST(Recorder, KilledProcessLeavesAPrefixOfItsEvents) {
   const Folder folder;
   const int kills = std::getenv("TIDEGAUGE_LONG") ? 50 : 3;
   uint64_t next_storage = 1;

@@ -12,7 +12,7 @@
 namespace tidegauge {
 namespace {
 
-TEST(RoundTrip, ReplayedLedgerEqualsLiveOneOnEveryStream) {
+TEST(RoundTrip, ReplayedLedgerEqualsTheLiveLedger) {
   const Folder folder;
   const uint64_t streams = std::getenv("TIDEGAUGE_LONG") ? 2000 : 60;
   for (uint64_t seed = 1; seed <= streams; ++seed) {
@@ -33,7 +33,7 @@ TEST(RoundTrip, ReplayedLedgerEqualsLiveOneOnEveryStream) {
   }
 }
 
-TEST(RoundTrip, ManyBatchesAndPartialReads) {
+TEST(RoundTrip, PartialReadsCrossBatches) {
   const Folder folder;
   const std::vector<Event> events = random_events(1, 50'000);
   record(folder.file("run.tide"), events);
@@ -63,7 +63,7 @@ TEST(RoundTrip, StoragesHaveNamesShapesAndLifetimes) {
     recorder.record(events::module_enter(origin, ModuleId(4), Phase::Forward), nullptr, {});
     recorder.record(events::storage_born(origin, StorageId(9), 24, 0, OpId(7)), &tensor, {});
     recorder.record(events::storage_born(origin, StorageId(10), 100), nullptr, {});
-    recorder.flush();  // the rest changes rows of an earlier batch
+    recorder.flush();  // later events change rows of an earlier batch
     recorder.record(
         events::storage_relabelled(origin, StorageId(9), Role::IsGradient, Since::Birth), nullptr,
         {});
@@ -97,7 +97,7 @@ TEST(RoundTrip, StacksAreKeptWithTheirStorages) {
     recorder.name_stack(StackId(3), "inner\nouter");
     recorder.record(events::storage_born(origin, StorageId(9), 24), nullptr, StackId(3));
     recorder.record(events::storage_born(origin, StorageId(10), 12, kFromAllocator), nullptr, {});
-    recorder.flush();  // the claim changes a row of an earlier batch
+    recorder.flush();  // StorageClaimed changes a row of an earlier batch
     recorder.record(events::storage_claimed(origin, StorageId(10), 0), nullptr, StackId(3));
     recorder.record(events::storage_born(origin, StorageId(11), 6), nullptr, {});
   }
@@ -148,7 +148,7 @@ TEST(RoundTrip, FailureAmongLostEventsIsKept) {
   const Folder folder;
   const events::Origin origin{5, ThreadId(1), kCpu};
   {
-    // Nothing waits: every event but the first is lost until the file is closed.
+    // No event may wait, so all events but the first are lost until the file is closed.
     Recorder recorder(folder.file("run.tide"),
                       {.max_waiting_events = 1, .max_delay_ns = 3'600'000'000'000});
     for (const uint64_t id : {1, 2, 3}) {
@@ -174,7 +174,7 @@ UnitEvent changed(uint32_t unit, UnitEventKind kind, int64_t time_ns, GatherReas
   return {.time_ns = time_ns, .unit = UnitId(unit), .kind = kind, .reason = reason};
 }
 
-/// (events before it, the event)
+/// (number of events before the unit event, unit event)
 std::vector<std::pair<uint64_t, UnitEvent>> read_unit_events(Reader& reader) {
   std::vector<std::pair<uint64_t, UnitEvent>> events;
   for (const TraceUnitEvent& each : reader.unit_events()) {
@@ -223,7 +223,7 @@ TEST(RoundTrip, UnitsOfLostEventsOwnTheRemainingStorages) {
     recorder.record_unit(owned(storage, unit));
   };
   {
-    // Every event but the first is lost, until a step begins and nothing waits.
+    // All events but the first are lost until a step begins and no event waits.
     Recorder recorder(folder.file("run.tide"),
                       {.max_waiting_events = 1, .max_delay_ns = 3'600'000'000'000});
     make(recorder, 1, 1);
@@ -263,7 +263,7 @@ TEST(RoundTrip, FileOfVersionOnePointZeroHasNoFailures) {
   EXPECT_EQ(reader.storages_alive_at(1, 10).size(), 1);
 }
 
-TEST(RoundTrip, ClaimAddsOpTensorAndStack) {
+TEST(RoundTrip, StorageClaimedAddsOpTensorAndStack) {
   const Folder folder;
   const events::Origin origin{5, ThreadId(1), kCpu};
   const std::array<int64_t, 1> shape = {6};
@@ -272,7 +272,7 @@ TEST(RoundTrip, ClaimAddsOpTensorAndStack) {
   recorder.name_op(OpId(7), "aten::mm");
   for (const uint64_t id : {1, 2, 3}) {
     recorder.record(events::storage_born(origin, StorageId(id), 100, kFromAllocator), nullptr, {});
-    if (id == 1) recorder.flush();  // one row is of an earlier batch, one of this one
+    if (id == 1) recorder.flush();  // one row is in an earlier batch, the other in this one
   }
   for (const uint64_t id : {1, 2}) {
     recorder.record(events::storage_claimed(origin, StorageId(id), kInBackward, OpId(7)), &tensor,
@@ -292,7 +292,7 @@ TEST(RoundTrip, ClaimAddsOpTensorAndStack) {
   EXPECT_EQ(alive[2].category, Category::Untracked);
 }
 
-TEST(RoundTrip, FileIsReadableWhileItIsWritten) {
+TEST(RoundTrip, FileCanBeReadWhileItIsWritten) {
   const Folder folder;
   const std::vector<Event> events = random_events(1, 1000);
   Recorder recorder(folder.file("run.tide"));

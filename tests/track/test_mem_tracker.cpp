@@ -16,7 +16,7 @@
 namespace mem_tracking {
 namespace {
 
-TEST(MemTracker, TensorsMadeBeforeHaveTheirLabels) {
+TEST(MemTracker, TensorsMadeBeforeEnterGetTheirLabels) {
   Net net;
   const at::Tensor x = torch::ones({8, 16});
   net(x).sum().backward();
@@ -137,7 +137,7 @@ TEST(MemTracker, StatesOfEachTorchOptimizerAreLabelled) {
   }
 }
 
-TEST(MemTracker, ClosureOfAStepMakesActivations) {
+TEST(MemTracker, ModelInTheClosureOfAStepMakesActivations) {
   Tracked<Net> net;
   const at::Tensor x = torch::ones({8, 16});
   torch::optim::LBFGS lbfgs(net->parameters(), torch::optim::LBFGSOptions(0.1).max_iter(2));
@@ -193,7 +193,7 @@ TEST(MemTracker, ModuleHasTheNameChosenByTheProgram) {
   EXPECT_EQ(names(), (std::vector<std::string>{"generator", "generator.first", "generator.second",
                                                "Net", "Net.first", "Net.second", "generator#2",
                                                "generator#2.first", "generator#2.second"}));
-  t.tracker.track_external("discriminator", discriminator);  // it was called before
+  t.tracker.track_external("discriminator", discriminator);  // it was already called
   t.tracker.track_external("head", discriminator->second);   // a part keeps its path
   t.tracker.track_external("critic", *other.get());          // as a plain Module
   EXPECT_EQ(names(), (std::vector<std::string>{"generator", "generator.first", "generator.second",
@@ -223,7 +223,7 @@ TEST(MemTracker, ExchangedParametersHaveTheirLabels) {
   EXPECT_EQ(t.now(MemCategory::Parameter), 2 * 2 * kParameter);
   EXPECT_EQ(t.now(MemCategory::Buffer), 2 * 64);
   net->to(torch::kFloat);
-  net(torch::ones({8, 16}));  // only the call can notice these: they are gone at the next snapshot
+  net(torch::ones({8, 16}));  // only this call sees these parameters: they are replaced below
   net->to(torch::kDouble);
   net->first->weight.mutable_grad() = torch::ones({16, 16}, torch::kDouble);
   EXPECT_EQ(t.now(MemCategory::Gradient), 2 * kWeight);

@@ -17,7 +17,7 @@
 namespace mem_tracking {
 namespace {
 
-/// Throws on request, after its inner module has run.
+/// A module that throws on request, after its inner module has run.
 struct FailingImpl : torch::nn::Module {
   FailingImpl() { inner = register_module("inner", Tracked<torch::nn::Linear>(16, 16)); }
   at::Tensor forward(const at::Tensor& x) {
@@ -72,7 +72,7 @@ TEST(MemTracker, ForwardThatThrowsEndsItsCalls) {
   net->fails = false;
   net(x).sum().backward();
   EXPECT_EQ(t.now(MemCategory::Gradient), kParameter);
-  tidegauge::step(sgd);  // no module counts as open any more
+  tidegauge::step(sgd);  // no module is open any more
   EXPECT_EQ(t.now(MemCategory::Optstate), kParameter);
 }
 
@@ -104,7 +104,7 @@ TEST(MemTracker, StepThatThrowsEnds) {
   EXPECT_EQ(t.now(MemCategory::Activation), 1024);
 }
 
-TEST(MemTracker, TwoTrackersEachObserveTheTimeTheyAreEntered) {
+TEST(MemTracker, EachOfTwoTrackersObservesOpsWhileItIsEntered) {
   Tracked<Net> net;
   const at::Tensor x = torch::ones({8, 16});
   Tracking outer;
@@ -135,7 +135,7 @@ TEST(MemTracker, ExitedTrackerIsNotifiedOfFreesWhileAnotherIsEntered) {
   EXPECT_EQ(outer.now(), 0);
 }
 
-/// The figures of two steps in a tracker.
+/// The figures of two training steps under one tracker.
 std::string two_steps() {
   torch::manual_seed(0);
   Net net;
@@ -158,7 +158,7 @@ std::string two_steps() {
   return testing::internal::GetCapturedStdout();
 }
 
-TEST(MemTracker, SoleTrackerAndOneOfSeveralAgree) {
+TEST(MemTracker, OneTrackerAndOneOfSeveralReportTheSame) {
   const std::string alone = two_steps();
   const MemTracker beside;
   EXPECT_EQ(two_steps(), alone);
@@ -181,7 +181,7 @@ TEST(MemTracker, ModTrackerBesideItObservesTheSameModules) {
   EXPECT_TRUE(t.knows("Net.second"));
 }
 
-TEST(MemTracker, DestroyedWhileEnteredInTheMiddleOfAModule) {
+TEST(MemTracker, MayBeDestroyedWhileAModuleRuns) {
   Tracked<Net> net;
   const at::Tensor x = torch::ones({8, 16});
   torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
@@ -200,7 +200,7 @@ TEST(MemTracker, DestroyedWhileEnteredInTheMiddleOfAModule) {
   EXPECT_EQ(t.now(MemCategory::Optstate), 2 * kParameter);
 }
 
-TEST(MemTracker, ExitedInTheMiddleOfAModuleAndAStep) {
+TEST(MemTracker, MayBeExitedWhileAModuleOrAStepRuns) {
   Tracked<Net> net;
   const at::Tensor x = torch::ones({8, 16});
   torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
@@ -217,7 +217,7 @@ TEST(MemTracker, ExitedInTheMiddleOfAModuleAndAStep) {
   EXPECT_EQ(t.now(MemCategory::Optstate), 2 * kParameter);
 }
 
-TEST(MemTracker, DeadModelHasNeitherBytesNorStatistics) {
+TEST(MemTracker, DestroyedModelHasNeitherBytesNorStatistics) {
   const at::Tensor x = torch::ones({8, 16});
   Tracking t;
   t.enter();
@@ -246,7 +246,8 @@ TEST(MemTracker, ModelAndGraphMayOutliveTheTracker) {
   EXPECT_TRUE(net->first->weight.grad().defined());
 }
 
-/// Each tracker observes all four threads: figures are sums over all nets, names differ.
+/// Each tracker observes all four threads: bytes are sums over all nets, and the nets have
+/// different names.
 TEST(MemTracker, ThreadsTrainConcurrentlyWithTheirOwnTrackers) {
   constexpr int kThreads = 4;
   constexpr int64_t kBatches = kBatch * (1 + 2 + 3 + 4);
@@ -255,14 +256,14 @@ TEST(MemTracker, ThreadsTrainConcurrentlyWithTheirOwnTrackers) {
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
-      const int64_t batch = kBatch * (i + 1);  // each thread has other sizes
+      const int64_t batch = kBatch * (i + 1);  // a different size in each thread
       Tracked<Net> net;
       torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
       const at::Tensor x = torch::ones({8 * (i + 1), 16});
       Tracking t;
       t.tracker.track_external("own", net);
       t.tracker.track_external(sgd, x);
-      meeting.arrive_and_wait();  // no thread enters while another makes its net
+      meeting.arrive_and_wait();  // no thread enters a tracker while another one makes its net
       t.enter();
       meeting.arrive_and_wait();
       for (int step = 0; step < 20; ++step) {

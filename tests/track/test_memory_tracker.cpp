@@ -30,7 +30,7 @@ TEST(MemoryTracker, StorageCountsFromItsOpToItsFree) {
   EXPECT_EQ(t.peak(), 1024);
 }
 
-// Each kind of result that has a handler of its own signature: one, several, a list, an argument.
+// The kinds of results that typed handlers have: one tensor, several, a list, an argument.
 TEST(MemoryTracker, OpsWithTypedHandlersReportAllResults) {
   Tracking t;
   at::Tensor x = torch::ones({8, 32});  // 1 KiB
@@ -113,7 +113,7 @@ TEST(MemoryTracker, TrackersStartAndStopWhileThreadsCompute) {
   worker.join();
 }
 
-TEST(MemoryTracker, FreeInAnotherThreadIsSeen) {
+TEST(MemoryTracker, FreeInAnotherThreadIsObserved) {
   Tracking t;
   at::Tensor a = torch::ones({256});
   std::thread([moved = std::move(a)]() mutable { moved.reset(); }).join();
@@ -137,7 +137,7 @@ TEST(MemoryTracker, GradientIsLabelledSinceItsBirth) {
   torch::mm(x, w).sum().backward();
   EXPECT_EQ(t.now(Category::Gradient), 1024);
   EXPECT_EQ(t.now(Category::Parameter), 1024);
-  EXPECT_EQ(t.at_peak(Category::Gradient), 1024);  // at the peak, mm had just made it
+  EXPECT_EQ(t.at_peak(Category::Gradient), 1024);  // mm made it just before the peak
 }
 
 TEST(MemoryTracker, ParameterThatLostItsLabelIsLabelledAgain) {
@@ -163,13 +163,14 @@ TEST(MemoryTracker, LeafThatIsNotAParameterHasNoGradient) {
 TEST(MemoryTracker, StorageFreedByABackwardWasSavedForIt) {
   const at::Tensor w = torch::ones({256}, torch::requires_grad());
   Tracking t;
-  at::Tensor loss = w.exp().sum();  // exp saves its result, which has no other owner
+  at::Tensor loss = w.exp().sum();  // only the graph holds the result of exp
   EXPECT_EQ(t.now(Category::Activation), 1024 + 4);
   loss.backward();
   EXPECT_EQ(t.at_peak(Category::SavedActivation), 1024);
 }
 
-// Nothing runs between the backward and the free that would say that the backward is over.
+// No op runs between the backward and the free, so only the end of the backward itself shows that
+// it is over.
 TEST(MemoryTracker, StorageFreedAfterABackwardWasNotSavedForIt) {
   for (const bool fails : {false, true}) {
     Tracking t;
@@ -177,7 +178,7 @@ TEST(MemoryTracker, StorageFreedAfterABackwardWasNotSavedForIt) {
     at::Tensor y = x + 1;
     at::Tensor kept = torch::ones({256});
     x.register_hook([&](const at::Tensor& grad) -> at::Tensor {
-      const at::Tensor scaled = grad * 2;  // so that the last that is seen is an op of the backward
+      const at::Tensor scaled = grad * 2;  // makes an op of the backward the last one observed
       if (fails) throw std::runtime_error("refused");
       return scaled;
     });
@@ -203,12 +204,12 @@ TEST(MemoryTracker, RepeatedBackwardAfterAFailureHasTheGradientOnce) {
   });
   const at::Tensor grad = torch::ones({256});
   EXPECT_THROW(leaf.backward(grad), std::runtime_error);
-  leaf.backward(grad);  // the one node of the graph is that of before
+  leaf.backward(grad);  // the only node of the graph is the same as before
   leaf.backward(grad);
   EXPECT_EQ(t.now(Category::Gradient), 1024);
 }
 
-TEST(MemoryTracker, ForeignMemoryIsCountedSeparatelyAndNeverAltered) {
+TEST(MemoryTracker, ForeignMemoryIsCountedSeparatelyAndNeverChanged) {
   std::array<float, 256> memory{};
   int frees = 0;
   Tracking t;
@@ -217,7 +218,7 @@ TEST(MemoryTracker, ForeignMemoryIsCountedSeparatelyAndNeverAltered) {
     const auto deleter = a.storage().data_ptr().get_deleter();
     a.add_(1);
     EXPECT_EQ(a.storage().data_ptr().get_deleter(), deleter);
-    EXPECT_EQ(t.now(Category::Other), 1024);  // it was there before the first op
+    EXPECT_EQ(t.now(Category::Other), 1024);  // it existed before the first op
     EXPECT_EQ(t.memory->foreign_bytes().at(kCpu), 1024);
     EXPECT_EQ(frees, 0);
   }
@@ -254,7 +255,7 @@ TEST(MemoryTracker, SparseTensorCountsIndicesAndValues) {
   EXPECT_EQ(t.now(), 2 * (32 + 16));
 }
 
-TEST(MemoryTracker, TwoTrackersSeeEventsOnlyWhileStarted) {
+TEST(MemoryTracker, TwoTrackersObserveEventsOnlyWhileStarted) {
   Tracking outer;
   const at::Tensor a = torch::ones({256});
   {

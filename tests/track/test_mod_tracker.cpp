@@ -34,7 +34,7 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-/// Calls `ask` in the backward of the node that made `tensor`.
+/// Calls `ask` while the node that made `tensor` runs in backward.
 at::Tensor ask_in_backward(at::Tensor tensor, std::function<void()> ask) {
   tensor.register_hook([ask = std::move(ask)](const at::Tensor&) { ask(); });
   return tensor;
@@ -169,13 +169,13 @@ TEST(ModTracker, HookThatThrowsReachesTheCaller) {
   EXPECT_EQ(tracker.parents(), Names{"Global"});
 }
 
-TEST(ModTracker, SecondHookForASlotIsRefusedWithAdvice) {
+TEST(ModTracker, SecondHookOfAKindIsRefusedWithAdvice) {
   ModTracker tracker;
   const ModTracker::UserHooks hooks{.pre_fw = [](const auto&, const auto&) {}};
   tracker.register_user_hooks(hooks);
   try {
     tracker.register_user_hooks(hooks);
-    FAIL() << "a second hook was taken";
+    FAIL() << "a second hook was accepted";
   } catch (const tidegauge::UsageError& error) {
     EXPECT_NE(std::string(error.what()).find("clear_user_hooks"), std::string::npos);
   }
@@ -203,7 +203,7 @@ TEST(ModTracker, EntriesNestAndDestructionExits) {
   tidegauge::call(net, torch::ones({1, 4}));  // must not notify the destroyed tracker
 }
 
-TEST(ModTracker, DeadModuleIsNullInBackward) {
+TEST(ModTracker, DestroyedModuleIsNullInBackward) {
   ModTracker tracker;
   int begun = 0;
   tracker.register_user_hooks({.pre_bw = [&](const auto* m, const auto&) {
@@ -299,7 +299,7 @@ TEST(ModTracker, TrackingDoesNotDelayTheFreeOfInputs) {
   EXPECT_EQ(tidegauge::call(model, torch::ones({2})), untracked);
 }
 
-TEST(ModTracker, ManySteps) {
+TEST(ModTracker, ManyStepsLeaveNoOpenModules) {
   ModTracker tracker;
   const Entered entered(tracker);
   Net net;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Labels and names of modules, for each front end: torch::nn, and a list in this file that is
-// guarded like Python's modules. tests/python/trackers/mem/test_module_adapter.py runs the same
-// checks on Python's modules.
+// Labels and names of modules, for each front end: torch::nn, and a fake front end in this file
+// that is guarded like Python modules. tests/python/trackers/mem/test_module_adapter.py runs the
+// same checks on Python modules.
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>
@@ -156,7 +156,7 @@ class ModuleAdapter : public testing::Test {
     FrontEnd::add_child(net, "inner", inner);
   }
 
-  void label() { labels.label(*tracking.memory, FrontEnd::view(net), NamedBy::Hook); }
+  void label() { labels.label(*tracking.memory, FrontEnd::view(net), LabelledBy::Hook); }
   void call(const typename FrontEnd::Module& module) {
     const auto view = FrontEnd::view(module);
     labels.on_call(*tracking.memory, view, view.intern());

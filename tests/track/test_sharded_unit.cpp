@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A program that shards a layer itself: it is one of 4 ranks.
+// A program that shards a layer itself, as one of 4 ranks.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -89,7 +89,7 @@ class ShardedUnitTest : public ::testing::Test {
   MemTracker tracker;
 };
 
-TEST_F(ShardedUnitTest, GatheredAndReleased) {
+TEST_F(ShardedUnitTest, BytesFollowGatherAndRelease) {
   ShardedLayer layer("layer");
   tracker.enter();
   EXPECT_EQ(now(Category::ShardedParam), kShard);
@@ -118,7 +118,7 @@ TEST_F(ShardedUnitTest, GatheredAndReleased) {
   EXPECT_LE(*report.gatherings[0].complete_ns, *report.gatherings[0].released_ns);
 }
 
-TEST_F(ShardedUnitTest, TimelineOfOneStep) {
+TEST_F(ShardedUnitTest, TimelineHasTheBytesOfEachMomentOfAStep) {
   ShardedLayer layer("layer");
   tracker.enter();
   layer.gather(GatherReason::Forward);
@@ -139,7 +139,7 @@ TEST_F(ShardedUnitTest, TimelineOfOneStep) {
     }
   }
   EXPECT_EQ(whole, (std::vector<int64_t>{0, kWhole, 0}));
-  // The input, input and output, the output alone, which is the gradient of the shard.
+  // The input; input and output; the output alone, which is the gradient of the shard.
   EXPECT_EQ(reduced, (std::vector<int64_t>{0, kWhole, kWhole + kShard, kShard, 0}));
   EXPECT_EQ(now(Category::ShardedGrad), kShard);
   EXPECT_EQ(now(Category::UnshardedGrad), 0);
@@ -150,7 +150,7 @@ TEST_F(ShardedUnitTest, TimelineOfOneStep) {
 TEST_F(ShardedUnitTest, UnitsAreSeparateAndTrackersAgree) {
   ShardedLayer first("first");
   ShardedLayer second("second");
-  MemTracker other;  // made later: the program reports the shards again
+  MemTracker other;  // created later, so the program reports the shards again
   second.unit.label(UnitFact::Shard, second.shard);
   tracker.enter();
   other.enter();
@@ -165,7 +165,7 @@ TEST_F(ShardedUnitTest, UnitsAreSeparateAndTrackersAgree) {
   EXPECT_EQ(other.units()[0].now.at(0).total_bytes(), kShard + kWhole);
 }
 
-TEST_F(ShardedUnitTest, LogOfALongRunStaysFlat) {
+TEST_F(ShardedUnitTest, MemoryOfALongRunDoesNotGrow) {
   const torch::NoGradGuard no_grad;
   ShardedLayer layer("layer");
   tracker.enter();

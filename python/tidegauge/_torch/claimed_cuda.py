@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`torch.cuda` as it would answer on a machine with CUDA devices, for `simulate(device="cuda")`.
+"""Makes `torch.cuda` answer as on a machine with CUDA devices, for `simulate(device="cuda")`.
 
 The fragile part of simulations, in one place: this file and `src/simulate/claimed_cuda.cpp` stand
-in for a driver, and are tested with one version of torch. `claim` refuses other versions, and
+in for a driver. torch builds with and without CUDA give the same results; on a machine with a GPU
+nothing is allocated on it. `claim` refuses versions of torch that we were not built for, and
 `self_test` tries everything before it is used.
 """
 
@@ -31,7 +32,7 @@ _originals: dict[str, Any] = {}
 
 
 class ClaimedStream(torch.Stream):
-    """Only a number: nothing runs on it."""
+    """A stream is only a number: nothing runs on it."""
 
     def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> ClaimedStream:
         index = _get_device_index(device, optional=True)
@@ -43,7 +44,7 @@ class ClaimedStream(torch.Stream):
 
 
 class ClaimedEvent(torch.Event):
-    """Complete as soon as it is recorded."""
+    """An event that is complete as soon as it is recorded."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> ClaimedEvent:
         return super().__new__(cls, device=torch.device("cuda"))
@@ -116,7 +117,7 @@ def _rng_state(device: Any = "cuda") -> torch.Tensor:
         return torch.zeros(_RNG_STATE_BYTES, dtype=torch.uint8)
 
 
-def _nothing(*args: Any, **kwargs: Any) -> None:
+def _do_nothing(*args: Any, **kwargs: Any) -> None:
     pass
 
 
@@ -125,21 +126,22 @@ def _constant(value: Any) -> Callable[..., Any]:
 
 
 def _replacements() -> dict[str, Any]:
-    """By name in `torch.cuda`."""
+    """The replacements, by name in `torch.cuda`."""
     return {
-        "_lazy_init": _nothing,
-        "_lazy_call": _nothing,
-        "init": _nothing,
+        "_lazy_init": _do_nothing,
+        "_lazy_call": _do_nothing,
+        "init": _do_nothing,
         "is_initialized": _constant(True),
         "is_available": _constant(True),
         "is_bf16_supported": _constant(True),
+        "is_current_stream_capturing": _constant(False),
         "device_count": _constant(DEVICE_COUNT),
         "current_device": torch._C._accelerator_getDeviceIndex,
         "set_device": _set_device,
         "_exchange_device": _exchange_device,
         "_maybe_exchange_device": _exchange_device,
-        "synchronize": _nothing,
-        "ipc_collect": _nothing,
+        "synchronize": _do_nothing,
+        "ipc_collect": _do_nothing,
         "get_device_capability": _constant(_CAPABILITY),
         "get_device_properties": _properties,
         "get_device_name": lambda device=None: _properties().name,
@@ -152,18 +154,18 @@ def _replacements() -> dict[str, Any]:
         "default_stream": _default_stream,
         "get_rng_state": _rng_state,
         "get_rng_state_all": lambda: [_rng_state() for _ in range(DEVICE_COUNT)],
-        "set_rng_state": _nothing,
-        "set_rng_state_all": _nothing,
-        "manual_seed": _nothing,
-        "manual_seed_all": _nothing,
-        "seed": _nothing,
-        "seed_all": _nothing,
-        "empty_cache": _nothing,
+        "set_rng_state": _do_nothing,
+        "set_rng_state_all": _do_nothing,
+        "manual_seed": _do_nothing,
+        "manual_seed_all": _do_nothing,
+        "seed": _do_nothing,
+        "seed_all": _do_nothing,
+        "empty_cache": _do_nothing,
         "memory_allocated": _constant(0),
         "max_memory_allocated": _constant(0),
         "memory_reserved": _constant(0),
         "max_memory_reserved": _constant(0),
-        "reset_peak_memory_stats": _nothing,
+        "reset_peak_memory_stats": _do_nothing,
         "mem_get_info": lambda device=None: (_properties().total_memory,) * 2,
     }
 
@@ -176,25 +178,25 @@ def _installation() -> Installation:
     )
 
 
-def why_not() -> str | None:
+def find_obstacle() -> str | None:
     """The reason why devices cannot be claimed here; None if they can."""
     if not fits(torch.__version__):
         return f"torch is {torch.__version__}; the stand-in for CUDA needs {BUILT_FOR}"
-    if torch.version.cuda is not None or torch.version.hip is not None:
-        return "this torch build has CUDA or ROCm; install a CPU build"
+    if torch.version.hip is not None:
+        return "this torch build has ROCm; install one with CUDA or for the CPU"
     return None
 
 
 def claim() -> Callable[[], None]:
-    """Makes CUDA devices exist; the result removes them. Raises NotImplementedError."""
-    if (reason := why_not()) is not None:
+    """Adds CUDA devices; the returned function removes them. May raise NotImplementedError."""
+    if (reason := find_obstacle()) is not None:
         raise NotImplementedError(f"simulate(device='cuda') is not possible here: {reason}")
     importlib.import_module("torch._dynamo")  # when loaded, it lists the functions of torch.cuda
     threads = torch._C._is_multithreading_enabled()
     _C.claim_cuda(DEVICE_COUNT)
     _installation().install()
     torch._C._set_only_lift_cpu_tensors(True)
-    # The engine made its threads at its first backward, for the devices that existed then.
+    # The engine starts its threads at its first backward, only for the devices that exist then.
     torch._C._set_multithreading_enabled(False)
 
     def undo() -> None:
@@ -207,7 +209,7 @@ def claim() -> Callable[[], None]:
 
 
 def self_test() -> None:
-    """Runs a training step on a claimed device, inside a simulation; raises if it went wrong."""
+    """Runs a training step on a claimed device, inside a simulation; raises if it fails."""
     device = torch.device("cuda", 0)
     side = ClaimedStream()
     layer = nn.Linear(4, 4).to(device)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The torch version that we were built for: the only place in Python that names one.
+"""The torch versions that we support, and the one that we were built for. No other Python file
+names a version.
 
-torch keeps its C++ ABI within a minor version only. With any other, importing the extension would
-end in an undefined symbol or a crash, so the package checks before it loads anything compiled.
+torch keeps its C++ ABI only within a minor version. With another minor version, importing the
+extension would fail with an undefined symbol or crash, so the package checks the version before it
+loads the extension.
 """
 
 import re
@@ -11,12 +13,60 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Literal
+
+from tidegauge.errors import TorchError
 
 # The build reads this line too, and refuses to compile against another minor version.
-BUILT_FOR = "2.13"
+SUPPORTED = ("2.10", "2.11", "2.12", "2.13", "2.14", "2.15")
 
-#: How a caching allocator chooses among equally good free blocks, and which torch does so.
+
+def _read_build(name: str) -> str:
+    """A fact about the compiled parts; empty if nothing is compiled yet."""
+    try:
+        return str(getattr(import_module("tidegauge._built_for"), name))  # CMake writes this module
+    except ImportError:
+        return ""
+
+
+#: The minor version that the compiled parts need; empty if they were built without torch.
+BUILT_FOR = _read_build("TORCH_MINOR")
+BUILD_TYPE = _read_build("BUILD_TYPE")
+
+#: Builds tidegauge for the installed torch.
+REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps ."
+
+#: The rules by which a caching allocator chooses among equally good free blocks, and the torch
+#: versions that use each rule.
 TIE_RULES = {"address": "up to 2.11", "private-counter": "2.12", "counter": "2.13"}
+
+
+def find_tie_rule(version: str) -> Literal["address", "private-counter", "counter"]:
+    """The rule of a torch version; the newest one if the version cannot be read."""
+    minor = _minor_of(version)
+    if minor < (2, 12):
+        return "address"
+    return "private-counter" if minor == (2, 12) else "counter"
+
+
+def find_compiled_calls() -> tuple[str, str, str] | None:
+    """The module and the names of the functions that dynamo calls before and after compiled code;
+    None for the version that has `_ForceDispatchKeyGuard` there."""
+    minor = _minor_of(find_torch_version() or "")
+    if minor == (2, 13):
+        return None
+    if minor < (2, 13):
+        names = ("get_dynamic_layer_stack_depth", "pop_dynamic_layer_stack_and_undo_to_depth")
+        return ("torch._C._functorch", *names)
+    names = ("_dynamo_save_local_dispatch_key_set", "_dynamo_restore_local_dispatch_key_set")
+    return ("torch._C", *names)
+
+
+def _minor_of(version: str) -> tuple[int, int]:
+    """The newest one that we know if the version cannot be read."""
+    numbers = re.match(r"(\d+)\.(\d+)", version) or re.match(r"(\d+)\.(\d+)", SUPPORTED[-1])
+    assert numbers is not None
+    return int(numbers[1]), int(numbers[2])
 
 
 def fits(found: str, built_for: str = BUILT_FOR) -> bool:
@@ -25,13 +75,15 @@ def fits(found: str, built_for: str = BUILT_FOR) -> bool:
 
 
 def explain_mismatch(found: str, built_for: str = BUILT_FOR) -> str | None:
-    """A message about torch version `found` with what to do; None if it fits."""
+    """A message that says what to do about torch version `found`; None if it is supported."""
     if fits(found, built_for):
         return None
-    return (
-        f"tidegauge was built for torch {built_for}, but found torch {found}. "
-        f"Run `pip install 'torch=={built_for}.*'`, or build tidegauge from source for your torch."
-    )
+    install = f"`pip install 'torch=={built_for}.*'`"
+    if any(fits(found, known) for known in SUPPORTED):
+        todo = f"Run `{REBUILD}` in the sources of tidegauge, or {install}."
+    else:
+        todo = f"Run {install}; tidegauge supports torch {SUPPORTED[0]} to {SUPPORTED[-1]}."
+    return f"tidegauge was built for torch {built_for}, but found torch {found}. {todo}"
 
 
 def find_torch_version() -> str | None:
@@ -52,19 +104,25 @@ def find_torch_version() -> str | None:
 
 
 def check_torch_version() -> None:
-    """Raises ImportError unless the installed torch has the minor version we were built for."""
+    """Raises TorchError unless the installed torch has the minor version we were built for."""
     found = find_torch_version()
+    if not BUILT_FOR:
+        first = "" if found else "`pip install torch`, then "
+        raise TorchError(
+            "this needs the part of tidegauge that uses torch, but it was built without torch. "
+            f"Run {first}`{REBUILD}` in the sources of tidegauge."
+        )
     if found is None:
-        raise ImportError(
-            f"tidegauge needs torch {BUILT_FOR}, but found none. "
+        raise TorchError(
+            f"this needs torch {BUILT_FOR}, but found none. "
             f"Run `pip install 'torch=={BUILT_FOR}.*'`."
         )
     if problem := explain_mismatch(found):
-        raise ImportError(problem)
+        raise TorchError(problem)
 
 
 def load_extension() -> ModuleType:
-    """Imports `tidegauge._C`, without torch's Python if its libraries can be found without it."""
+    """Imports `tidegauge._C`; imports torch's Python package only if its libraries need it."""
     check_torch_version()  # before anything compiled is loaded
     try:
         return import_module("tidegauge._C")

@@ -13,21 +13,23 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from torch.distributed.tensor._decompositions import DecompShardingStrategy
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
 
 from tidegauge import _C
 from tidegauge._torch.patching import Installation, Patch
 
 _originals: dict[str, Callable[..., Any]] = {}
-_PLACES: dict[str, type] = {
-    "_propagate_tensor_meta_non_cached": ShardingPropagator,
-    "propagate_strategy": DecompShardingStrategy,
-}
+_PLACES: dict[str, type] = {"_propagate_tensor_meta_non_cached": ShardingPropagator}
+try:
+    from torch.distributed.tensor._decompositions import DecompShardingStrategy
+
+    _PLACES["propagate_strategy"] = DecompShardingStrategy
+except ImportError:  # an older DTensor, which needs no decompositions
+    pass
 
 
 def _unseen_inside(owner: type, name: str) -> Callable[..., Any]:
-    @wraps(getattr(owner, name))
+    @wraps(getattr(owner, name, _unseen_inside))
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         with _C.UnseenRegion():
             return _originals[name](*args, **kwargs)
@@ -35,10 +37,17 @@ def _unseen_inside(owner: type, name: str) -> Callable[..., Any]:
     return wrapper
 
 
+def _make_patch(owner: type, name: str) -> Patch:
+    wrapper: Any = _unseen_inside(owner, name)
+    is_static = isinstance(owner.__dict__.get(name), staticmethod)  # in older versions
+    return Patch(owner, name, staticmethod(wrapper) if is_static else wrapper)
+
+
 _FOR_SHARDINGS = Installation(
-    {name: Patch(owner, name, _unseen_inside(owner, name)) for name, owner in _PLACES.items()},
-    variables=_originals,
+    {name: _make_patch(owner, name) for name, owner in _PLACES.items()}, variables=_originals
 )
+
+_FOR_SHARDINGS.check("hiding the memory of DTensor's sharding propagation")
 
 install = _FOR_SHARDINGS.install
 uninstall = _FOR_SHARDINGS.uninstall

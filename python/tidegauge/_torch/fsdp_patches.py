@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Wrappers that follow the life of FSDP2's param groups while an FSDPMemTracker is entered.
+"""Wrappers that observe FSDP2's param groups while an FSDPMemTracker is entered.
 
-FSDP2's hooks on modules are bound methods, taken when a module is sharded. But they call the param
-groups, and these call their parameters, by name. So wrappers on the two classes observe everything,
-also in models that were sharded before, and nothing is put on a model. A wrapper passes on plain
-facts and decides nothing (src/core/ledger/sharded_units.h does). Our own failures do not reach the
-training: they are counted.
+FSDP2's hooks on modules are bound methods from the time when a module is sharded. But these hooks
+call the param groups, and the param groups call their parameters, by name. So wrappers on the two
+classes observe everything, even in models that were sharded before, and no model is changed. A
+wrapper reports facts and decides nothing (src/core/ledger/sharded_units.h decides). Our own
+failures are counted and do not reach training.
 """
 
 from __future__ import annotations
@@ -30,33 +30,8 @@ from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
 
 from tidegauge import _C
 from tidegauge._C import ModuleMark, UnitFact
+from tidegauge._torch import compat_fsdp
 from tidegauge._torch.patching import Installation, Patch
-
-_NAMES: dict[type | ModuleType, str] = {
-    FSDPParamGroup: "__init__ lazy_init unshard wait_for_unshard _prefetch_unshard pre_forward "
-    "post_forward pre_backward post_backward finalize_backward _to_sharded "
-    "_to_sharded_post_forward",
-    FSDPParam: "to_sharded_post_forward to_accumulated_grad_if_needed reset_sharded_param",
-    _fsdp_param_group: "foreach_reduce",
-}
-
-
-def check_names(names: dict[type | ModuleType, str] = _NAMES) -> None:
-    """Raises NotImplementedError if this torch has an FSDP2 without one of the names we wrap."""
-    missing = [
-        f"{owner.__name__}.{name}"
-        for owner, all_names in names.items()
-        for name in all_names.split()
-        if name not in owner.__dict__
-    ]
-    if missing:
-        raise NotImplementedError(
-            f"FSDPMemTracker does not know the FSDP2 of torch {torch.__version__}, which lacks "
-            f"{', '.join(missing)}. Use the torch that tidegauge was built for"
-        )
-
-
-check_names()
 
 _originals: dict[str, Callable[..., Any]] = {}
 _units: WeakKeyDictionary[FSDPParamGroup | FSDPParam, int] = WeakKeyDictionary()
@@ -74,7 +49,7 @@ class _Running(threading.local):
 _running = _Running()
 
 
-def _safely(notify: Callable[..., None]) -> Callable[..., None]:
+def _count_failures(notify: Callable[..., None]) -> Callable[..., None]:
     """Counts an exception of `notify` instead of raising it into the training."""
 
     @wraps(notify)
@@ -88,7 +63,7 @@ def _safely(notify: Callable[..., None]) -> Callable[..., None]:
 
 
 def find_unit(group: FSDPParamGroup) -> int:
-    """The number of the group and of its parameters, the same for all trackers."""
+    """The unit number of the group and its parameters. It is the same for all trackers."""
     unit = _units.get(group)
     if unit is None:
         unit = _C.new_unit()
@@ -99,7 +74,7 @@ def find_unit(group: FSDPParamGroup) -> int:
     return unit
 
 
-@_safely
+@_count_failures
 def _notify_made(unit: int, group: FSDPParamGroup) -> None:
     _C.unit_made(unit, name_of(group), group.modules)
     _C.unit_fact(unit, UnitFact.SHARD, shards_of(group.fsdp_params))
@@ -113,7 +88,7 @@ def name_of(group: FSDPParamGroup) -> str:
     name: str | None = group._module_fqn
     if name is None:
         name = ", ".join(type(module).__name__ for module in group.modules)
-    return name if _is_first(group) else f"{name}#{group._param_group_index + 1}"
+    return name if _is_first(group) else f"{name}#{compat_fsdp.index_of(group) + 1}"
 
 
 def shards_of(parameters: Sequence[FSDPParam]) -> list[torch.Tensor]:
@@ -142,7 +117,7 @@ def unsharded_grads_of(parameters: Sequence[FSDPParam]) -> list[torch.Tensor]:
 def _call_with_births(
     unit: int, fact: UnitFact, original: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> Any:
-    """Calls the original; each storage that it allocates is labelled `fact`."""
+    """Calls the original and labels each storage that it allocates with `fact`."""
     _C.begin_unit_births(unit, fact)
     try:
         return original(*args, **kwargs)
@@ -155,16 +130,15 @@ def _call_with_births(
 
 
 def _is_first(group: FSDPParamGroup) -> bool:
-    return bool(group._param_group_index == 0)
+    return compat_fsdp.index_of(group) == 0
 
 
-def _is_last(group: FSDPParamGroup) -> bool:
-    return bool(group._param_group_index == group._num_param_groups - 1)
+_is_last = compat_fsdp.is_last
 
 
 @wraps(FSDPParamGroup.__init__)
 def _tracked_init(self: FSDPParamGroup, *args: Any, **kwargs: Any) -> None:
-    """A module is sharded while a tracker is entered."""
+    """Called when a module is sharded while a tracker is entered."""
     _originals["init"](self, *args, **kwargs)
     find_unit(self)
 
@@ -189,10 +163,10 @@ def _tracked_unshard(self: FSDPParamGroup, *args: Any, **kwargs: Any) -> Any:
     return result
 
 
-@_safely
+@_count_failures
 def _notify_gathering(unit: int, group: FSDPParamGroup) -> None:
     if type(group._all_gather_comm) is not DefaultAllGather:
-        # A custom all-gather may have allocated its buffer long ago.
+        # A custom all-gather may have allocated its buffer earlier.
         _C.unit_fact(unit, UnitFact.GATHER_BUFFER, [group._all_gather_result.all_gather_output])  # type: ignore[union-attr]
     _C.unit_gathering(unit, group._training_state.name, _running.prefetches > 0)
 
@@ -209,18 +183,18 @@ def _tracked_wait_for_unshard(self: FSDPParamGroup) -> Any:
     return result
 
 
-@_safely
+@_count_failures
 def _notify_unsharded(unit: int, group: FSDPParamGroup) -> None:
     _C.unit_fact(unit, UnitFact.UNSHARDED, unsharded_params_of(group.fsdp_params))
 
 
-def _tracked_prefetch_unshard(target: FSDPParamGroup, pass_type: str) -> None:
+def _tracked_prefetch_unshard(target_fsdp_param_group: FSDPParamGroup, pass_type: str) -> None:
     _running.prefetches += 1
     try:
-        _originals["prefetch_unshard"](target, pass_type)
+        _originals["prefetch_unshard"](target_fsdp_param_group, pass_type)
     finally:
         _running.prefetches -= 1
-    if (last := _running.last_prefetch) is not None and last[0]() is target:
+    if (last := _running.last_prefetch) is not None and last[0]() is target_fsdp_param_group:
         _running.last_prefetch = None
         if (module := last[1]()) is not None:
             _C.mark_modules((module,), ModuleMark.AFTER_PRE_FORWARD)
@@ -235,10 +209,10 @@ def _tracked_pre_forward(self: FSDPParamGroup, module: nn.Module, *args: Any) ->
     return result
 
 
-@_safely
+@_count_failures
 def _notify_pre_forward(module: nn.Module, is_entering: bool) -> None:
     states = module._get_fsdp_state()._states_to_forward_prefetch if is_entering else []  # type: ignore[operator]
-    targets = [group for state in states for group in state._fsdp_param_groups]
+    targets = [group for state in states for group in compat_fsdp.groups_of(state)]
     if targets:
         _running.last_prefetch = ref(targets[-1]), ref(module)
     else:
@@ -278,9 +252,9 @@ def _tracked_post_backward(self: FSDPParamGroup, *args: Any) -> Any:
     return result
 
 
-@_safely
+@_count_failures
 def _notify_unsharded_grads(unit: int, group: FSDPParamGroup) -> None:
-    # In a function of its own: a list that outlives it would keep the gradients alive.
+    # A separate function, because a list that outlives it would keep the gradients alive.
     _C.unit_fact(unit, UnitFact.UNSHARDED_GRAD, unsharded_grads_of(group.fsdp_params))
 
 
@@ -308,7 +282,7 @@ def _tracked_to_sharded_post_forward(self: FSDPParamGroup) -> None:
 def _with_births(name: str, fact: UnitFact, original: Any) -> Callable[..., Any]:
     """Wraps a method of a parameter: each storage that it allocates is labelled `fact`."""
 
-    @wraps(original)
+    @wraps(original or _with_births)
     def tracked(self: FSDPParam, *args: Any) -> Any:
         unit = _units.get(self)
         if unit is None:  # its group was not observed yet
@@ -320,7 +294,7 @@ def _with_births(name: str, fact: UnitFact, original: Any) -> Callable[..., Any]
 
 @wraps(FSDPParam.reset_sharded_param)
 def _tracked_reset_sharded_param(self: FSDPParam) -> None:
-    """`load_state_dict` or `Module.to` replaced the shards."""
+    """Called when `load_state_dict` or `Module.to` replaces the shards."""
     _originals["reset_sharded_param"](self)
     if (unit := _units.get(self)) is not None:
         _C.unit_fact(unit, UnitFact.SHARD, shards_of([self]))
@@ -333,14 +307,11 @@ def _tracked_foreach_reduce(
     reduce_scatter_group: Any,
     reduce_scatter_stream: Any,
     reduce_scatter_comm: Any,
-    orig_dtype: torch.dtype | None,
-    reduce_dtype: torch.dtype | None,
     *args: Any,
     **kwargs: Any,
 ) -> Any:
     unit = _units.get(fsdp_params[0], 0)  # post_backward has numbered it
     _C.unit_fact(unit, UnitFact.UNSHARDED_GRAD, unsharded_grads)
-    buffer_dtype = reduce_dtype or unsharded_grads[0].dtype  # the list is empty afterwards
     result = _call_with_births(
         unit,
         UnitFact.REDUCE_BUFFER,
@@ -350,28 +321,27 @@ def _tracked_foreach_reduce(
         reduce_scatter_group,
         reduce_scatter_stream,
         reduce_scatter_comm,
-        orig_dtype,
-        reduce_dtype,
         *args,
         **kwargs,
     )
-    is_cast = orig_dtype is not None and orig_dtype != buffer_dtype
-    _notify_reduced(unit, fsdp_params, reduce_scatter_comm, result, is_cast)
+    _notify_reduced(unit, fsdp_params, reduce_scatter_comm, result)
     return result
 
 
-@_safely
-def _notify_reduced(
-    unit: int, parameters: list[FSDPParam], comm: Any, result: Any, is_cast: bool
-) -> None:
-    reduce_input, all_reduce_input, partial_output = result[0], result[4], result[6]
+@_count_failures
+def _notify_reduced(unit: int, parameters: list[FSDPParam], comm: Any, result: Any) -> None:
+    reduce_input, all_reduce_input, partial_output = compat_fsdp.read_reduction(result)
     if type(comm) is not DefaultReduceScatter:
         _C.unit_fact(unit, UnitFact.REDUCE_BUFFER, [reduce_input])
     buffers = [t for t in (all_reduce_input, partial_output) if t is not None]
     _C.unit_fact(unit, UnitFact.ALL_REDUCE_BUFFER, buffers)
     if partial_output is None:  # else there is no gradient yet
-        fact = UnitFact.SHARD_GRAD if is_cast else UnitFact.REDUCED_GRAD
-        _C.unit_fact(unit, fact, shard_grads_of(parameters))
+        # A gradient of another dtype than the buffers is a copy.
+        grads = shard_grads_of(parameters)
+        views = [grad for grad in grads if grad.dtype == reduce_input.dtype]
+        copies = [grad for grad in grads if grad.dtype != reduce_input.dtype]
+        _C.unit_fact(unit, UnitFact.REDUCED_GRAD, views)
+        _C.unit_fact(unit, UnitFact.SHARD_GRAD, copies)
     _C.unit_reduced(unit)
 
 
@@ -383,6 +353,8 @@ _PARAMETER_BIRTHS = {
     "to_sharded_post_forward": UnitFact.POST_FORWARD_SHARD,
     "to_accumulated_grad_if_needed": UnitFact.UNSHARDED_GRAD,
 }
+# Newer versions of FSDP2 leave such gradients to autograd.
+_NOT_IN_EVERY_TORCH = {"to_accumulated_grad_if_needed"}
 _TABLE: list[tuple[str, type | ModuleType, str, Any]] = [
     ("init", FSDPParamGroup, "__init__", _tracked_init),
     ("lazy_init", FSDPParamGroup, "lazy_init", _tracked_lazy_init),
@@ -408,15 +380,21 @@ _TABLE: list[tuple[str, type | ModuleType, str, Any]] = [
     ),
     ("reset_sharded_param", FSDPParam, "reset_sharded_param", _tracked_reset_sharded_param),
     ("foreach_reduce", _fsdp_param_group, "foreach_reduce", _tracked_foreach_reduce),
-    *(
-        (key := f"param.{name}", FSDPParam, name, _with_births(key, fact, getattr(FSDPParam, name)))
-        for name, fact in _PARAMETER_BIRTHS.items()
-    ),
 ]
+_PARAMETER_TABLE = {
+    (key := f"param.{name}"): Patch(
+        FSDPParam,
+        name,
+        _with_births(key, fact, getattr(FSDPParam, name, None)),
+        is_optional=name in _NOT_IN_EVERY_TORCH,
+    )
+    for name, fact in _PARAMETER_BIRTHS.items()
+}
 _FOR_FSDP = Installation(
-    {key: Patch(owner, name, wrapper) for key, owner, name, wrapper in _TABLE},
+    {key: Patch(owner, name, wrapper) for key, owner, name, wrapper in _TABLE} | _PARAMETER_TABLE,
     variables=_originals,
 )
+_FOR_FSDP.check("FSDPMemTracker")
 
 install = _FOR_FSDP.install
 uninstall = _FOR_FSDP.uninstall

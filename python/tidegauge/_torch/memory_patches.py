@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Wrappers and hooks that notify memory trackers of what the dispatcher does not show.
-
-Resized storages, registered parameters, gradients of `torch.autograd.grad`, optimizer steps, ...
+"""Wrappers and hooks that notify memory trackers of events that the dispatcher does not show:
+resized storages, registered parameters, gradients of `torch.autograd.grad`, optimizer steps, ...
 """
 
 from __future__ import annotations
 
 import threading
+import warnings
 import weakref
 from collections.abc import Callable
 from functools import wraps
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ from torch.optim.optimizer import (
 )
 
 from tidegauge import _C
+from tidegauge._torch.compat import find_compiled_calls
 from tidegauge._torch.late_patches import LatePatches, Patches
 from tidegauge._torch.op_patches import FOR_OPS
 from tidegauge._torch.patching import GlobalHook, Installation, Patch
@@ -34,11 +36,11 @@ from tidegauge._torch.patching import GlobalHook, Installation, Patch
 _is_compiling = torch.compiler.is_dynamo_compiling
 
 
-# The originals that the wrappers call; each installation sets them anew.
+# The originals that the wrappers call. Each installation sets them again.
 _setstate: Callable[..., Any] = nn.Module.__setstate__
 _compiled_region: Callable[..., Any] = torch._C._ForceDispatchKeyGuard
 _resize: Callable[..., Any] = torch.UntypedStorage.resize_
-_swap: Callable[..., Any] = torch.UntypedStorage._swap_data_ptr_  # type: ignore[attr-defined]
+_swap: Callable[..., Any] = getattr(torch.UntypedStorage, "_swap_data_ptr_", _resize)
 _exit_profiled: Callable[..., Any] = record_function.__exit__
 _get_rng_state: Callable[..., torch.Tensor] = torch.random.get_rng_state
 _enter_fake_mode: Callable[..., Any] = FakeTensorMode.__enter__
@@ -47,7 +49,7 @@ _convert_to_meta: Callable[..., Any] = MetaConverter.__call__
 
 
 def _tracked_setstate(self: nn.Module, state: Any) -> None:
-    """A module that is copied or unpickled calls no registration hook."""
+    """Needed because a module that is copied or unpickled calls no registration hook."""
     _setstate(self, state)
     _C.module_restored(self)
 
@@ -77,7 +79,7 @@ def _tracked_swap(self: torch.UntypedStorage, other: torch.UntypedStorage) -> An
 
 @wraps(_get_rng_state)
 def _tracked_get_rng_state() -> torch.Tensor:
-    """Checkpoints keep the generator's state, which torch makes without the dispatcher."""
+    """Observes the generator state that checkpoints keep: torch makes it without the dispatcher."""
     state = _get_rng_state()
     if not _is_compiling():
         _C.tensor_made(state)
@@ -86,30 +88,30 @@ def _tracked_get_rng_state() -> torch.Tensor:
 
 @wraps(_enter_fake_mode)
 def _tracked_enter_fake_mode(self: FakeTensorMode) -> Any:
-    """Meta tensors of the mode take no memory, whether or not a tracker counts its fakes."""
+    """Hides the meta tensors of the mode, which use no memory, even if its fakes are counted."""
     _C.enter_fake_mode()
     return _enter_fake_mode(self)
 
 
 @wraps(_convert_to_meta)
 def _tracked_convert_to_meta(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """Making a fake from a tensor (torch.export does) uses meta tensors, which take no memory."""
+    """Hides the meta tensors with which torch.export makes fake tensors: they use no memory."""
     with _C.UnseenRegion():
         return _convert_to_meta(self, *args, **kwargs)
 
 
 @wraps(_run_backward)
-def _tracked_run_backward(outputs: Any, *args: Any, **kwargs: Any) -> Any:
+def _tracked_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
     """`torch.autograd.grad` returns gradients without running an AccumulateGrad node."""
     if not _is_compiling():
         _C.watch_thread_again()  # the engine's threads inherit the keys of this one
-    grads = _run_backward(outputs, *args, **kwargs)
+    grads = _run_backward(t_outputs, *args, **kwargs)
     if not _is_compiling() and not kwargs.get("accumulate_grad", False):
         _C.gradients_made(args[3], grads)
     return grads
 
 
-# The hooks are Python functions with a test that dynamo folds away: it cannot trace into C++.
+# Python functions with a test that dynamo folds away, because dynamo cannot trace into C++.
 
 
 def _parameter_registered(module: nn.Module, name: str, parameter: Any) -> None:
@@ -123,7 +125,7 @@ def _buffer_registered(module: nn.Module, name: str, buffer: Any) -> None:
 
 
 class _RunningSteps(threading.local):
-    """The optimizers whose `step` runs in this thread, the innermost last."""
+    """The optimizers whose `step` runs in this thread, innermost last."""
 
     def __init__(self) -> None:
         self.optimizers: list[weakref.ref[optim.Optimizer]] = []
@@ -150,7 +152,7 @@ def _tracked_exit_profiled(self: Any, exc_type: Any, exc_value: Any, traceback: 
 
 
 def _end_failed_step(profiled_name: str) -> None:
-    """torch calls no post-hook for a step that raises, but it does exit the profiler's record."""
+    """Ends a step that raises: torch calls no post-hook then, but exits the profiler's record."""
     running = _running_steps.optimizers
     optimizer = running[-1]() if running else None
     if optimizer and profiled_name == f"Optimizer.step#{type(optimizer).__name__}.step":
@@ -158,7 +160,7 @@ def _end_failed_step(profiled_name: str) -> None:
 
 
 def _end_running_steps() -> None:
-    """Ends the steps during which a tracker is left: torch will not report their end to us."""
+    """Ends the steps in which a tracker is exited, because torch will not report their end."""
     while running := _running_steps.optimizers:
         if (optimizer := running[-1]()) is not None:
             _C.optimizer_step_end(optimizer)
@@ -168,18 +170,30 @@ def _end_running_steps() -> None:
 _running_steps = _RunningSteps()
 
 
-_FOR_MEMORY = Installation(
+def _compiled_call_patches() -> dict[str, Patch]:
+    """The functions that torch calls before and after compiled code, if it has no guard there."""
+    if (found := find_compiled_calls()) is None:
+        return {}
+    owner, *names = found
+    module = import_module(owner)
+    wrappers = _C.wrap_compiled_calls(*(getattr(module, name) for name in names))
+    patches = (Patch(module, *each) for each in zip(names, wrappers, strict=True))
+    return dict(zip(("_before_compiled", "_after_compiled"), patches, strict=True))
+
+
+FOR_MEMORY = Installation(
     {
         "_setstate": Patch(nn.Module, "__setstate__", _tracked_setstate),
         "_compiled_region": Patch(torch._C, "_ForceDispatchKeyGuard", _C.CompiledRegion),
         "_resize": Patch(torch.UntypedStorage, "resize_", _tracked_resize),
-        "_swap": Patch(torch.UntypedStorage, "_swap_data_ptr_", _tracked_swap),
+        "_swap": Patch(torch.UntypedStorage, "_swap_data_ptr_", _tracked_swap, is_optional=True),
         "_exit_profiled": Patch(record_function, "__exit__", _tracked_exit_profiled),
         "_get_rng_state": Patch(torch.random, "get_rng_state", _tracked_get_rng_state),
         "_same_get_rng_state": Patch(torch, "get_rng_state", _tracked_get_rng_state),
         "_enter_fake_mode": Patch(FakeTensorMode, "__enter__", _tracked_enter_fake_mode),
         "_convert_to_meta": Patch(MetaConverter, "__call__", _tracked_convert_to_meta),
         "_run_backward": Patch(torch.autograd, "_engine_run_backward", _tracked_run_backward),
+        **_compiled_call_patches(),
     },
     globals(),
     [
@@ -189,12 +203,16 @@ _FOR_MEMORY = Installation(
         GlobalHook(register_module_buffer_registration_hook, _buffer_registered),
     ],
     _end_running_steps,
+    feature="MemTracker",
 )
 
 
-def _load_dtensor_patches() -> Patches:
-    from tidegauge._torch import dtensor_patches
-
+def _load_dtensor_patches() -> Patches | None:
+    try:
+        from tidegauge._torch import dtensor_patches
+    except NotImplementedError as error:
+        warnings.warn(str(error), stacklevel=2)
+        return None
     return dtensor_patches
 
 
@@ -203,11 +221,11 @@ _FOR_DTENSOR = LatePatches("torch.distributed.tensor._sharding_prop", _load_dten
 
 def install() -> None:
     FOR_OPS.install()
-    _FOR_MEMORY.install()
+    FOR_MEMORY.install()
     _FOR_DTENSOR.install()
 
 
 def uninstall() -> None:
     _FOR_DTENSOR.uninstall()
-    _FOR_MEMORY.uninstall()
+    FOR_MEMORY.uninstall()
     FOR_OPS.uninstall()

@@ -19,7 +19,7 @@ _enter = _C.module_enter
 _leave = _C.module_leave
 _TORCHS_CALL = nn.Module._wrapped_call_impl
 
-# The originals that the wrappers call; each installation sets them anew.
+# The originals that the wrappers call. Each installation sets them again.
 _call_module: Callable[..., Any] = nn.Module.__call__
 _enter_recomputation: Callable[..., Any] = checkpoint._recomputation_hook.__enter__
 _exit_recomputation: Callable[..., Any] = checkpoint._recomputation_hook.__exit__
@@ -27,12 +27,12 @@ _backward_reentrant: Callable[..., Any] = checkpoint.CheckpointFunction.backward
 
 
 def _tracked_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    # Dynamo folds this test away and sees none of our code: no graph break, no guard.
+    # Dynamo folds this test away and does not trace our code: no graph break, no guard.
     if _is_compiling() or not _enter(self, args, kwargs):
         return _call_module(self, *args, **kwargs)
     try:
         if _call_module is _TORCHS_CALL and self._compiled_call_impl is None:
-            # What torch's own would call in this case: saves a frame.
+            # torch's own function would call this, too. Calling it directly saves a frame.
             output = self._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]
         else:
             output = _call_module(self, *args, **kwargs)
@@ -48,7 +48,7 @@ def _tracked_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
 def _leave_after_error(module: nn.Module, args: Any) -> None:
     try:
         _leave(module, args, None)
-    except Exception as error:  # of a user's hook; the error of the forward matters more
+    except Exception as error:  # from a user's hook; the error of the forward matters more
         warnings.warn(
             f"a post_fw_hook raised {error!r} while the forward of {type(module).__name__} was "
             "already failing; the error of the forward is raised",
@@ -94,4 +94,5 @@ FOR_MODULES = Installation(
         ),
     },
     variables=globals(),
+    feature="ModTracker",
 )

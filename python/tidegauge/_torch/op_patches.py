@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Wrappers that keep new threads and all ops observed."""
+"""Wrappers that make trackers observe new threads and all ops."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import torch
 from tidegauge import _C
 from tidegauge._torch.patching import Installation, Patch
 
-# The originals that the wrappers call; each installation sets them anew.
+# The originals that the wrappers call. Each installation sets them again.
 _bootstrap: Callable[..., Any] = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 _exit_inference_mode: Callable[..., Any] = torch._C._InferenceMode.__exit__
 _key_extractor: Callable[..., Any] = torch._ops.key_extractor
-_OUR_KEY = torch._C._parse_dispatch_key("Fake")
+_OUR_KEYS = [torch._C._parse_dispatch_key(name) for name in _C.dispatch_keys()]
 
 
 def _tracked_bootstrap(self: threading.Thread) -> None:
-    """A thread that starts while a tracker is entered is tracked as long as it runs."""
+    """Tracks a thread that starts while a tracker is entered, until the thread ends."""
     _C.attach_thread()
     try:
         _bootstrap(self)
@@ -29,9 +29,9 @@ def _tracked_bootstrap(self: threading.Thread) -> None:
 
 
 def _tracked_exit_inference_mode(self: Any, *args: Any) -> Any:
-    """The end of inference mode restores older dispatch keys of the thread, maybe without ours.
+    """Adds our dispatch key again if the end of inference mode has removed it.
 
-    The patch is on the C++ class: a `with` looks up `inference_mode.__exit__` when it begins.
+    The patch is on the C++ class, because `with` looks up `inference_mode.__exit__` at its begin.
     """
     try:
         return _exit_inference_mode(self, *args)
@@ -40,8 +40,11 @@ def _tracked_exit_inference_mode(self: Any, *args: Any) -> Any:
 
 
 def _extract_keys(tensors: Any, key_mask: Any) -> Any:
-    """Higher-order ops know a fixed set of dispatch keys, and ours is not among them."""
-    return _key_extractor(tensors, key_mask).remove(_OUR_KEY)
+    """Higher-order ops know a fixed set of dispatch keys, and ours are not among them."""
+    keys = _key_extractor(tensors, key_mask)
+    for key in _OUR_KEYS:
+        keys = keys.remove(key)
+    return keys
 
 
 # For threads whose ops are observed.
@@ -61,4 +64,5 @@ FOR_OPS = Installation(
     },
     variables=globals(),
     needs=FOR_THREADS,
+    feature="tracking of ops",
 )

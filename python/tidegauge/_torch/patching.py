@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Installs and removes patches of torch's Python.
 
-Each patch exists once, however many trackers are entered, and is removed when the last one leaves.
-Other code may keep a wrapper of ours (a compiled model, another tool's patch on top of ours): once
-no tracker is entered, the wrapper only calls the original.
+Each patch is installed once for all trackers and removed when the last tracker is exited. Other
+code may keep one of our wrappers (a compiled model, another tool's patch on top of ours). While no
+tracker is entered, such a wrapper only calls the original.
 """
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+import torch
 from torch.utils.hooks import RemovableHandle
 
 
@@ -21,14 +23,34 @@ class Patch:
 
     The wrapper looks up the original at each call. So it stays one and the same function, and
     dynamo does not recompile.
+
+    The parameters that the wrapper names must be those of the original, in the same order: another
+    version of torch may have changed them. `is_optional`: some versions do without the attribute.
     """
 
-    def __init__(self, owner: type | ModuleType, name: str, wrapper: Any) -> None:
+    def __init__(
+        self, owner: type | ModuleType, name: str, wrapper: Any, *, is_optional: bool = False
+    ) -> None:
+        self.is_absent = is_optional and not hasattr(owner, name)
         self._owner = owner
         self._name = name
         self._wrapper = wrapper
         self._own_attribute: Any = None  # as defined by the owner itself; None: inherited
         self._is_below_another = False
+
+    def explain_change(self) -> str | None:
+        """How the original differs from what the wrapper expects; None if it fits."""
+        place = f"{self._owner.__name__}.{self._name}"
+        original = getattr(self._owner, self._name, None)
+        if original is None:
+            return None if self.is_absent else f"it has no {place}"
+        if not (getattr(original, "__module__", None) or "").startswith("torch"):
+            return None  # another tool's patch: it stands for torch's
+        expected = _names_of(_function_of(self._wrapper), follow_wrapped=False)
+        found = _names_of(original, follow_wrapped=True)
+        if expected is None or found is None or _fits(expected, found):
+            return None
+        return f"it has {place}({', '.join(found)}), and not ({', '.join(expected)})"
 
     def install(self) -> Callable[..., Any] | None:
         """Installs the wrapper and returns the original; None if the wrapper is still in place."""
@@ -55,10 +77,36 @@ class Patch:
         return self._owner.__dict__.get(self._name)
 
 
-class GlobalHook:
-    """One of torch's global hooks, which are common to all modules or optimizers.
+def _function_of(attribute: Any) -> Any:
+    return attribute.__func__ if isinstance(attribute, staticmethod) else attribute
 
-    It has the same key each time, so that dynamo sees at most two states: with and without it.
+
+def _names_of(function: Any, *, follow_wrapped: bool) -> list[str] | None:
+    """The parameters of a function, `*name` for a list of arguments and `**name` for a dict; None
+    if Python does not know them (most functions of C++)."""
+    stars: dict[Any, str] = {
+        inspect.Parameter.VAR_POSITIONAL: "*",
+        inspect.Parameter.VAR_KEYWORD: "**",
+    }
+    try:
+        parameters = inspect.signature(function, follow_wrapped=follow_wrapped).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    return [stars.get(each.kind, "") + each.name for each in parameters]
+
+
+def _fits(expected: Sequence[str], found: Sequence[str]) -> bool:
+    """True if a wrapper with the parameters `expected` can stand for a function with `found`."""
+    named = [name for name in expected if not name.startswith("*")]
+    if len(named) < len(expected):  # it passes on the others, whatever they are
+        return list(found[: len(named)]) == named
+    return list(found) == named
+
+
+class GlobalHook:
+    """One of torch's global hooks, which apply to all modules or all optimizers.
+
+    It has the same key each time, so dynamo compiles for at most two states: with and without it.
     """
 
     def __init__(
@@ -80,10 +128,11 @@ class GlobalHook:
 
 
 class Installation:
-    """Patches and global hooks that are in place while they have users.
+    """Patches and global hooks that are installed while they have users.
 
     `patches`: by the key in `variables` under which the wrapper finds the original.
     `needs`: another installation that must be in place as well.
+    `feature`: what does not work if this torch does not fit the patches; checked at the first use.
     """
 
     _lock = threading.Lock()
@@ -95,16 +144,33 @@ class Installation:
         hooks: Sequence[GlobalHook] = (),
         at_end: Callable[[], None] = lambda: None,
         needs: Installation | None = None,
+        feature: str = "",
     ) -> None:
         self._variables = variables
-        self._patches = patches
+        self._patches = {key: patch for key, patch in patches.items() if not patch.is_absent}
         self._hooks = hooks
         self._at_end = at_end
         self._needs = needs
+        self._unchecked_feature = feature
         self._user_count = 0
+
+    def explain_changes(self) -> list[str]:
+        """How this torch differs from what the wrappers expect, one reason each."""
+        return [reason for p in self._patches.values() if (reason := p.explain_change())]
+
+    def check(self, feature: str) -> None:
+        """Raises NotImplementedError if this torch is not as the wrappers expect."""
+        if reasons := self.explain_changes():
+            raise NotImplementedError(
+                f"{feature} does not work with torch {torch.__version__}: {'; '.join(reasons)}. "
+                "Please report this, or install a torch that tidegauge supports"
+            )
 
     def install(self) -> None:
         """Adds a user; installs everything for the first one."""
+        if self._unchecked_feature:
+            self.check(self._unchecked_feature)
+            self._unchecked_feature = ""
         if self._needs is not None:
             self._needs.install()
         with self._lock:

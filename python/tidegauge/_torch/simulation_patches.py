@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Wrappers for torch's Python that reads memory without the dispatcher, for simulations."""
+"""Wrappers, for simulations, of torch's Python functions that bypass the dispatcher."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed import device_mesh as mesh_module
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.pipelining import PipelineStage
-from torch.distributed.pipelining._utils import InferenceMode
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.nn.parallel import distributed as data_parallel
 
@@ -32,7 +31,7 @@ _originals: dict[str, Any] = {}
 
 
 def _data_ptr(self: torch.Tensor) -> int:
-    """FSDP2 and others compare addresses, so each simulated storage has its own."""
+    """Gives each simulated storage its own address, because FSDP2 and others compare addresses."""
     if _C.is_simulated(self):
         return _C.simulated_address(self)
     address: int = _originals["tensor_data_ptr"](self)
@@ -46,9 +45,11 @@ def _storage_data_ptr(self: torch.UntypedStorage) -> int:
     return address
 
 
-def _share_memory(self: torch.UntypedStorage) -> torch.UntypedStorage:
+def _share_memory(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
     """Sharing memory with other processes does not change its size."""
-    return self if _C.is_simulated_storage(self) else _originals["share_memory"](self)
+    if _C.is_simulated_storage(self):
+        return self
+    return _originals["share_memory"](self, *args, **kwargs)
 
 
 def _values(tensor: torch.Tensor, asked_by: str) -> torch.Tensor:
@@ -93,7 +94,7 @@ def _repr(self: torch.Tensor, *args: Any, **kwargs: Any) -> str:
 
 
 def _new_tensor(self: torch.Tensor, data: Any, **options: Any) -> Any:
-    """torch's own derives the device from the tensor's dispatch keys, and does not know ours."""
+    """Replaces torch's own, which derives the device from dispatch keys and does not know ours."""
     if not _C.is_simulated(self):
         return _originals["new_tensor"](self, data, **options)
     own: dict[str, Any] = {"dtype": self.dtype, "device": self.device}
@@ -101,7 +102,7 @@ def _new_tensor(self: torch.Tensor, data: Any, **options: Any) -> Any:
 
 
 def _trunc_normal(tensor: torch.Tensor, mean: float, std: float, *args: Any, **kwargs: Any) -> Any:
-    """torch's own draws again while a value is out of bounds, and simulated values are unknown."""
+    """Replaces torch's own, which draws again while a value is out of bounds; ours are unknown."""
     if not _C.is_simulated(getattr(tensor, "_local_tensor", tensor)):
         return _originals["trunc_normal"](tensor, mean, std, *args, **kwargs)
     with torch.no_grad():
@@ -109,14 +110,14 @@ def _trunc_normal(tensor: torch.Tensor, mean: float, std: float, *args: Any, **k
 
 
 def _has_compatible_type(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    """`Module.to` keeps a parameter and swaps its memory if both tensors are of one kind."""
+    """Lets `Module.to` keep a parameter and swap its memory if both tensors are simulated."""
     return _C.is_simulated(tensor) == _C.is_simulated(other) and bool(
         _originals["has_compatible_type"](tensor, other)
     )
 
 
 def _load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """Reads the file for real, then makes simulated tensors of the same shapes."""
+    """Reads the file into real tensors, then converts them to simulated ones."""
     is_device = isinstance(map_location, (str, torch.device))
     with paused():
         loaded = _originals["load"](f, "cpu" if is_device else map_location, *args, **kwargs)
@@ -138,7 +139,7 @@ def _propagate(self: Any, op_schema: Any) -> Any:
 
 
 def _simulate_result(name: str) -> Callable[..., Any]:
-    """Makes simulated tensors of those that torch makes without the dispatcher, e.g. from NumPy."""
+    """Converts tensors that torch makes without the dispatcher, e.g. from NumPy."""
 
     def wrapper(data: Any, *args: Any, **kwargs: Any) -> Any:
         made = _originals[name](data, *args, **kwargs)
@@ -148,8 +149,8 @@ def _simulate_result(name: str) -> Callable[..., Any]:
 
 
 def _enter_fake_mode(self: FakeTensorMode) -> Any:
-    """Refuses a mode of the user; torch enters some itself to infer shapes."""
-    # A tracker's wrapper may be among the callers.
+    """Refuses a FakeTensorMode of the user. torch enters such modes itself, to infer shapes."""
+    # The wrapper of a tracker may be one of the callers.
     callers = (frame.f_globals.get("__name__", "") for frame, _ in walk_stack(sys._getframe(1)))
     if not next(name for name in callers if name != memory_patches.__name__).startswith("torch."):
         raise RuntimeError(
@@ -159,7 +160,7 @@ def _enter_fake_mode(self: FakeTensorMode) -> Any:
     return _originals["enter_fake_mode"](self)
 
 
-def _real_inside(name: str, *, only_integers: bool = False) -> Callable[..., Any]:
+def _make_real_inside(name: str, *, only_integers: bool = False) -> Callable[..., Any]:
     """Tensors made inside are real: ranks of a mesh, pickled objects, the lengths of buckets."""
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -170,7 +171,12 @@ def _real_inside(name: str, *, only_integers: bool = False) -> Callable[..., Any
 
 
 def _vote(self: Any, has_backward: bool, received_acc: Any = None) -> torch.Tensor:
-    """Pipeline stages vote whether all know their shapes; a simulation has only one stage."""
+    """Pipeline stages vote whether all know their shapes; a simulation has only one stage.
+
+    A torch without these votes needs no patch.
+    """
+    from torch.distributed.pipelining._utils import InferenceMode
+
     if InferenceMode.needs_dynamic(self._user_meta, has_backward):
         raise RuntimeError(
             f"stage {self.stage_index} of a pipeline asks its neighbours for shapes, but a "
@@ -203,20 +209,23 @@ _MESH_PLACES: dict[str, tuple[type | ModuleType, str]] = {
 }
 
 
-def _wrap(owner: type | ModuleType, name: str, wrapper: Any) -> Patch:
-    return Patch(owner, name, functools.wraps(getattr(owner, name))(wrapper))
+def _wrap(owner: type | ModuleType, name: str, wrapper: Any, *, is_optional: bool = False) -> Patch:
+    original = getattr(owner, name, wrapper)
+    return Patch(owner, name, functools.wraps(original)(wrapper), is_optional=is_optional)
 
 
 @functools.cache
 def installation() -> Installation:
-    """All patches of a simulation."""
+    """All patches of a simulation. Raises NotImplementedError if this torch does not fit them."""
     patches = {
         "tensor_data_ptr": _wrap(torch.Tensor, "data_ptr", _data_ptr),
         "storage_data_ptr": _wrap(torch.UntypedStorage, "data_ptr", _storage_data_ptr),
         "share_memory": _wrap(torch.UntypedStorage, "share_memory_", _share_memory),
         "enter_fake_mode": _wrap(FakeTensorMode, "__enter__", _enter_fake_mode),
-        "vote": _wrap(PipelineStage, "_warmup_forward_vote", _vote),
-        "vote_result": _wrap(PipelineStage, "_warmup_backward_result", _vote_result),
+        "vote": _wrap(PipelineStage, "_warmup_forward_vote", _vote, is_optional=True),
+        "vote_result": _wrap(
+            PipelineStage, "_warmup_backward_result", _vote_result, is_optional=True
+        ),
         "tolist": _wrap(torch.Tensor, "tolist", _tolist),
         "numpy": _wrap(torch.Tensor, "numpy", _numpy),
         "repr": _wrap(torch.Tensor, "__repr__", _repr),
@@ -232,17 +241,19 @@ def installation() -> Installation:
     for name in _FOREIGN_MEMORY:
         patches[name] = _wrap(torch, name, _simulate_result(name))
     for key, (owner, name) in _MESH_PLACES.items():
-        patches[key] = _wrap(owner, name, _real_inside(key))
+        patches[key] = _wrap(owner, name, _make_real_inside(key))
     for name in _OBJECT_PLACES:
-        patches[name] = _wrap(dist, name, _real_inside(name))
+        patches[name] = _wrap(dist, name, _make_real_inside(name))
     for key, (owner, name) in _BUCKET_PLACES.items():
-        patches[key] = _wrap(owner, name, _real_inside(key, only_integers=True))
-    return Installation(patches, variables=_originals)
+        patches[key] = _wrap(owner, name, _make_real_inside(key, only_integers=True))
+    made = Installation(patches, variables=_originals)
+    made.check("simulate")
+    return made
 
 
 @functools.cache
 def decomposed_ops() -> list[str]:
-    """Ops whose meta kernel is a torch decomposition that may ask for the device."""
+    """The ops whose meta kernel is a torch decomposition that may read the device."""
     table = importlib.import_module("torch._decomp")
     names = set(dir(importlib.import_module("torch._decomp.decompositions")))
     result = []

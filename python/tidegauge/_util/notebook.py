@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Peaks as HTML for notebooks: a bar, a table, and a chart of the steps.
 
-It is part of a foreign page, light or dark: text has the page's colour, nothing is loaded, no style
-reaches beyond it, and names are escaped.
+The HTML becomes part of a page that we do not control. So text uses the page's colour, nothing is
+loaded, no style affects the rest of the page, and names are escaped.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _LONGEST_NAME = 120
 
 @cache
 def category_colours() -> dict[str, str]:
-    """In the order of charts, by the name in lower case: drop-in trackers write `OptState`."""
-    from tidegauge import _C
+    """The order of charts, by lower-case name, because drop-in trackers write `OptState`."""
+    from tidegauge import _core
 
-    rows = sorted(_C.category_table(), key=lambda row: row["place"])
+    rows = sorted(_core.category_table(), key=lambda row: row["place"])
     return {row["name"].lower(): row["colour"] for row in rows}
 
 
@@ -39,7 +39,7 @@ def render_peaks(
 ) -> str:
     """Bytes by category of each peak, and the peaks of the steps on one device, under a title.
 
-    The key of a peak says where it is, and may say when: `cuda:0, in step 2`.
+    The key of a peak is its device, optionally with a time: `cuda:0, in step 2`.
     """
     parts = [f"<b>{_text(title)}</b>"]
     for place, split in peaks.items():
@@ -87,7 +87,9 @@ def _render_peak(title: str, split: Mapping[str, int]) -> list[str]:
 
 
 def _render_steps(device: str, sizes: Sequence[int]) -> list[str]:
-    """Bars, the highest in another colour; with many steps, a bar is the highest of several."""
+    """A bar per step, the highest in another colour. With many steps, a bar shows the highest of
+    several.
+    """
     if len(sizes) < 2:
         return []
     each = -(-len(sizes) // _MOST_BARS)  # rounded up

@@ -1,20 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a recorded run would take of a CUDA device, and what other allocator settings would."""
+"""The memory that a recorded run would need on a CUDA device, also with other settings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
-from typing import TYPE_CHECKING
 
-from tidegauge import _C
+from tidegauge import _core
+from tidegauge._torch.compat import find_tie_rule
 from tidegauge.allocator.devices import DeviceModel
 from tidegauge.allocator.replay import RunFigures, Tie
 from tidegauge.allocator.verdict import Assumptions, Layer, Verdict, judge
-
-if TYPE_CHECKING:
-    import torch
 
 # The table of settings, if the user names none.
 _OTHER_SETTINGS = ("expandable_segments:True", "max_split_size_mb:128", "max_split_size_mb:512")
@@ -22,7 +19,7 @@ _OTHER_SETTINGS = ("expandable_segments:True", "max_split_size_mb:128", "max_spl
 
 @dataclass(frozen=True)
 class Setting:
-    """The run under other settings. `saved_bytes` of the peak reserve may be negative."""
+    """The run with other settings. `saved_bytes`, of the peak reserved memory, may be negative."""
 
     alloc_conf: str
     figures: RunFigures
@@ -31,9 +28,9 @@ class Setting:
 
 @dataclass(frozen=True)
 class DeviceMemory:
-    """What a run would take of a device.
+    """The memory that a run would need on a device.
 
-    `alloc_conf` are the settings of `figures` and `layers`. `verdict` has the band; `layers`,
+    `figures` and `layers` are for the settings `alloc_conf`. `verdict` has the band; `layers`,
     `assumptions`, `fits`, `failed_requests` and `smallest` are its members. `fits` is None without
     a device.
     """
@@ -60,33 +57,34 @@ def replay_trace(
     device: DeviceModel | None = None,
     traced_device: str | None = None,
     assumptions: Assumptions | None = None,
-    tie: Tie = "counter",
+    tie: Tie | None = None,
     catalogue: Sequence[DeviceModel] | None = None,
     peaks: Mapping[str, int] | None = None,
     has_settings: bool = True,
 ) -> DeviceMemory:
     """Replays a trace file (`MemTracker(record=...)`, `tidegauge run`) through the allocator.
 
-    `alloc_confs`: settings as in PYTORCH_CUDA_ALLOC_CONF. The layers and the verdict are of the
-    first one; if there is none, of torch's default, and the band covers expandable segments, too.
-    Several make a table. `traced_device`: whose tensors are taken ("cpu", "cuda:0"); by default
-    the device with the highest peak that is not the CPU, or else the CPU. `catalogue`: where to
-    look for the smallest device that fits; by default all that tidegauge knows. `peaks`: bytes by
-    device, if the caller has them; otherwise the trace is read for them first. `has_settings`:
-    False leaves the table of other settings out.
+    `alloc_confs`: settings in the form of PYTORCH_CUDA_ALLOC_CONF. The layers and the verdict are
+    for the first one. By default they are for torch's default settings, and the band covers
+    expandable segments, too. Several settings make a table. `traced_device`: the device whose
+    tensors are replayed ("cpu", "cuda:0"); by default the device with the highest peak other than
+    the CPU, or else the CPU. `catalogue`: the devices to search for the smallest one that fits; by
+    default all that tidegauge knows. `tie`: as for `replay_snapshot`; by default the rule of the
+    torch that recorded the trace. `peaks`: bytes by device, if the caller has them; otherwise they
+    are read from the trace first. `has_settings`: False omits the table of other settings.
 
-    FormatError, OSError if the file is no trace or cannot be read; ValueError for settings that
-    torch refuses, and for a device that the run did not use.
+    Raises FormatError if the file is not a trace, OSError if it cannot be read, and ValueError for
+    settings that torch rejects or a device that the run did not use.
     """
-    reader = _C.Reader(fspath(path))
+    reader = _core.Reader(fspath(path))
     if peaks is None:
-        peaks = {str(device): sum(split) for device, split in reader.replay().peak()}
+        peaks = {device: sum(split) for device, split in reader.replay().peak()}
     chosen = choose_device(peaks, traced_device)
     return replay_requests(
-        _C.RequestStream(fspath(path), chosen),
+        _core.RequestStream(fspath(path), chosen),
         reader.run_facts(),
         trace=fspath(path),
-        traced_device=str(chosen),
+        traced_device=chosen,
         alloc_confs=alloc_confs,
         device=device,
         assumptions=assumptions,
@@ -97,7 +95,7 @@ def replay_trace(
 
 
 def replay_requests(
-    requests: _C.RequestStream,
+    requests: _core.RequestStream,
     facts: Mapping[str, str],
     *,
     trace: str,
@@ -105,13 +103,14 @@ def replay_requests(
     alloc_confs: Sequence[str] = (),
     device: DeviceModel | None = None,
     assumptions: Assumptions | None = None,
-    tie: Tie = "counter",
+    tie: Tie | None = None,
     catalogue: Sequence[DeviceModel] | None = None,
     has_settings: bool = True,
 ) -> DeviceMemory:
-    """As `replay_trace`, for requests that were read already. `facts`: of the trace."""
+    """Like `replay_trace`, for requests that were already read. `facts`: those of the trace."""
     for settings in alloc_confs:
-        _C.check_alloc_config(settings)
+        _core.check_alloc_config(settings)
+    tie = tie or find_tie_rule(facts.get("torch_version", ""))
 
     def simulate(settings: str) -> RunFigures:
         return RunFigures(**requests.simulate(settings, tie))
@@ -148,15 +147,9 @@ def replay_requests(
     )
 
 
-def choose_device(peaks: Mapping[str, int], wanted: str | None) -> torch.device:
-    """`wanted`, or the device with the highest of `peaks` that is not the CPU, or the CPU.
+def choose_device(peaks: Mapping[str, int], wanted: str | None) -> str:
+    """`wanted`, or by default the device with the highest peak other than the CPU, or the CPU.
 
-    ValueError for one that has none of these.
+    Raises ValueError if `wanted` has no peak.
     """
-    import torch  # takes seconds, and reports do not need it
-
-    chosen = _C.choose_device(list(peaks.items()), wanted)
-    try:
-        return torch.device(chosen)
-    except RuntimeError:
-        raise ValueError(f"this torch does not support device '{chosen}'") from None
+    return _core.choose_device(list(peaks.items()), wanted)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from tidegauge import _C
+from tidegauge import _core
 from tidegauge._util.suggestions import did_you_mean
 
 
@@ -21,14 +21,14 @@ class DeviceModel:
 
     @property
     def row(self) -> tuple[str, str, int, int]:
-        """As C++ takes it."""
+        """The tuple that C++ expects."""
         return self.key, self.name, self.memory_bytes, self.compute
 
 
 @cache
 def device_models() -> tuple[DeviceModel, ...]:
-    """All devices of the catalogue, the smallest memory first."""
-    return tuple(DeviceModel(*row) for row in _C.device_catalogue())
+    """All devices of the catalogue, smallest memory first."""
+    return tuple(DeviceModel(*row) for row in _core.device_catalogue())
 
 
 def find_device(key: str) -> DeviceModel:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Literal, get_args
 
-from tidegauge import _C
+from tidegauge import _core
 from tidegauge.allocator.snapshot_file import MAX_FILE_BYTES, DeviceRecord, read_snapshot
 from tidegauge.errors import FormatError
 
@@ -119,17 +119,17 @@ def replay_snapshot(
         known = ", ".join(map(repr, get_args(Deferred)))
         raise ValueError(f"unknown policy for deferred frees {deferred!r}: expected {known}")
     for given in (alloc_conf, recorded_conf):
-        _C.check_alloc_config(given or "")
+        _core.check_alloc_config(given or "")
     snapshot = read_snapshot(path, max_file_bytes=max_file_bytes)
     settings = snapshot.settings if recorded_conf is None else recorded_conf
     try:
-        _C.check_alloc_config(settings)
+        _core.check_alloc_config(settings)
     except ValueError as error:
         raise FormatError(f"{path}: its {error}; pass the settings as recorded_conf.") from None
     replays = []
     for device, record in snapshot.devices.items():
         try:
-            trace = _C.AllocatorTrace(record.events, record.segments, record.blocks, settings)
+            trace = _core.AllocatorTrace(record.events, record.segments, record.blocks, settings)
             options = settings, alloc_conf, tie, deferred, device_memory_bytes
             replays.append(_replay_device(device, record, trace, *options))
         except ValueError as error:
@@ -143,7 +143,7 @@ def replay_snapshot(
 def _replay_device(
     device: int,
     record: DeviceRecord,
-    trace: _C.AllocatorTrace,
+    trace: _core.AllocatorTrace,
     settings: str,
     alloc_conf: str | None,
     tie: Tie | None,
@@ -174,12 +174,15 @@ def _replay_device(
         is_consistent=trace.is_consistent(),
         divergence=divergence,
         same_settings=same_settings,
-        what_ifs=[_ask(settings, change, simulate, same_settings) for change in _changes(settings)],
+        what_ifs=[
+            _simulate_change(settings, change, simulate, same_settings)
+            for change in _changes(settings)
+        ],
     )
 
 
 def _follow(
-    trace: _C.AllocatorTrace, rules: list[Tie], total_bytes: int
+    trace: _core.AllocatorTrace, rules: list[Tie], total_bytes: int
 ) -> tuple[Tie, RunFigures, Divergence | None]:
     """The simulation with the rule that agrees with the recording for longest."""
     best: tuple[Tie, RunFigures, Divergence | None] | None = None
@@ -205,7 +208,7 @@ def _changes(settings: str) -> list[str]:
     ]
 
 
-def _ask(
+def _simulate_change(
     settings: str,
     change: str,
     simulate: Callable[[str], RunFigures],

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Reads files of `torch.cuda.memory._dump_snapshot`.
 
-The files are pickles and may be hostile. `_C.find_pickle_fault` first checks all opcodes and
+The files are pickles and may be hostile. `_core.find_pickle_fault` first checks all opcodes and
 refuses a file that names or calls anything, or that would need far more memory than its size,
 before any object is built. The unpickler that follows cannot import anything either. Also reads the
 same data as JSON, which torch's viewer accepts too.
@@ -19,7 +19,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tidegauge import _C
+from tidegauge import _core
 from tidegauge.errors import FormatError
 
 #: Larger files are refused: what they unpack to would not fit into the memory of most machines.
@@ -54,7 +54,7 @@ _USES = {
 
 @dataclass
 class DeviceRecord:
-    """One device of a snapshot, as the tables that `_C.AllocatorTrace` reads."""
+    """One device of a snapshot, as the tables that `_core.AllocatorTrace` reads."""
 
     events: array[int] = field(default_factory=lambda: array("q"))
     segments: array[int] = field(default_factory=lambda: array("q"))
@@ -95,7 +95,7 @@ def read_snapshot(
             )
         data = path.read_bytes()
         is_json = data.lstrip()[:1] in (b"{", b"[")  # no pickle begins like this
-        if not is_json and (fault := _C.find_pickle_fault(data)):
+        if not is_json and (fault := _core.find_pickle_fault(data)):
             raise FormatError(fault)
         return _Reader(len(data)).read(_load(data, is_json))
     except FormatError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Whether a run fits a device. C++ decides (tidegauge/fit.h has the rule); here are its values."""
+"""Whether a run fits a device. C++ decides (tidegauge/fit.h); this module has the result types."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from tidegauge import _C
+from tidegauge import _core
+from tidegauge._torch.compat import find_tie_rule
 from tidegauge.allocator.devices import DeviceModel
 
 Basis = Literal["measured", "simulated", "modelled", "assumed"]
@@ -17,11 +18,11 @@ _Row: TypeAlias = tuple[int | None, int, int | None, int | None]
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Memory that no trace shows. None: assumed, within a band; a number is taken as exact.
+    """Memory that is not in a trace. None: a default, with a band. A number is exact.
 
     `context_bytes`: the CUDA context and the code of libraries; None: 500 MiB (300 to 800).
     `cublas_workspaces`: the forward and the autograd thread have one each.
-    `cublas_workspace_bytes`: None: 32 MiB from compute capability 9 on, else 8.125 MiB.
+    `cublas_workspace_bytes`: None: 32 MiB for compute capability 9 or higher, else 8.125 MiB.
     `communication_bytes`: NCCL's buffers; None: 512 MiB (256 to 1,024) with several ranks, else 0.
     """
 
@@ -31,8 +32,8 @@ class Assumptions:
     communication_bytes: int | None = None
 
     def resolve(self, compute: int, world_size: int) -> Assumptions:
-        """With the expected figure for every member."""
-        return Assumptions(*_C.resolve_assumptions(self.row, compute, world_size))
+        """The assumptions with the expected value for every member."""
+        return Assumptions(*_core.resolve_assumptions(self.row, compute, world_size))
 
     @property
     def total_bytes(self) -> int:
@@ -45,7 +46,7 @@ class Assumptions:
 
     @property
     def row(self) -> _Row:
-        """As C++ takes it."""
+        """The tuple that C++ expects."""
         return (
             self.context_bytes,
             self.cublas_workspaces,
@@ -56,9 +57,9 @@ class Assumptions:
 
 @dataclass(frozen=True)
 class Layer:
-    """A part of the memory of a device, or the sum of the layers above it (`basis` None).
+    """A part of the memory on a device, or the sum of the layers above it (`basis` None).
 
-    `low_bytes` and `high_bytes` are the band that `size_bytes` lies in.
+    `low_bytes` and `high_bytes` are the band of `size_bytes`.
     """
 
     name: str
@@ -70,11 +71,12 @@ class Layer:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer. `name` and `margin_bytes` are None without a device.
+    """The verdict. `name` and `margin_bytes` are None without a device.
 
     `low_bytes` and `high_bytes` are the band of `needed_bytes`, the last layer. `failed_requests`:
-    on the device, with what is expected. `smallest`: the first device of the catalogue that has the
-    upper end of the band. `assumptions`: with a figure for every member.
+    the number of requests that fail on the device with the expected assumptions. `smallest`: the
+    smallest device of the catalogue that fits the upper end of the band. `assumptions`: with every
+    member set.
     """
 
     name: VerdictName | None
@@ -90,24 +92,26 @@ class Verdict:
 
     @property
     def fits(self) -> bool | None:
-        """Also after retries; None without a device."""
+        """True if it fits, even if only after retries; None without a device."""
         return None if self.name is None else self.name in ("fits", "fits after retries")
 
 
 def judge(
-    requests: _C.RequestStream,
+    requests: _core.RequestStream,
     facts: Mapping[str, str],
     *,
     device: DeviceModel | None = None,
     alloc_conf: str | None = None,
     assumptions: Assumptions | None = None,
     catalogue: Sequence[DeviceModel] | None = None,
-    tie: str = "counter",
+    tie: str | None = None,
 ) -> Verdict:
-    """`facts`: of the trace. `alloc_conf` None: both modes of the allocator count.
+    """`facts`: those of the trace. `alloc_conf` None: both modes of the allocator count. `tie`
+    None: the rule of the torch that recorded the trace.
 
-    ValueError for settings that torch refuses and for assumptions below 0.
+    Raises ValueError for settings that torch rejects and for assumptions below 0.
     """
+    tie = tie or find_tie_rule(facts.get("torch_version", ""))
     given = assumptions or Assumptions()
     models = None if catalogue is None else [model.row for model in catalogue]
     try:
@@ -115,7 +119,7 @@ def judge(
             device.row if device else None, alloc_conf, given.row, models, tie, dict(facts)
         )
     except TypeError:
-        raise ValueError(f"a size is beyond 64 bits: {device}, {given}") from None
+        raise ValueError(f"a size exceeds 64 bits: {device}, {given}") from None
     smallest = found.pop("smallest")
     return Verdict(
         layers=tuple(Layer(*row) for row in found.pop("layers")),

@@ -15,7 +15,7 @@ import tempfile
 import traceback
 from collections.abc import Callable
 
-from tidegauge.cli.common import EXIT_FAILED, note
+from tidegauge.cli.common import EXIT_FAILED
 
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -24,21 +24,16 @@ _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def run_in_child(args: argparse.Namespace, run: Callable[[argparse.Namespace], int]) -> int:
     """Returns the exit code of `run`, or 128 plus the signal that ended it, as shells do.
 
-    After a crash, runs again with --simulate cpu unless the user chose a device. `args.folder`
-    holds temporary files and is removed however the child ends. `args.notes` become part of the
-    result: they report the crash of an earlier child.
+    `args.folder` holds temporary files and is removed however the child ends.
     """
     with tempfile.TemporaryDirectory(prefix="tidegauge-") as args.folder:
         code = _fork(lambda: run(args))
     if code >= 0:
         return code
-    name = _name(-code)
-    if -code in _CRASHES and args.simulate is None:
-        note(args, f"simulating a GPU crashed ({name}); trying again with --simulate cpu")
-        args.simulate, args.notes = "cpu", (f"Simulating a GPU crashed ({name}).",)
-        return run_in_child(args, run)
     hint = "; the machine may be out of memory" if -code == signal.SIGKILL else ""
-    print(f"tidegauge: the simulation was killed by {name}{hint}", file=sys.stderr)
+    if -code in _CRASHES and args.simulate == "cuda":
+        hint = "; for a rougher estimate with CPU kernels use --simulate cpu"
+    print(f"tidegauge: the simulation was killed by {_name(-code)}{hint}", file=sys.stderr)
     return 128 - code
 
 

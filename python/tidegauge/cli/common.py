@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Shared by the commands: exit codes, parsing of sizes, output files, reading a trace."""
+"""Shared by the commands: exit codes, sizes and devices, output files, reading a trace."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tidegauge._util.formatting import make_printable
 from tidegauge._util.formatting import render_bytes as render_bytes
 
 if TYPE_CHECKING:
+    from tidegauge.allocator import DeviceModel
     from tidegauge.report import Summary
     from tidegauge.report.run import Run
 
@@ -38,6 +39,20 @@ def parse_bytes(text: str) -> int:
     if size_bytes is None or not 0 < size_bytes < 1 << 62:
         raise argparse.ArgumentTypeError(f"invalid size '{text}' (expected e.g. 40GiB)")
     return size_bytes
+
+
+def read_device(args: argparse.Namespace) -> DeviceModel | None:
+    """The device of --device or --device-memory; None without these options."""
+    from tidegauge.allocator import DeviceModel, find_device
+
+    if args.device and args.device_memory:
+        raise UsageError("--device and --device-memory are mutually exclusive")
+    if args.device_memory:
+        return DeviceModel("", "the device", args.device_memory, 8)
+    try:
+        return find_device(args.device) if args.device else None
+    except ValueError as error:
+        raise UsageError(error) from None
 
 
 def parse_top(text: str) -> int:
@@ -145,7 +160,7 @@ def read_trace(args: argparse.Namespace, path: str) -> Summary:
 
 
 def read_run(args: argparse.Namespace, path: str, max_moments: int | None = None) -> Run:
-    """The same, with all that reports show. `max_moments`: of timelines, None for no timelines."""
+    """The same with all data of reports. `max_moments`: in timelines; None for no timelines."""
     from tidegauge.report.run import Run
 
     with show_progress(args, f"reading {os.path.basename(path)}") as progress:

@@ -21,6 +21,7 @@ from tidegauge.cli.common import (
     add_top,
     note,
     parse_bytes,
+    read_device,
     refuse_to_replace,
     to_json,
     write_result,
@@ -114,7 +115,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--simulate",
         choices=("cuda", "cpu"),
-        help="device to simulate (default: cuda if this torch allows it)",
+        default="cuda",
+        help="device to simulate (default: cuda, which needs no GPU)",
     )
     many = parser.add_argument_group("sweep and search")
     many.add_argument(
@@ -131,7 +133,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace", metavar="FILE", help="save the trace of the simulated run")
     add_html(parser)
     add_top(parser, default=5)
-    parser.set_defaults(folder=None, notes=())
+    parser.set_defaults(folder=None)
     add_output(parser)
 
 
@@ -157,7 +159,6 @@ def run(args: argparse.Namespace) -> int:
             simulated_device=args.simulate,
             progress=progress,
             folder=args.folder,
-            notes=args.notes,
         ) as estimator:
             if args.sweep:
                 return _sweep(args, estimator, question)
@@ -180,17 +181,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read_question(args: argparse.Namespace, contract: Any) -> Question:
-    from tidegauge import _C
-    from tidegauge.allocator import DeviceModel, find_device
+    from tidegauge import _core
     from tidegauge.estimation.plan import OPTIONS, Plan, parse_option
     from tidegauge.estimation.sweep import Question
 
-    _C.check_alloc_config(args.alloc_conf or "")
-    if args.device and args.device_memory:
-        raise UsageError("--device and --device-memory are mutually exclusive")
-    device = find_device(args.device) if args.device else None
-    if args.device_memory:
-        device = DeviceModel("", "the device", args.device_memory, 8)
+    _core.check_alloc_config(args.alloc_conf or "")
+    device = read_device(args)
     given = {name: getattr(args, name) for name in OPTIONS}
     options = {name: parse_option(name, text) for name, text in given.items() if text is not None}
     question = Question(Plan(**options), device, args.alloc_conf)
@@ -230,7 +226,7 @@ def _estimate(args: argparse.Namespace, estimator: Estimator, question: Question
     from tidegauge.estimation.sweep import SweepPoint
     from tidegauge.estimation.text import render_estimate
 
-    found = question.ask(estimator)
+    found = question.estimate(estimator)
     if args.trace:
         estimator.save_trace(found, args.trace, overwrite=args.force)
     advice: list[Advice] | None = None

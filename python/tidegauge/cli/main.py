@@ -17,12 +17,14 @@ from types import ModuleType
 
 from tidegauge._build_info import __version__
 from tidegauge._util.formatting import make_printable
-from tidegauge.cli import diff, estimate, export, info, merge, replay, report, run
+from tidegauge.cli import devices, diff, estimate, export, info, merge, replay, report, run
 from tidegauge.cli.child import run_in_child
 from tidegauge.cli.common import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, UsageError
-from tidegauge.errors import FormatError
+from tidegauge.errors import FormatError, TorchError
 
-COMMANDS: tuple[ModuleType, ...] = (estimate, run, report, diff, merge, info, replay, export)
+COMMANDS: tuple[ModuleType, ...] = (
+    *(estimate, run, report, diff, merge, info, replay, export, devices),
+)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -61,7 +63,7 @@ def _run(args: argparse.Namespace) -> int:
         return code
     except UsageError as error:
         return _fail(error, EXIT_USAGE)
-    except (FormatError, NotImplementedError) as error:
+    except (FormatError, NotImplementedError, TorchError) as error:
         return _fail(error, EXIT_FAILED)
     except KeyboardInterrupt:
         return _fail("interrupted", EXIT_INTERRUPTED)

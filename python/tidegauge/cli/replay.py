@@ -20,6 +20,7 @@ from tidegauge.cli.common import (
     UsageError,
     add_output,
     parse_bytes,
+    read_device,
     render_bytes,
     write_result,
 )
@@ -77,7 +78,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device-memory",
         type=parse_bytes,
-        default=0,
         metavar="SIZE",
         help="memory of the device, e.g. 40GiB; the simulated allocator fails beyond it",
     )
@@ -98,21 +98,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tidegauge import _C
-    from tidegauge.allocator import find_device
+    from tidegauge import _core
     from tidegauge.cli import replay_trace
 
     try:
         for option in (*args.alloc_conf, args.recorded_conf or ""):
-            _C.check_alloc_config(option)
-        model = find_device(args.device) if args.device else None
+            _core.check_alloc_config(option)
     except ValueError as error:
         raise UsageError(error) from None
-    if model is not None and args.device_memory:
-        raise UsageError("--device and --device-memory are mutually exclusive")
+    device = read_device(args)
     if replay_trace.is_trace(args.file):
-        return replay_trace.run(args, model)
-    return _run_snapshot(args, model.memory_bytes if model else args.device_memory)
+        return replay_trace.run(args, device)
+    return _run_snapshot(args, device.memory_bytes if device else 0)
 
 
 def _run_snapshot(args: argparse.Namespace, device_memory_bytes: int) -> int:

@@ -40,23 +40,21 @@ def is_trace(path: str) -> bool:
         return False
 
 
-def run(args: argparse.Namespace, model: DeviceModel | None) -> int:
-    from tidegauge.allocator import DeviceModel, replay_trace
+def run(args: argparse.Namespace, device: DeviceModel | None) -> int:
+    from tidegauge.allocator import replay_trace
 
     if args.recorded_conf is not None:
         raise UsageError("--recorded-conf requires a snapshot; a trace has no allocator settings")
     if args.deferred is not None:
         raise UsageError("--deferred requires a snapshot; frees in a trace wait for no stream")
-    if args.device_memory:
-        model = DeviceModel("", "the device", args.device_memory, 8)
     try:
         memory = replay_trace(
             args.file,
             alloc_confs=args.alloc_conf,
-            device=model,
+            device=device,
             traced_device=args.traced_device,
             assumptions=parse_assumptions(args.assume),
-            tie=args.tie or "counter",
+            tie=args.tie,
         )
     except FormatError:
         raise

@@ -21,7 +21,7 @@ from tidegauge.report.summary import Peak, Summary
 from tidegauge.report.text import render_report
 
 if TYPE_CHECKING:
-    from tidegauge._C import PostMortem
+    from tidegauge._core import PostMortem
 
 NAME = "report"
 HELP = "show the peak of a recorded run by category, module, tensor and step"

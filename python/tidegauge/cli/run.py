@@ -236,25 +236,27 @@ def _print_result(
     if args.quiet:
         return
     rank = os.environ.get("RANK", "")
-    who = f"rank {rank}: " if rank else ""
+    prefix = f"rank {rank}: " if rank else ""
     if is_out_of_memory(error):
-        note(args, f"{who}the run ran out of memory")
-    peaks = tracker._core.splits(True)
+        note(args, f"{prefix}the run ran out of memory")
+    peaks = tracker._native.splits(True)
     for device, split in peaks.items():
-        note(args, f"{who}peak on {name_device(str(device))}: {render_bytes(sum(split.values()))}")
+        note(
+            args, f"{prefix}peak on {name_device(str(device))}: {render_bytes(sum(split.values()))}"
+        )
         if rank in ("", "0"):  # one table, not one per rank
             print("\n".join(render_categories(largest_first(split))), file=sys.stderr)
     if not peaks:
-        note(args, f"{who}the run created no tensors")
+        note(args, f"{prefix}the run created no tensors")
     if args.verbose:
-        note(args, f"{who}{recorder.path} has {recorder.written_events:,} events")
-        anomalies, first = tracker._core.anomalies()
+        note(args, f"{prefix}{recorder.path} has {recorder.written_events:,} events")
+        anomalies, first = tracker._native.anomalies()
         if anomalies:
-            note(args, f"{who}{anomalies:,} events contradict others (first: {first})")
-        failures, first = tracker._core.failures()
+            note(args, f"{prefix}{anomalies:,} events contradict others (first: {first})")
+        failures, first = tracker._native.failures()
         if failures:
-            note(args, f"{who}{failures:,} FSDP2 events were not observed (first: {first})")
-    note(args, f"{who}next: tidegauge report {recorder.path}")
+            note(args, f"{prefix}{failures:,} FSDP2 events were not observed (first: {first})")
+    note(args, f"{prefix}next: tidegauge report {recorder.path}")
     if rank == "0" and os.environ.get("WORLD_SIZE", "1") != "1":
         every = recorder.path.replace(".rank0.", ".rank*.")
-        note(args, f"{who}for all ranks: tidegauge merge {every}")
+        note(args, f"{prefix}for all ranks: tidegauge merge {every}")

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Does a run fit? Simulates real model code and the allocator of the device."""
 
+from tidegauge._torch.compat import check_torch_version
+
+check_torch_version()  # before a module of this package imports torch
+
 from tidegauge.estimation.advice import Advice, advise
 from tidegauge.estimation.contract import Contract, ContractError, ModelError
 from tidegauge.estimation.estimator import Estimate, Estimator, RankPeak, estimate

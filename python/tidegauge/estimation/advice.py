@@ -41,7 +41,7 @@ def advise(estimator: Estimator, question: Question, found: Estimate) -> Iterato
 
     def try_change(change: Change, changed: Question) -> Advice | None:
         try:
-            other = changed.ask(estimator)
+            other = changed.estimate(estimator)
         except (ValueError, NotImplementedError, ModelError):
             return None
         saved_bytes = found.needed_bytes - other.needed_bytes

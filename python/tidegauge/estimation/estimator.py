@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import torch
 
-from tidegauge import _C
+from tidegauge import _core
 from tidegauge.allocator import (
     Assumptions,
     DeviceMemory,
@@ -50,8 +50,8 @@ class Estimate:
     `verdict` and `margin_bytes` are None without a device. `needed_bytes` is the last layer;
     `low_bytes` and `high_bytes` are its band (docs/estimate.md). `alloc_conf` is None if the caller
     named no settings: then the band covers both modes of the allocator. `failed_requests`: on the
-    device, with what is expected. `peak` is the tensor peak. `is_steady`: the last step began and
-    ended with the same memory.
+    device, with the expected assumptions. `peak` is the tensor peak. `is_steady`: the last step
+    began and ended with the same memory.
     """
 
     target: str
@@ -85,7 +85,7 @@ class Estimate:
 
     @property
     def fits(self) -> bool | None:
-        """Also after retries; None without a device."""
+        """True if it fits, even if only after retries; None without a device."""
         return self.judged.fits
 
     @property
@@ -112,7 +112,7 @@ class _Simulated:
     run: Run
     summary: Summary
     peak: Peak
-    requests: _C.RequestStream
+    requests: _core.RequestStream
 
 
 class Estimator:
@@ -129,10 +129,9 @@ class Estimator:
         *,
         rank: str = "worst",
         assumed: Mapping[str, int] | None = None,
-        simulated_device: str | None = None,
+        simulated_device: str = "cuda",
         progress: Progress = lambda text: None,
         folder: str | None = None,
-        notes: tuple[str, ...] = (),
     ) -> None:
         self.contract = contract
         self.run_count = 0
@@ -140,7 +139,7 @@ class Estimator:
         self._assumed = dict(assumed or {})
         self._progress = progress
         self._claim = claim_device(simulated_device)
-        self._notes = (*notes, *self._claim.notes)
+        self._notes = self._claim.notes
         self._runs: dict[Plan, list[_Simulated]] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="tidegauge-", dir=folder)
 
@@ -257,7 +256,7 @@ class Estimator:
 
 def _read(run: Run, number: int) -> _Simulated:
     source = run.recorder.source
-    read = _C.Run(source, wants_requests=True)
+    read = _core.Run(source, wants_requests=True)
     requests = read.requests()
     assert requests is not None
     summary = make_summary(read, source, "")
@@ -278,7 +277,7 @@ def estimate(
     config: str | None = None,
     settings: Mapping[str, Any] | None = None,
     assumptions: Mapping[str, int] | None = None,
-    simulated_device: str | None = None,
+    simulated_device: str = "cuda",
     **plan: Any,
 ) -> Estimate:
     """Estimates the memory that a training run needs and whether it fits `device`.
@@ -286,8 +285,8 @@ def estimate(
     `target`: a Python file (docs/estimate.md), a `Contract`, a Hugging Face config.json, or
     "module:Class" with `config`. `device`: a name in the catalogue, e.g. "h100-80g".
     `rank`: "worst", "all" or a number. `settings`: settings of the target, as with `--set`.
-    `assumptions`: members of `tidegauge.allocator.Assumptions`. `simulated_device`: "cuda" or
-    "cpu"; by default cuda if it can be simulated. All other arguments are members of `Plan`::
+    `assumptions`: members of `tidegauge.allocator.Assumptions`. `simulated_device`: "cuda"
+    needs no GPU; "cpu" simulates with CPU kernels. All other arguments are members of `Plan`::
 
         tidegauge.estimate("llama.py", device="h100-80g", fsdp=8, mp="bf16/fp32", ac="selective")
     """

@@ -17,7 +17,7 @@ from tidegauge.estimation.contract import Contract, ContractError
 from tidegauge.estimation.plan import Plan
 from tidegauge.estimation.preparation import make_optimizer, prepare_model
 from tidegauge.simulation import Simulation, simulate
-from tidegauge.trackers.fsdp2_mem_tracker import FSDPMemTracker
+from tidegauge.trackers.fsdp2_mem_tracker import FSDPMemTracker, param_groups_of
 from tidegauge.trackers.mem_tracker import MemTracker
 from tidegauge.trackers.memory_recorder import MemoryRecorder
 
@@ -33,17 +33,18 @@ class Claim:
     notes: tuple[str, ...] = ()
 
 
-def claim_device(wanted: str | None = None) -> Claim:
-    """`wanted`, or by default a GPU if it can be simulated, else the CPU."""
+def claim_device(wanted: str) -> Claim:
+    """Raises NotImplementedError if a GPU is wanted and cannot be simulated."""
     if wanted == "cpu":
         return Claim("cpu", (_ON_CPU,))
     try:
         with simulate(device="cuda"):  # raises if it cannot
             return Claim("cuda")
     except (NotImplementedError, RuntimeError) as error:
-        if wanted is not None:
-            raise
-        return Claim("cpu", (_ON_CPU, f"Cannot simulate a GPU here: {error}"))
+        raise NotImplementedError(
+            f"cannot simulate a GPU: {error}; for a rougher estimate with CPU kernels use "
+            "--simulate cpu (in Python simulated_device='cpu')"
+        ) from error
 
 
 _ON_CPU = (
@@ -178,7 +179,7 @@ def _train(
         with contract.wrap_errors("optimizer step"):
             optimizer.step()
             optimizer.zero_grad()
-        after = tracker._core.current()
+        after = tracker._native.current()
         if after == before:
             return step, True
         before = after
@@ -199,8 +200,8 @@ def _check_loss(contract: Contract, loss: Any) -> None:
 
 
 def _describe_faults(tracker: MemTracker) -> tuple[str, ...]:
-    anomalies, first_anomaly = tracker._core.anomalies()
-    failures, first_failure = tracker._core.failures()
+    anomalies, first_anomaly = tracker._native.anomalies()
+    failures, first_failure = tracker._native.failures()
     notes = []
     if anomalies:
         notes.append(f"{anomalies:,} events contradict others (first: {first_anomaly})")
@@ -222,23 +223,19 @@ def _describe_streams(simulation: Simulation) -> tuple[str, ...]:
 
 def shard_sizes(model: nn.Module, shards: int) -> list[tuple[int, ...]]:
     """Bytes of each parameter, by position of the shard. FSDP2 splits as torch.chunk does."""
-    from torch.distributed.fsdp import FSDPModule
-
     rows: list[list[int]] = []
-    for module in model.modules():
-        if isinstance(module, FSDPModule):
-            for group in module._get_fsdp_state()._fsdp_param_groups:
-                for parameter in group.fsdp_params:
-                    size = parameter._orig_size
-                    dim = parameter.fsdp_placement.dim
-                    chunk = -(-size[dim] // shards)
-                    rest = size.numel() // max(size[dim], 1) * parameter.sharded_param.itemsize
-                    rows.append(
-                        [
-                            rest * max(0, min(chunk, size[dim] - chunk * position))
-                            for position in range(shards)
-                        ]
-                    )
+    for group in param_groups_of(model):
+        for parameter in group.fsdp_params:
+            size = parameter._orig_size
+            dim = parameter.fsdp_placement.dim
+            chunk = -(-size[dim] // shards)
+            rest = size.numel() // max(size[dim], 1) * parameter.sharded_param.itemsize
+            rows.append(
+                [
+                    rest * max(0, min(chunk, size[dim] - chunk * position))
+                    for position in range(shards)
+                ]
+            )
     return list(zip(*rows, strict=True)) if rows else [()] * shards
 
 

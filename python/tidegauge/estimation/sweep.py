@@ -47,7 +47,7 @@ class Question:
     def change_plan(self, **changes: Any) -> Question:
         return Question(self.plan.change(**changes), self.device, self.alloc_conf)
 
-    def ask(self, estimator: Estimator) -> Estimate:
+    def estimate(self, estimator: Estimator) -> Estimate:
         return estimator.estimate(self.plan, self.device, self.alloc_conf)
 
 
@@ -61,7 +61,7 @@ def sweep(
             changed = question
             for name, text in values.items():
                 changed = changed.change(estimator.contract, name, text)
-            found = changed.ask(estimator)
+            found = changed.estimate(estimator)
         except (ValueError, NotImplementedError) as error:
             yield SweepPoint(values, None, str(error))
             continue
@@ -86,10 +86,10 @@ def find_largest(
     if question.device is None:
         raise ValueError(f"searching for the largest {name} requires a device")
 
-    def ask(value: int) -> Estimate:
-        return question.change(estimator.contract, name, str(value)).ask(estimator)
+    def try_value(value: int) -> Estimate:
+        return question.change(estimator.contract, name, str(value)).estimate(estimator)
 
-    yield from _search(ask)
+    yield from _search(try_value)
 
 
 def to_points(name: str, tried: Sequence[tuple[int, Estimate]]) -> list[SweepPoint]:
@@ -98,11 +98,11 @@ def to_points(name: str, tried: Sequence[tuple[int, Estimate]]) -> list[SweepPoi
     return [SweepPoint({name: str(value)}, found) for value, found in ordered]
 
 
-def _search(ask: Callable[[int], Estimate]) -> Iterator[tuple[int, Estimate]]:
+def _search(try_value: Callable[[int], Estimate]) -> Iterator[tuple[int, Estimate]]:
     fitting, failing = 0, _LARGEST
     value = 1
     while failing - fitting > 1:
-        found = ask(value)
+        found = try_value(value)
         yield value, found
         if found.fits:
             fitting = value

@@ -27,8 +27,9 @@ def begin_ns(summary: Summary, others: list[Summary]) -> int:
 
 
 def _read_start(summary: Summary) -> int:
+    text = summary.facts.get("started", "").replace("Z", "+00:00")  # Python 3.10 knows no Z
     try:
-        return int(datetime.fromisoformat(summary.facts.get("started", "")).timestamp())
+        return int(datetime.fromisoformat(text).timestamp())
     except (ValueError, OverflowError, OSError):
         return 0
 

@@ -23,11 +23,11 @@ def to_csv(summaries: Sequence[Summary], table: str) -> str:
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(TABLES[table].columns)
-    writer.writerows(map(_defuse, TABLES[table].rows(summaries)))
+    writer.writerows(map(_escape_formulas, TABLES[table].rows(summaries)))
     return text.getvalue()
 
 
-def _defuse(row: tuple[Cell, ...]) -> list[Cell]:
+def _escape_formulas(row: tuple[Cell, ...]) -> list[Cell]:
     return [
         f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell for cell in row
     ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
-from tidegauge import _C
+from tidegauge import _core
 from tidegauge.allocator.device_memory import choose_device
 from tidegauge.export.clock import epoch_shift_ns
 from tidegauge.report.ranks import sort_ranks
@@ -35,7 +35,7 @@ def to_memory_viz(
     for summary in ordered:
         peaks = {peak.device: peak.total_bytes for peak in summary.peaks}
         device = choose_device(peaks, traced_device)
-        number = summary.rank if len(ordered) > 1 else max(device.index or 0, 0)
+        number = summary.rank if len(ordered) > 1 else int(device.partition(":")[2] or 0)
         times = summary.started_ns, epoch_shift_ns(summary)
         sources.append((summary.path, device, number, *times))
-    _C.write_memory_viz(sources, alloc_conf, as_json, file.write, progress)
+    _core.write_memory_viz(sources, alloc_conf, as_json, file.write, progress)

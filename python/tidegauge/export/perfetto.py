@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
-from tidegauge import _C
+from tidegauge import _core
 from tidegauge.export.clock import begin_ns
 from tidegauge.report.ranks import sort_ranks
 from tidegauge.report.summary import Summary
@@ -33,4 +33,4 @@ def to_perfetto(
         )
         for summary in ordered
     ]
-    _C.write_perfetto(sources, file.write, progress)
+    _core.write_perfetto(sources, file.write, progress)

@@ -16,7 +16,7 @@ Parameter = "0"
 from __future__ import annotations
 
 import re
-import tomllib
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +24,11 @@ from typing import Any
 from tidegauge._util.formatting import parse_bytes, render_bytes, render_change
 from tidegauge.report.comparison import Change, Comparison
 from tidegauge.report.summary import Summary
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 
 class BudgetError(ValueError):
@@ -73,7 +78,7 @@ def parse_limit(text: str, *, percent: bool = True) -> Limit:
 
 def read_budget(path: str) -> Budget:
     """Raises BudgetError if the file is not a budget, OSError if it cannot be read."""
-    from tidegauge import _C
+    from tidegauge import _core
 
     try:
         with open(path, "rb") as file:
@@ -85,8 +90,8 @@ def read_budget(path: str) -> Budget:
     if not tables:
         raise BudgetError(f"{path} has no limits; use the tables [peak], [growth] or [modules]")
     return Budget(
-        peak=_read_limits(path, "peak", tables, percent=False, names=_C.categories()),
-        growth=_read_limits(path, "growth", tables, percent=True, names=_C.categories()),
+        peak=_read_limits(path, "peak", tables, percent=False, names=_core.categories()),
+        growth=_read_limits(path, "growth", tables, percent=True, names=_core.categories()),
         modules=_read_limits(path, "modules", tables, percent=False, names=None),
     )
 

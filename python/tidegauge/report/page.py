@@ -13,7 +13,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from tidegauge import _C
+from tidegauge import _core
 from tidegauge.allocator import DeviceMemory
 from tidegauge.report.comparison import compare
 from tidegauge.report.ranks import describe_missing, merge_ranks
@@ -21,7 +21,7 @@ from tidegauge.report.run import Run
 from tidegauge.report.summary import ROOT_UNIT, Peak, Summary
 from tidegauge.report.text import describe_health, describe_run, render_verdict
 
-#: So many moments in all runs of a page together keep it below 25 MB.
+#: The number of moments in all runs of a page together. It keeps the page below 25 MB.
 MOST_MOMENTS = 1 << 20
 
 
@@ -86,7 +86,7 @@ class Page:
         self._header["comparison"] = dataclasses.asdict(compare(before, after))
 
     def add_sweep(self, plot: dict[str, Any]) -> None:
-        """As of `estimation.plot.plot_sweep`."""
+        """Sets the result of `estimation.plot.plot_sweep`."""
         self._header["sweep"] = plot
 
     def add_ranks(self, summaries: Sequence[Summary]) -> None:
@@ -145,5 +145,5 @@ def _list_categories() -> list[dict[str, Any]]:
             "place": row["place"],
             "unit_column": row["unit_column"],
         }
-        for row in _C.category_table()
+        for row in _core.category_table()
     ]

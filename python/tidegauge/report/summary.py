@@ -13,7 +13,7 @@ from tidegauge._util.notebook import render_peaks
 from tidegauge._util.ordering import natural_order
 
 if TYPE_CHECKING:
-    from tidegauge import _C
+    from tidegauge import _core
 
 SAVED = "Saved Activation"
 NO_MODULE = "(no module)"
@@ -24,12 +24,12 @@ _MOST_RANKS = 1 << 20  # a damaged file may claim any number
 
 @dataclass(frozen=True)
 class TensorGroup:
-    """Storages that were alive at the peak and are alike."""
+    """Storages that were alive at the peak and have the same properties."""
 
     category: str
-    module: str  # that ran at their birth; for parameters and buffers, the owner
+    module: str  # the module that was running at the birth; the owner of parameters and buffers
     op: str  # empty if unknown
-    dtype: str  # of the first tensor; empty if unknown
+    dtype: str  # dtype of the first tensor; empty if unknown
     shape: str  # "[2, 3]"
     count: int
     size_bytes: int
@@ -168,18 +168,18 @@ def read_summary(
 ) -> Summary:
     """Reads a trace file: peaks by category, module and tensor, steps, health.
 
-    `progress` is called now and then with the share that is done. Raises FormatError if the file is
-    not a readable trace, OSError if it cannot be opened.
+    `progress` is called regularly with the finished share, from 0 to 1. Raises FormatError if the
+    file is not a readable trace, OSError if it cannot be opened.
     """
-    from tidegauge import _C
+    from tidegauge import _core
 
     path = os.fspath(path)
-    source = _C.Reader(path)
-    return make_summary(_C.Run(source, progress=progress), source, path)
+    source = _core.Reader(path)
+    return make_summary(_core.Run(source, progress=progress), source, path)
 
 
-def make_summary(run: _C.Run, source: _C.EventSource, path: str) -> Summary:
-    """Adds names to the figures of a run. `path`: of its trace; empty if there is no file."""
+def make_summary(run: _core.Run, source: _core.EventSource, path: str) -> Summary:
+    """Adds names to the figures of a run. `path`: the trace file; empty if there is none."""
     counted = run.summary()
     names = _Names(source)
     facts = source.run_facts()
@@ -224,12 +224,10 @@ def read_moment(
     progress: Callable[[float], None] | None = None,
 ) -> Peak:
     """The state of a device after event `sequence`, in the form of a peak; without FSDP2 units."""
-    import torch
+    from tidegauge import _core
 
-    from tidegauge import _C
-
-    reader = _C.Reader(os.fspath(path))
-    moment = _C.read_moment(reader, torch.device(device), sequence, progress)
+    reader = _core.Reader(os.fspath(path))
+    moment = _core.read_moment(reader, device, sequence, progress)
     started_ns = _to_int(reader.run_facts().get("started_ns"), 0)
     return _make_peak(moment, _Names(reader), started_ns, [])
 
@@ -239,9 +237,9 @@ def largest_first(categories: dict[str, int]) -> dict[str, int]:
 
 
 class _Names:
-    """The names behind the ids of a trace."""
+    """The names of the ids in a trace."""
 
-    def __init__(self, source: _C.EventSource) -> None:
+    def __init__(self, source: _core.EventSource) -> None:
         self.modules = {number: name for number, name, _ in source.modules()}
         self.ops = source.ops()
         self.tensors = source.tensors()

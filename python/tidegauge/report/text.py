@@ -99,7 +99,7 @@ def _render_band(low_bytes: int, high_bytes: int) -> str:
 
 
 def render_verdict(verdict: Verdict) -> list[str]:
-    """Whether the run fits, the band, and the smallest device that it fits for sure."""
+    """Whether the run fits, the band, and the smallest device that certainly fits it."""
     band = _render_band(verdict.low_bytes, verdict.high_bytes)
     needs = f"{render_bytes(verdict.needed_bytes)}{band}"
     if verdict.device is None or verdict.name is None:
@@ -124,7 +124,7 @@ def _describe_margin(verdict: Verdict) -> str:
 
 
 def _explain(verdict: Verdict) -> str:
-    """The uncertain verdicts are worth a sentence."""
+    """Explains the uncertain verdicts."""
     if verdict.name == "fits after retries":
         return (
             "The upper end exceeds the device, but no request fails: the allocator frees cached "
@@ -234,9 +234,9 @@ def render_units(peak: Peak, top: int, *, with_times: bool = True) -> list[str]:
         f"FSDP units at the peak on {peak.device}",
         f"  {'':18}{'share':>6}{titles}{'gathers':>9}{'longest' if with_times else '':>9}",
     ]
-    from tidegauge import _C
+    from tidegauge import _core
 
-    column_of = {row["name"]: row["unit_column"] for row in _C.category_table()}
+    column_of = {row["name"]: row["unit_column"] for row in _core.category_table()}
     for unit in shown:
         sizes = (
             sum(size for name, size in unit.categories.items() if column_of.get(name) == column)

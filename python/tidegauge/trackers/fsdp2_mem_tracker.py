@@ -15,6 +15,7 @@ from torch import nn, optim
 from torch.utils._pytree import tree_leaves
 
 from tidegauge import _C
+from tidegauge._torch import compat_fsdp
 from tidegauge.trackers.mem_tracker import MemTracker, _RefType, _State
 from tidegauge.trackers.memory_recorder import MemoryRecorder
 from tidegauge.trackers.module_stats import LiveStats
@@ -26,6 +27,19 @@ if TYPE_CHECKING:
     from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
 
 __all__ = ["FSDPMemTracker"]
+
+
+def param_groups_of(model: nn.Module) -> Iterator[FSDPParamGroup]:
+    """FSDP2's param groups in a model, each once."""
+    from torch.distributed.fsdp import FSDPModule
+
+    seen: set[int] = set()
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            for group in compat_fsdp.groups_of(module._get_fsdp_state()):
+                if id(group) not in seen:
+                    seen.add(id(group))
+                    yield group
 
 
 class _FSDPRefType(_RefType):
@@ -127,7 +141,7 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
         """Labels the tensors in `inputs`, at any depth, as Inputs; anything else is ignored."""
         for item in tree_leaves(inputs):
             if isinstance(item, torch.Tensor):
-                self._core.track_tensor(item, "input")
+                self._native.track_tensor(item, "input")
 
     def track_external(self, *external: nn.Module | optim.Optimizer | torch.Tensor) -> None:
         """Does nothing: the constructor gets the module and the optimizer to track."""
@@ -137,7 +151,7 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
 
         - "name": relative to the root (which is ""), with "#2" for a module's second group
         - "state": "sharded", "gathering", "unsharded" or "post-forward sharded"
-        - "now", "at_peak": {device: {category: bytes}} in the core's categories, now and at the
+        - "now", "at_peak": {device: {category: bytes}} in our own categories, now and at the
           peak of each device
         - "peak_share": {device: the unit's fraction of that peak}
         - "gatherings": the latest ones, each with its "reason" ("forward", "backward", "prefetch",
@@ -146,7 +160,7 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
         - "timeline": the latest changes, (time_ns, device, {category: bytes})
         - "reduce_count": the number of reductions so far
         """
-        return self._core.units()
+        return self._native.units()
 
     def gather(
         self, type: str = "peak", group: ProcessGroup | None = None
@@ -170,7 +184,7 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
                 sums[name] = sums.get(name, 0) + size_bytes
         model = {
             fsdp_patches.name_of(each): sum(p._orig_size.numel() for p in each.fsdp_params)
-            for each in self._groups()
+            for each in param_groups_of(self._root_mod)
         }
         ranks = all_ranks.gather(own, model, group)
         if ranks is None:
@@ -183,38 +197,27 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
             for device in sorted({device for rank in ranks for device in rank})
         }
 
-    def _groups(self) -> Iterator[FSDPParamGroup]:
-        from torch.distributed.fsdp import FSDPModule
-
-        seen: set[int] = set()
-        for module in self._root_mod.modules():
-            if isinstance(module, FSDPModule):
-                for group in module._get_fsdp_state()._fsdp_param_groups:
-                    if id(group) not in seen:
-                        seen.add(id(group))
-                        yield group
-
     def _prepare(self, entry: ExitStack) -> None:
         from tidegauge._torch import fsdp_patches
 
         fsdp_patches.install()
         entry.callback(fsdp_patches.uninstall)
-        for group in self._groups():
+        for group in param_groups_of(self._root_mod):
             self._track_group(group)
-        self._core.track_module(self._root_mod)
+        self._native.track_module(self._root_mod)
         if self._optm is not None:
-            self._core.track_optimizer(self._optm)
+            self._native.track_optimizer(self._optm)
             self._check_optimizer(self._optm)
 
     def _track_group(self, group: FSDPParamGroup) -> None:
-        """Labels the memory that the group has on entry, which may be in the middle of a step."""
+        """Labels the memory that the group has on entry. Entry may be in the middle of a step."""
         from tidegauge._torch import fsdp_patches as fsdp
 
         unit, parameters = fsdp.find_unit(group), group.fsdp_params
-        self._core.add_unit(unit, fsdp.name_of(group), group.modules)
+        self._native.add_unit(unit, fsdp.name_of(group), group.modules)
 
         def label(fact: _C.UnitFact, *tensors: torch.Tensor | None) -> None:
-            self._core.label_unit(unit, fact, [t for t in tensors if t is not None])
+            self._native.label_unit(unit, fact, [t for t in tensors if t is not None])
 
         fact = _C.UnitFact
         label(fact.SHARD, *fsdp.shards_of(parameters))
@@ -228,11 +231,12 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
         if group._all_gather_result is not None:
             label(fact.GATHER_BUFFER, group._all_gather_result.all_gather_output)
         if group._all_gather_result is not None or group.is_unsharded:
-            self._core.resume_unit(unit, group.is_unsharded)
+            self._native.resume_unit(unit, group.is_unsharded)
 
     def _check_optimizer(self, optimizer: optim.Optimizer) -> None:
         own = {id(parameter) for parameter in self._root_mod.parameters()}
-        own.update(id(p.sharded_param) for group in self._groups() for p in group.fsdp_params)
+        for unit in param_groups_of(self._root_mod):
+            own.update(id(parameter.sharded_param) for parameter in unit.fsdp_params)
         groups = optimizer.param_groups
         if not any(id(parameter) in own for group in groups for parameter in group["params"]):
             warnings.warn(

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
-from tidegauge import _C
+from tidegauge import _C, _core
 from tidegauge._torch import memory_patches
 from tidegauge._util.notebook import render_peaks
 from tidegauge._util.ordering import natural_order
@@ -47,7 +47,7 @@ _C.hide_frames_below(
 )
 
 # CUDA's caching allocator rounds sizes up to multiples of this; without caching it does not.
-_PYTORCH_MIN_ALLOCATE = _C.device_unit_bytes()
+_PYTORCH_MIN_ALLOCATE = _core.device_unit_bytes()
 
 
 # Not a StrEnum: upstream's `str(member)` is "_MemRefType.PARAM".
@@ -168,10 +168,11 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     threads, in the order in which they get our lock). Memory without a tensor is part of Other;
     `get_untracked_memory` returns its size.
 
-    With `record="run.tide"` the events also go to a trace file. It is written up to date when the
-    context is left, and ends with the tracker or the process; a `Recorder` has more options.
+    With `record="run.tide"` the events are also written to a trace file. The file is up to date
+    when the context is left, and complete when the tracker or the process ends. A `Recorder` has
+    more options.
 
-    `stacks` is what the trace and `post_mortem` record about the place of an allocation: "none",
+    `stacks` selects the stack that the trace and `post_mortem` record for each allocation: "none",
     "module" (the running modules; cheap) or "python" (files, lines and functions, without those of
     torch; in a thread that runs no Python, the modules).
 
@@ -194,16 +195,16 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._mod_tracker = ModTracker()
-        self._core = _C.MemTracker(
-            self._mod_tracker._core, strict, allocator, stacks, self._is_sharded
+        self._native = _C.MemTracker(
+            self._mod_tracker._native, strict, allocator, stacks, self._is_sharded
         )
         self._recorder: Recorder | MemoryRecorder | None = None
         if record is not None:
             self._recorder = (
                 record if isinstance(record, Recorder | MemoryRecorder) else Recorder(record)
             )
-            self._recorder.attach(self._core)
-        self._module_stats = ModuleStatsDictionary(self._core, self._stats_class)
+            self._recorder.attach(self._native)
+        self._module_stats = ModuleStatsDictionary(self._native, self._stats_class)
         self._depth = 0
         self._fake_mode_on_entry: Any = None
         self._entry = ExitStack()
@@ -218,23 +219,23 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @property
     def _curr_mem_snap(self) -> Snapshot:
-        return make_snapshot(self._core.current(), self._ref_class)
+        return make_snapshot(self._native.current(), self._ref_class)
 
     @property
     def _peak_mem_snap(self) -> Snapshot:
-        return make_snapshot(self._core.peak(), self._ref_class)
+        return make_snapshot(self._native.peak(), self._ref_class)
 
     @property
     def _peak_mem(self) -> dict[torch.device, int]:
-        return {device: sum(sizes) for device, sizes in self._core.peak()}
+        return {device: sum(sizes) for device, sizes in self._native.peak()}
 
     @property
     def _in_opt(self) -> bool:
-        return self._core.in_optimizer_step()
+        return self._native.in_optimizer_step()
 
     @property
     def _in_ac(self) -> bool:
-        return self._core.in_recompute()
+        return self._native.in_recompute()
 
     def track_external(self, *external: nn.Module | optim.Optimizer | torch.Tensor) -> None:
         """Tracks objects made outside the context, also within lists, tuples and dictionaries.
@@ -244,11 +245,11 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         for item in tree_leaves(external):
             if isinstance(item, torch.Tensor):
-                self._core.track_tensor(item, "external")
+                self._native.track_tensor(item, "external")
             elif isinstance(item, nn.Module):
-                self._core.track_module(item)
+                self._native.track_module(item)
             elif isinstance(item, optim.Optimizer):
-                self._core.track_optimizer(item)
+                self._native.track_optimizer(item)
             elif item is not None:
                 raise TypeError(
                     f"Object of type {type(item)} is not supported for tracking. "
@@ -272,7 +273,7 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         NumPy arrays, shared memory, mapped files, memory wrapped by `from_blob`. They also count in
         their categories.
         """
-        return self._core.foreign()
+        return self._native.foreign()
 
     def get_untracked_memory(self, type: str = "current") -> dict[torch.device, int]:
         """Bytes by device that the allocator allocated and no tensor owns; part of Other.
@@ -281,7 +282,7 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         if type not in ("current", "peak"):
             raise ValueError(f"Invalid type {type}")
-        splits = self._core.splits(type == "peak")
+        splits = self._native.splits(type == "peak")
         held = {device: split.get("Untracked", 0) for device, split in splits.items()}
         return {device: size for device, size in held.items() if size}
 
@@ -303,12 +304,12 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 print(f"Module:  {stats.mod_fqn}")
                 show(stats.snapshots, units)
 
-    def post_mortem(self) -> _C.PostMortem | None:
+    def post_mortem(self) -> _core.PostMortem | None:
         """The memory at the last failed allocation, by category, module and tensor.
 
-        None if no allocation failed. Its text was printed to stderr, and the trace has it too.
+        None if no allocation failed. Its text was also printed to stderr and recorded.
         """
-        return self._core.post_mortem()
+        return self._native.post_mortem()
 
     def _repr_html_(self) -> str:
         """For notebooks: the peak by category, as a table and a bar."""
@@ -333,12 +334,12 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 memory_patches.install()
                 entry.callback(memory_patches.uninstall)
                 self._prepare(entry)
-                # The core compares its address, so it must not die while we are entered.
+                # Kept alive while we are entered, because the native tracker compares its address.
                 self._fake_mode_on_entry = torch._C._get_dispatch_mode(
                     torch._C._TorchDispatchModeKey.FAKE
                 )
-                self._core.start()
-                entry.callback(self._core.stop)
+                self._native.start()
+                entry.callback(self._native.stop)
                 self._entry = entry.pop_all()
         if self._is_mode():
             super().__enter__()  # type: ignore[no-untyped-call]

@@ -22,9 +22,9 @@ _GLOBAL = "Global"
 
 
 class ModTracker:
-    """Knows at any moment which modules run in this thread, by fully qualified name.
+    """Tracks which modules are running in each thread, by fully qualified name.
 
-    Enter it as a context, then read `parents`, also inside an operator, a hook or a mode::
+    Enter it as a context and read `parents` at any time, even inside an operator, hook or mode::
 
         with ModTracker() as tracker:
             loss = model(x).sum()  # in forward: {"Global", "Net", "Net.fc1"}
@@ -42,7 +42,7 @@ class ModTracker:
     _fw_post_handle: RemovableHandle
 
     def __init__(self) -> None:
-        self._core = _C.ModTracker()
+        self._native = _C.ModTracker()
         self._entry_count = 0
         self._user_pre_fw_hook: Hook | None = None
         self._user_post_fw_hook: Hook | None = None
@@ -51,18 +51,18 @@ class ModTracker:
 
     @property
     def parents(self) -> set[str]:
-        """Names of the modules that now run in this thread, and always "Global"."""
-        return {_GLOBAL, *self._core.active_names()}
+        """The names of the modules that are running in this thread, and always "Global"."""
+        return {_GLOBAL, *self._native.active_names()}
 
     @property
     def is_bw(self) -> bool:
-        """True while a backward runs in this thread."""
+        """True while a backward is running in this thread."""
         return torch._C._current_graph_task_id() != -1
 
     def get_known_fqn(self, mod: nn.Module) -> str | None:
         """The fully qualified name of a module; None if this tracker has not observed it."""
         weakref.ref(mod)  # raises TypeError for values that cannot be modules
-        return self._core.find_name(mod)
+        return self._native.find_name(mod)
 
     def register_user_hooks(
         self,
@@ -97,14 +97,14 @@ class ModTracker:
                     )
                 setattr(self, f"_user_{name}", hook)
         finally:
-            self._set_core_hooks()
+            self._set_native_hooks()
 
     def clear_user_hooks(self) -> None:
         """Removes all four user hooks."""
         self.register_user_hooks()
 
-    def _set_core_hooks(self) -> None:
-        self._core.set_user_hooks(
+    def _set_native_hooks(self) -> None:
+        self._native.set_user_hooks(
             self._user_pre_fw_hook,
             self._user_post_fw_hook,
             self._user_pre_bw_hook,
@@ -121,7 +121,7 @@ class ModTracker:
                 self._fw_post_hook, always_call=True
             )
         else:
-            _C.start_tracking(self._core)
+            _C.start_tracking(self._native)
             FOR_MODULES.install()
         return self
 
@@ -142,7 +142,7 @@ class ModTracker:
             del self._fw_pre_handle, self._fw_post_handle
         else:
             FOR_MODULES.uninstall()
-        _C.stop_tracking(self._core)
+        _C.stop_tracking(self._native)
 
     # The rest is for subclasses and debug modes that drive the tracker themselves.
 
@@ -154,11 +154,11 @@ class ModTracker:
         )
 
     def _get_mod_name(self, mod: nn.Module) -> str:
-        return self._core.name_module(mod)
+        return self._native.name_module(mod)
 
     def _fw_pre_hook(self, mod: nn.Module, input: Any) -> None:
         if not _is_in_compiled_module():
-            self._core.enter_module(mod, input, None)
+            self._native.enter_module(mod, input, None)
 
     def _fw_post_hook(self, mod: nn.Module, input: Any, output: Any) -> None:
         if not _is_in_compiled_module():
@@ -174,7 +174,7 @@ class ModTracker:
             if is_bw:
                 self._call_hook(self._user_pre_bw_hook, mod, args)
             elif mod is not None:
-                self._core.enter_module(mod, (), None)
+                self._native.enter_module(mod, (), None)
 
         return append
 
@@ -194,10 +194,10 @@ class ModTracker:
 
     def _call_hook(self, hook: Hook | None, mod: nn.Module | None, args: Any) -> None:
         if hook is not None:
-            self._core.run_within(mod, lambda: hook(mod, args))
+            self._native.run_within(mod, lambda: hook(mod, args))
 
     def _leave(self, mod: nn.Module, input: Any, output: Any) -> None:
-        if not self._core.leave_module(mod, input, output) and not self.is_bw:
+        if not self._native.leave_module(mod, input, output) and not self.is_bw:
             raise RuntimeError(
                 f"The Module hierarchy tracking is wrong: {type(mod).__name__} ends but is not "
                 "active. Call `_get_append_fn` (or `_fw_pre_hook`) for it first, in the same thread"

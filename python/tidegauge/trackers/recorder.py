@@ -26,9 +26,9 @@ def add_versions(facts: Mapping[str, str] | None) -> dict[str, str]:
 class Recorder:
     """Records the events of one tracker: `MemTracker(record=Recorder("run.tide"))`.
 
-    A thread of its own writes the file. A full or slow disk loses events, which are counted; it
-    never stops the training. If the process is killed, the file is correct up to half a second
-    before. Raises OSError if the file cannot be made, or if it exists and `overwrite` is not set.
+    A separate thread writes the file. If the disk is full or slow, events are lost and counted, but
+    training never stops. If the process is killed, the file lacks at most the last half second.
+    Raises OSError if the file cannot be created, or if it exists and `overwrite` is not set.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Recorder:
     ) -> None:
         self.path = os.fspath(path)
         self._has_warned = False
-        self._core = _C.Recorder(
+        self._native = _C.Recorder(
             self.path,
             overwrite,
             max_waiting_events,
@@ -52,29 +52,29 @@ class Recorder:
         _open_recorders.add(self)
 
     def attach(self, tracker: _C.MemTracker) -> None:
-        """Takes the events of a tracker. Raises ValueError if another tracker has the recorder."""
-        tracker.record_to(self._core)
+        """Records the events of a tracker. Raises ValueError if it records another one already."""
+        tracker.record_to(self._native)
 
     @property
     def written_events(self) -> int:
-        return self._core.health()[0]
+        return self._native.health()[0]
 
     @property
     def lost_events(self) -> int:
-        return self._core.health()[1]
+        return self._native.health()[1]
 
     def flush(self) -> None:
         """Waits until all events so far are in the file."""
-        self._core.flush()
+        self._native.flush()
         self._warn_of_loss()
 
     def close(self) -> None:
-        """Ends the file. Later events are not recorded."""
-        self._core.close()
+        """Completes the file. Later events are not recorded."""
+        self._native.close()
         self._warn_of_loss()
 
     def _warn_of_loss(self) -> None:
-        written, lost, reason = self._core.health()
+        written, lost, reason = self._native.health()
         if lost and not self._has_warned:
             self._has_warned = True
             warnings.warn(

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "capture/compat/python_dispatch.h"
 
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/PyInterpreter.h>
 #include <c10/core/impl/PyInterpreterHooks.h>
 
 #include <mutex>
 #include <string>
 #include <utility>
+
+#include "capture/compat/dispatch_key.h"
 
 namespace tidegauge::python_dispatch {
 namespace {
@@ -17,17 +20,35 @@ using c10::TensorImpl;
 using c10::impl::PyInterpreterVTable;
 using torch::jit::Stack;
 
-constinit const PyInterpreterVTable* torchs_own = nullptr;
+constinit const PyInterpreterVTable* original_vtable = nullptr;
 
-/// Python's interpreter as torch sees it, with another `dispatch`.
+/// Undoes the exclusion of our key.
+class WithOurKey {
+ public:
+  WithOurKey() { set_excluded(false); }
+  ~WithOurKey() { set_excluded(true); }
+  WithOurKey(const WithOurKey&) = delete;
+  WithOurKey& operator=(const WithOurKey&) = delete;
+
+ private:
+  static void set_excluded(bool is_excluded) {
+    c10::impl::tls_set_dispatch_key_excluded(dispatch_key::kOurs, is_excluded);
+  }
+};
+
+/// The functions that torch calls in the interpreter of Python, with our `dispatch`.
 class Decorated final : public PyInterpreterVTable {
  public:
   Decorated(const PyInterpreterVTable& original, Handler handler)
       : original_(original), handler_(handler) {}
 
-  void dispatch(const OperatorHandle& op, Stack* stack) const override { handler_(op, stack); }
+  void dispatch(const OperatorHandle& op, Stack* stack) const override {
+    if (!PassingOn::take()) return handler_(op, stack);
+    const WithOurKey with_our_key;
+    handler_(op, stack);
+  }
 
-  // The rest is passed on.
+  // All other functions pass the call on.
   std::string name() const override { return original_.name(); }
   void incref(PyObject* object) const override { original_.incref(object); }
   void decref(PyObject* object) const override { original_.decref(object); }
@@ -127,14 +148,15 @@ class Decorated final : public PyInterpreterVTable {
 
 }  // namespace
 
-void dispatch(const OperatorHandle& op, Stack* stack) { torchs_own->dispatch(op, stack); }
+void dispatch(const OperatorHandle& op, Stack* stack) { original_vtable->dispatch(op, stack); }
 
 void install(Handler handler) {
   static std::once_flag once;
   std::call_once(once, [handler] {
     c10::impl::PyInterpreter* interpreter = c10::impl::getGlobalPyInterpreter();
-    torchs_own = interpreter->vtable_;
-    interpreter->vtable_ = new Decorated(*torchs_own, handler);
+    if (interpreter == nullptr) return;  // a program without Python
+    original_vtable = interpreter->vtable_;
+    interpreter->vtable_ = new Decorated(*original_vtable, handler);
   });
 }
 

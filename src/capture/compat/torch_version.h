@@ -5,9 +5,13 @@
 
 #include <string>
 
+/// For the preprocessor, where a difference between versions does not compile.
+#define TIDEGAUGE_TORCH_AT_LEAST(major, minor) \
+  (TORCH_VERSION_MAJOR * 1000 + TORCH_VERSION_MINOR >= (major) * 1000 + (minor))
+
 namespace tidegauge {
 
-/// The version of torch that this library was compiled for.
+/// The torch version that this library was compiled for.
 inline std::string torch_version() { return TORCH_VERSION; }
 
 }  // namespace tidegauge

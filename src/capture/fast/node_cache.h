@@ -1,18 +1,33 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include "capture/compat/thread_local.h"
 #include "capture/hooks/running_node.h"
+#include "capture/storages/storage_registry.h"
 
 namespace tidegauge::fast {
 
-/// Remembers per thread which running node the listeners were notified of last, so that autograd is
-/// asked less and the lock is taken once per node instead of once per op. What is remembered holds
-/// until `node_epoch` changes: a listener comes, goes, starts or stops, or a backward ends.
+/// Caches, per thread, the running node of the last notification. So the lock is taken once per
+/// node instead of once per op. An entry is valid until `node_epoch` changes: when a listener is
+/// added, removed, started or stopped, and when a backward ends.
 
-/// Like `notify_running_node`.
+struct ObservedNode {
+  uint64_t epoch = 0;  // 0: nothing is cached
+  RunningNode running;
+  const torch::autograd::Node* node = nullptr;  // compared, never dereferenced
+  uint64_t sequence = 0;
+
+  static ObservedNode& of_this_thread() { return ThreadLocal<ObservedNode>::get(); }
+  bool is_valid() const { return epoch == at_every_op.node_epoch.load(std::memory_order_relaxed); }
+};
+
+/// The same result as `notify_running_node`; notifies only if the cached entry is not valid.
 RunningNode observe_node();
 /// True if a backward runs in this thread.
-bool is_in_backward();
+inline bool is_in_backward() {
+  const ObservedNode& last = ObservedNode::of_this_thread();
+  return (last.running.task != -1 && last.is_valid()) || StorageRegistry::is_in_graph_task();
+}
 
 void plug_node_cache(bool is_enabled);
 

@@ -17,9 +17,11 @@
 #include "capture/compat/torch_version.h"
 #include "capture/fast/known_memory.h"
 #include "capture/fast/node_cache.h"
+#include "capture/fast/sole.h"
 #include "capture/hooks/boxed_op.h"
 #include "capture/hooks/op_switch.h"
 #include "capture/hooks/op_watch.h"
+#include "capture/storages/known_storage.h"
 #include "capture/storages/storage_registry.h"
 #include "capture/storages/tensor_storages.h"
 #include "tidegauge/errors.h"
@@ -41,12 +43,15 @@ void add_argument(OpWatch& watch, const Argument& argument) {
 [[gnu::noinline]] void notify_gradient_locked(const RunningNode& running,
                                               const at::Tensor& tensor) {
   const auto lock = StorageRegistry::lock();
-  const StorageId id = StorageRegistry::get().find_known(storage_of(tensor));
-  if (id) notify_gradient(running, id);
+  const StorageId id = find_known(storage_of(tensor));
+  if (!id) return;
+  if (sole.listener != nullptr) [[likely]]
+    return sole.listener->gradient_accumulated(id);
+  notify_gradient(running, id);
 }
 
 /// For an op that only returns this argument or a view of it. If every listener knows the memory,
-/// reports what there is to report, and returns true: the op needs no OpWatch.
+/// sends the notifications for the op and returns true: then the op needs no OpWatch.
 bool handle_known(const at::Tensor& argument) noexcept {
   try {
     const RunningNode running = observe_node();
@@ -65,8 +70,8 @@ bool handle_known_first(const First& argument, const Rest&...) {
   return false;
 }
 
-/// True for an op in place and for a view of one tensor. None of the ops below gives its argument
-/// other memory.
+/// True for an in-place op and for a view of one tensor. None of the ops listed below replaces the
+/// memory of its argument.
 bool returns_first_argument(const c10::FunctionSchema& schema) {
   if (schema.returns().size() != 1 || schema.arguments().empty()) return false;
   const c10::AliasInfo* result = schema.returns()[0].alias_info();
@@ -93,8 +98,8 @@ void finish(OpWatch& watch, const std::vector<at::Tensor>& result) {
 template <typename Op, typename Schema>
 struct Handler;
 
-/// Each op gets exactly one of two handlers, to keep the instruction footprint small: between the
-/// kernels of torch all our code has left the cache.
+/// Each op gets exactly one of two handlers, to keep the instruction footprint small: kernels evict
+/// our code from the cache between two ops.
 template <typename Op, typename Result, typename... Arguments>
 struct Handler<Op, Result(Arguments...)> {
   static OpFacts facts;
@@ -119,7 +124,7 @@ struct Handler<Op, Result(Arguments...)> {
   /// For an op that returns its first argument, or a view of it.
   [[gnu::always_inline]] static Result handle_first(c10::DispatchKeySet keys,
                                                     Arguments... arguments) {
-    if (op_hook::has_runner() || op_hook::is_idle()) [[unlikely]]
+    if (is_uncommon(keys)) [[unlikely]]
       return handle_uncommon(keys, std::forward<Arguments>(arguments)...);
     const torch_thread::WithoutOurKey guard;
     if (!handle_known_first(arguments...)) [[unlikely]]
@@ -130,16 +135,19 @@ struct Handler<Op, Result(Arguments...)> {
     return watch<true>(keys, std::forward<Arguments>(arguments)...);
   }
 
-  /// For an op whose arguments do not matter.
+  /// For an op whose arguments need not be observed.
   [[gnu::always_inline]] static Result handle_maker(c10::DispatchKeySet keys,
                                                     Arguments... arguments) {
-    if (op_hook::has_runner() || op_hook::is_idle()) [[unlikely]]
+    if (is_uncommon(keys)) [[unlikely]]
       return handle_uncommon(keys, std::forward<Arguments>(arguments)...);
     const torch_thread::WithoutOurKey guard;
     return watch<false>(keys, std::forward<Arguments>(arguments)...);
   }
 
-  /// Within a simulation, or when no thread is tracked any more.
+  /// Within a simulation, when no thread is tracked any more, or if Python handles the op first.
+  [[gnu::always_inline]] static bool is_uncommon(c10::DispatchKeySet keys) {
+    return op_hook::has_runner() || op_hook::is_idle() || dispatch_key::is_for_python(keys);
+  }
   [[gnu::noinline, gnu::cold]] static Result handle_uncommon(c10::DispatchKeySet keys,
                                                              Arguments... arguments) {
     static const auto op =
@@ -152,7 +160,7 @@ struct Handler<Op, Result(Arguments...)> {
 template <typename Op, typename Result, typename... Arguments>
 OpFacts Handler<Op, Result(Arguments...)>::facts;
 
-/// Which handler an op gets: chosen where it is listed, so that the other is not even compiled.
+/// The handler of an op. It is chosen in the list below, so that the other one is not compiled.
 enum class Kind : uint8_t { ReturnsFirst, Maker };
 
 bool is_of_kind(Kind kind, const c10::FunctionSchema& schema, const OpFacts& facts) {
@@ -168,8 +176,9 @@ c10::RegistrationHandleRAII register_op() {
   const auto& schema = dispatcher.findSchemaOrThrow(Op::name, Op::overload_name).schema();
   H::facts = OpFacts::read(schema);
   if (!is_of_kind(kKind, schema, H::facts)) {
-    throw InternalError("this torch has another schema of " + c10::toString(name) +
-                        " than tidegauge expects; install torch " + torch_version());
+    throw InternalError("the schema of " + c10::toString(name) +
+                        " in this torch is not the one that tidegauge expects; install torch " +
+                        torch_version());
   }
   const auto add = [&](auto call) {
     return dispatcher.registerImpl(

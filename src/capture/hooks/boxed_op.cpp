@@ -3,6 +3,7 @@
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include "capture/compat/python_dispatch.h"
 #include "capture/compat/torch_thread.h"
 #include "capture/hooks/op_switch.h"
 #include "capture/storages/storage_registry.h"
@@ -13,8 +14,8 @@ namespace {
 using c10::OperatorHandle;
 using torch::jit::Stack;
 
-/// Simulated ops of this thread that run within each other: only the outermost is watched, as a
-/// real kernel would be.
+/// The nesting depth of simulated ops in this thread. Only the outermost op is watched, as a real
+/// kernel would be.
 thread_local constinit int simulated_depth = 0;
 
 struct SimulatedDepth {
@@ -24,7 +25,7 @@ struct SimulatedDepth {
   SimulatedDepth& operator=(const SimulatedDepth&) = delete;
 };
 
-/// True within a simulated op or a meta kernel of torch, where no memory is made.
+/// True within a simulated op or a meta kernel of torch, where no memory is allocated.
 bool is_inner() {
   return simulated_depth > 0 || c10::impl::tls_local_dispatch_key_set().included_.has_backend(
                                     c10::BackendComponent::MetaBit);
@@ -45,6 +46,10 @@ void simulate(const OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) 
 }  // namespace
 
 void handle_boxed(const OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  if (dispatch_key::is_for_python(keys)) {
+    const python_dispatch::PassingOn passing_on;
+    return op.redispatchBoxed(keys & dispatch_key::kBelowOurs, stack);
+  }
   if (has_runner()) return simulate(op, keys, stack);
   const auto run = [&] { op.redispatchBoxed(keys & dispatch_key::kBelowOurs, stack); };
   if (is_idle()) {

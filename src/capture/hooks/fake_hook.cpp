@@ -18,7 +18,7 @@ namespace {
 using c10::OperatorHandle;
 using torch::jit::Stack;
 
-/// A tensor that takes itself apart (DTensor) calls the op again with its parts.
+/// True if an argument is a wrapper subclass (DTensor), which calls the op again with its parts.
 bool has_wrapper_argument(const OperatorHandle& op, const Stack& stack) {
   bool found = false;
   visit_arguments(op.schema(), stack, [&](const at::Tensor& tensor) {
@@ -29,14 +29,14 @@ bool has_wrapper_argument(const OperatorHandle& op, const Stack& stack) {
   return found;
 }
 
-/// Under a real process group this op returns its argument; its fake kernel would make a tensor.
+/// Under a real process group this op returns its argument, but its fake kernel makes a new tensor.
 bool waits_for_a_collective(const OperatorHandle& op) {
   return op.schema().name() == "_c10d_functional::wait_tensor";
 }
 
 bool is_tracked(const void* mode) {
   const auto lock = StorageRegistry::lock();
-  return StorageRegistry::get().listeners().track_fake_mode(mode);
+  return StorageRegistry::get().listeners().any_started_in(mode);
 }
 
 void handle(const OperatorHandle& op, Stack* stack) {

@@ -17,12 +17,14 @@ thread_local std::vector<Recompute> recomputes;
 
 }  // namespace
 
-void begin_anew(Counts& counts, uint64_t session) {
+void reset_counts(Counts& counts, uint64_t session) {
   counts = {.session = session, .stream = counts.stream};
   recomputes.clear();
 }
 
 void begin_session() { ++at_every_op.session; }
+
+bool in_backward() { return torch::autograd::get_current_graph_task_id() != -1; }
 
 void begin_recompute(bool keeps_graph) {
   ++this_thread().recomputes;

@@ -9,14 +9,19 @@
 #include "core/events/ids.h"
 #include "tidegauge/export.h"
 
-/// What is true of this moment in the calling thread: the facts that births carry.
+/// Facts about the present moment in the calling thread. Births carry them.
 namespace tidegauge::moment {
 
-/// Nobody tracked, and somebody begins: what was left open before is over.
+/// Call when the first thread starts tracking. Recomputes, optimizer steps and modules that were
+/// left open in an earlier session are forgotten.
 void begin_session();
 
-/// A checkpoint runs its forward again, in the running graph task. `keeps_graph`: a reentrant one,
-/// whose recompute is over for the ops of the backward that it starts itself.
+/// True if a backward runs in this thread.
+TIDEGAUGE_API bool in_backward();
+
+/// Call around a recompute: a checkpoint runs its forward again, in the running graph task.
+/// `keeps_graph`: the checkpoint is reentrant, so the ops of its own backward are not part of the
+/// recompute.
 TIDEGAUGE_API void begin_recompute(bool keeps_graph);
 TIDEGAUGE_API void end_recompute();
 TIDEGAUGE_API bool in_recompute();
@@ -26,7 +31,8 @@ TIDEGAUGE_API void begin_optimizer_step();
 TIDEGAUGE_API void end_optimizer_step();
 TIDEGAUGE_API bool in_optimizer_step();
 
-/// What the thread is in, looked at in every birth: so it needs no construction.
+/// How many recomputes, optimizer steps and modules are open in a thread. Every birth reads it, so
+/// it needs no constructor.
 struct alignas(32) Counts {
   uint64_t session = 0;
   int recomputes = 0;
@@ -34,30 +40,29 @@ struct alignas(32) Counts {
   int open_modules = 0;
   StreamId stream{};
 };
-/// Who left within a step or a module was not told of its end.
-void begin_anew(Counts& counts, uint64_t session);
+/// Clears the counts of an earlier session: its open steps and modules may never have been closed.
+void reset_counts(Counts& counts, uint64_t session);
 inline Counts& this_thread() {
   Counts& counts = ThreadLocal<Counts>::get();
   const uint64_t session = at_every_op.session.load(std::memory_order_relaxed);
   if (counts.session != session) [[unlikely]]
-    begin_anew(counts, session);
+    reset_counts(counts, session);
   return counts;
 }
 
-/// The forward of a module. A closure that runs the model inside an optimizer step makes
-/// activations, not temporaries of the step.
+/// Call around the forward of a module. If a closure runs the model inside an optimizer step, the
+/// storages are activations, not temporaries of the step.
 inline void begin_module() { ++this_thread().open_modules; }
 inline void end_module() {
   Counts& counts = this_thread();
   if (counts.open_modules > 0) --counts.open_modules;
 }
 
-/// The stream of a device that the thread's ops go to; 0: the default one, or none.
+/// The device stream that runs the ops of this thread; 0: the default stream, or none.
 TIDEGAUGE_API void set_stream(StreamId stream);
 inline StreamId stream() { return ThreadLocal<Counts>::get().stream; }
 
-/// BirthFact bits (core/events/event.h). `task`: the one of autograd that runs in this thread, or
-/// -1.
+/// BirthFact bits (core/events/event.h). `task`: the graph task that runs in this thread; -1: none.
 inline uint8_t birth_facts(int task) {
   const Counts& counts = this_thread();
   if (task == -1) {

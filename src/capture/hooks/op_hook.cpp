@@ -2,30 +2,24 @@
 #include "capture/hooks/op_hook.h"
 
 #include <mutex>
-#include <optional>
 
+#include "capture/compat/dispatch_key.h"
+#include "capture/compat/op_route.h"
 #include "capture/hooks/boxed_op.h"
-#include "tidegauge/errors.h"
+#include "capture/hooks/fake_hook.h"
 
 namespace tidegauge::op_hook {
 namespace {
 
 constinit RegisterHandlers further_handlers = nullptr;
 
-/// Registers at the first use and for good: a static initializer would take the key from programs
-/// that only load the library.
+/// Registers the handlers at the first start, until the process ends. A static initializer would
+/// take the key away from programs that only load the library.
 void register_handlers() {
   static std::once_flag once;
-  static auto* fallback = new std::optional<c10::RegistrationHandleRAII>;
   std::call_once(once, [] {
-    if (dispatch_key::is_taken()) {
-      throw NotSupported(
-          "another library has registered a fallback for torch's dispatch key Fake, which "
-          "tidegauge needs to see operators; load tidegauge without that library");
-    }
-    fallback->emplace(c10::Dispatcher::singleton().registerFallback(
-        dispatch_key::kOurs, c10::KernelFunction::makeFromBoxedFunction<&handle_boxed>(),
-        "tidegauge"));
+    op_route::install(c10::KernelFunction::makeFromBoxedFunction<&handle_boxed>());
+    if (dispatch_key::kIsAbovePython) fake_hook::install();
     if (further_handlers != nullptr) further_handlers();
   });
 }

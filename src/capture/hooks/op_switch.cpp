@@ -17,7 +17,11 @@ struct ThreadSwitch {
 
 namespace {
 
-void include(bool is_on) { c10::impl::tls_set_dispatch_key_included(dispatch_key::kOurs, is_on); }
+/// Where our key is on, simulated tensors need no handler on the key that they carry.
+void include(bool is_on) {
+  c10::impl::tls_set_dispatch_key_included(dispatch_key::kOurs, is_on);
+  c10::impl::tls_set_dispatch_key_excluded(dispatch_key::kCarried, is_on);
+}
 
 thread_local constinit int suspensions = 0;
 
@@ -34,7 +38,7 @@ Thread switch_on_in_this_thread() {
   const Thread& own = this_thread();
   ++own->starts;
   if (at_every_op.op_starts++ == 0) moment::begin_session();
-  assert_in_this_thread();
+  restore_in_this_thread();
   return own;
 }
 
@@ -55,7 +59,10 @@ bool is_on_in_this_thread() {
 }
 
 void suspend_in_this_thread() { ++suspensions; }
-void resume_in_this_thread() { --suspensions; }
+void resume_in_this_thread() {
+  --suspensions;
+  restore_in_this_thread();
+}
 
 void set_runner(Runner runner) { runner_in_use = runner; }
 Runner current_runner() { return runner_in_use.load(std::memory_order_relaxed); }

@@ -10,41 +10,44 @@
 #include "capture/compat/torch_thread.h"
 #include "tidegauge/export.h"
 
-/// In which threads ops are seen, and what runs them.
+/// Switches observation on and off for each thread, and chooses what runs the observed ops.
 ///
-/// The switch is our dispatch key, which the thread includes. Scopes of torch that restore all keys
-/// of the thread (inference mode) may include it again after the last stop: then the first op
-/// switches it off. Scopes that began before the start remove it: our next call in that thread
-/// switches it on again; in Python that is the end of `torch.inference_mode` itself.
+/// A thread is observed while it includes our dispatch key. Scopes of torch that restore all keys
+/// of the thread (inference mode) interfere in two ways. They may include the key again after the
+/// last stop; then the next op switches it off. A scope that began before the start removes the key
+/// when it ends; then the next call into tidegauge in that thread switches it on again. (In Python
+/// the end of `torch.inference_mode` is patched to do so.)
 namespace tidegauge::op_hook {
 
 struct ThreadSwitch;
 using Thread = std::shared_ptr<ThreadSwitch>;
 
-/// Counted: as many stops as starts switch it off.
+/// Calls are counted: as many stops as starts switch it off.
 Thread switch_on_in_this_thread();
-/// From any thread.
+/// May be called from any thread.
 void stop_in(const Thread& thread);
-/// Includes the key again if a scope that began before the start has removed it.
+/// The uncommon case of `restore_in_this_thread`: the key is not included.
 void switch_on_again();
-inline void assert_in_this_thread() {
+/// Includes the key again if a scope that began before the start has removed it.
+inline void restore_in_this_thread() {
   if (!torch_thread::keys().included().has(dispatch_key::kOurs)) [[unlikely]]
     switch_on_again();
 }
 void switch_off_in_this_thread();
-/// True if ops of this thread are seen: it includes the key, and nothing excludes it.
+/// True if ops of this thread are observed: it includes the key, and nothing excludes it.
 bool is_on_in_this_thread();
 
-/// Around code that must not see the key. Nests.
+/// Call around code that must not find the key included. Nests. The last `resume` includes it
+/// again.
 TIDEGAUGE_API void suspend_in_this_thread();
 TIDEGAUGE_API void resume_in_this_thread();
 
 /// True if no thread is tracked.
 inline bool is_idle() { return at_every_op.op_starts.load(std::memory_order_relaxed) <= 0; }
 
-/// Runs the ops that reach our key, instead of torch's own kernels; see simulate/simulator.h. It is
-/// used as long as it is held: by a simulation, and by each simulated storage, because its tensors
-/// bring the key with them.
+/// Runs the ops that reach our key instead of torch's kernels; see simulate/simulator.h. The runner
+/// is used while it has holders: a simulation, and each simulated storage, because ops on its
+/// tensors reach our key in any thread.
 using Runner = void (*)(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack*);
 void set_runner(Runner runner);
 Runner current_runner();

@@ -7,6 +7,7 @@
 #include <exception>
 #include <mutex>
 
+#include "capture/compat/dispatch_key.h"
 #include "capture/hooks/allocation_failure.h"
 #include "capture/hooks/allocator_channel.h"
 #include "capture/hooks/moment_facts.h"
@@ -27,10 +28,10 @@ Failures& failures() {
   return *all;
 }
 
-/// A view is no reason to register a meta storage: modes that make fake tensors (DTensor's, as it
-/// works out shardings) wrap storages that they made where we do not look.
+/// A view alone does not register a meta storage: modes that make fake tensors (such as DTensor's
+/// sharding propagation) wrap storages that were made while nothing was observed.
 bool is_unknown_on_meta(c10::StorageImpl& storage, const at::Tensor& tensor) {
-  return storage.device_type() == c10::kMeta && !tensor.unsafeGetTensorImpl()->is_fake() &&
+  return storage.device_type() == c10::kMeta && !tensor.key_set().has(dispatch_key::kCarried) &&
          !OwnContext::is_on(storage._mutable_data_ptr_no_checks());
 }
 
@@ -64,13 +65,13 @@ void OpWatch::note_exception(const std::exception& error) noexcept {
     OpId op;
     {
       const auto lock = StorageRegistry::lock();
-      StorageRegistry::get().end_op(pending_);  // what it freed is gone
+      StorageRegistry::get().end_op(pending_);  // reports the frees before the failure
       is_over_ = true;
       op = op_id(facts_);
     }
-    const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
+    const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
     allocation_failure::notify(*failed, op,
-                               of_torch ? of_torch->what_without_backtrace() : error.what());
+                               torch_error ? torch_error->what_without_backtrace() : error.what());
   } catch (const std::exception& own) {
     note_failure(own.what());
   }
@@ -80,7 +81,7 @@ void OpWatch::add_argument(const at::Tensor& tensor) noexcept {
   try {
     visit_storages(tensor, [&](c10::StorageImpl* storage) {
       AllocatorChannel::take_over(storage);
-      if (facts_.is_lazy_clone) StorageRegistry::get().give_back(storage);
+      if (facts_.is_lazy_clone) StorageRegistry::get().release_context(storage);
       arguments_.emplace_back(storage, memory_of(storage));
     });
   } catch (const std::exception& error) {
@@ -140,7 +141,7 @@ void OpWatch::observe_storage(c10::StorageImpl* storage, const at::Tensor& tenso
         facts_.returns_only_arguments ||
         std::find(arguments_.begin(), arguments_.end(),
                   StorageMemory{storage, memory_of(storage)}) != arguments_.end();
-    // An op that found a storage has not made it, also if no listener knew the storage.
+    // A storage that existed before was not made by the op, even if no listener knew it.
     const bool is_made = observed.is_new && !was_there_before;
     registry.listeners().notify_observed(observed, was_there_before,
                                          moment::birth_facts(running_.task),

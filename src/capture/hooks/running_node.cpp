@@ -1,25 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "capture/hooks/running_node.h"
 
-#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/graph_task.h>
-#include <torch/csrc/autograd/node.h>
 
 #include <algorithm>
 #include <memory>
-#include <typeinfo>
 #include <utility>
 #include <vector>
 
+#include "capture/hooks/accumulated_leaf.h"
 #include "capture/storages/storage_registry.h"
 
 namespace tidegauge {
 namespace {
 
-using torch::autograd::AccumulateGrad;
 using torch::autograd::Node;
 
-constexpr size_t kMaxListeners = 64;  // that have a bit
+constexpr size_t kMaxListeners = 64;  // bits in RunningNode::gradient_listeners
 
 using KeptListeners = std::vector<std::shared_ptr<CaptureListener>>;
 
@@ -27,8 +24,8 @@ using KeptListeners = std::vector<std::shared_ptr<CaptureListener>>;
   if (auto alive = listener->keep_alive()) kept.push_back(std::move(alive));
 }
 
-/// Bits of the listeners for which the leaf turns out to be a parameter that they had not seen:
-/// used functionally, or replaced.
+/// Returns the bits of the listeners for which the leaf is a parameter that they did not know yet,
+/// because it was used functionally or was replaced.
 [[gnu::noinline, gnu::cold]] uint64_t learn_parameter(const at::Tensor& leaf,
                                                       const KeptListeners& unaware) {
   uint64_t aware = 0;
@@ -43,21 +40,15 @@ using KeptListeners = std::vector<std::shared_ptr<CaptureListener>>;
   return aware;
 }
 
-/// Null if the node is not an AccumulateGrad.
-const AccumulateGrad* to_accumulator(const Node& node) {
-  const bool is_one = node.sequence_nr() == UINT64_MAX && typeid(node) == typeid(AccumulateGrad);
-  return is_one ? static_cast<const AccumulateGrad*>(&node) : nullptr;
-}
-
-void notify_outside() {
+void notify_left_backward() {
   const auto lock = StorageRegistry::lock();
   for (CaptureListener* listener : StorageRegistry::get().listeners().all()) {
-    if (listener->is_started()) listener->runs_outside_backward();
+    if (listener->is_started()) listener->thread_left_backward();
   }
 }
 
 RunningNode notify_node(int task, const Node& node) {
-  const AccumulateGrad* accumulator = to_accumulator(node);
+  const at::Tensor* leaf = accumulated_leaf(node);
   uint64_t aware = 0;
   KeptListeners unaware;
   {
@@ -67,15 +58,15 @@ RunningNode notify_node(int task, const Node& node) {
       CaptureListener* listener = all[i];
       if (!listener->is_started()) continue;
       listener->node_runs(task, node);
-      if (accumulator == nullptr || i >= kMaxListeners) continue;
-      if (listener->knows_parameter(accumulator->variable)) {
+      if (leaf == nullptr || i >= kMaxListeners) continue;
+      if (listener->knows_parameter(*leaf)) {
         aware |= uint64_t{1} << i;
       } else {
         keep(listener, unaware);
       }
     }
   }
-  if (!unaware.empty()) aware |= learn_parameter(accumulator->variable, unaware);
+  if (!unaware.empty()) aware |= learn_parameter(*leaf, unaware);
   return {task, aware};
 }
 
@@ -85,10 +76,10 @@ constinit ObserveNode observe_running_node = &notify_running_node;
 
 RunningNode notify_running_node(int task, const Node* node) {
   if (task == -1) {
-    notify_outside();
+    notify_left_backward();
     return {};
   }
-  if (node == nullptr) return {task, 0};  // a hook of a tensor, or a sum of gradients
+  if (node == nullptr) return {task, 0};  // a tensor hook runs, or autograd sums gradients
   return notify_node(task, *node);
 }
 

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "capture/hooks/unseen_changes.h"
 
+#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <string>
+
+#include "capture/compat/cuda_adapter.h"
 #include "capture/compat/fake_mode.h"
 #include "capture/hooks/allocator_channel.h"
 #include "capture/hooks/moment_facts.h"
+#include "capture/hooks/op_watch.h"
 #include "capture/modules/birth_stacks.h"
 #include "capture/storages/storage_registry.h"
 #include "capture/storages/tensor_storages.h"
@@ -13,10 +18,10 @@
 namespace tidegauge {
 namespace {
 
-/// With the lock held.
+/// The lock must be held.
 void observe_made(c10::StorageImpl* storage, const c10::TensorImpl* tensor, StackId stack) {
   StorageRegistry& registry = StorageRegistry::get();
-  // A meta storage that is not registered in the active mode counts for no listener.
+  // Inside a FakeTensorMode, a meta storage that the mode did not register is not counted.
   const bool is_unregistered = storage->device_type() == c10::kMeta &&
                                !OwnContext::is_on(storage->_mutable_data_ptr_no_checks());
   if (is_unregistered && fake_mode::active() != nullptr) return;
@@ -55,6 +60,16 @@ void end_resize(c10::StorageImpl* storage) {
 void record_device(const DeviceTraceEntry& entry) {
   const auto lock = StorageRegistry::lock();
   StorageRegistry::get().record_device(entry);
+}
+
+void watch_devices() {
+  cuda_adapter::attach({&record_device, [](const char* why) {
+                          const std::string text =
+                              std::string("tidegauge cannot observe the CUDA allocator (") + why +
+                              "), so it counts only memory that a tensor on the device shows";
+                          TORCH_WARN(text);
+                          OpWatch::note_failure(text.c_str());
+                        }});
 }
 
 }  // namespace tidegauge

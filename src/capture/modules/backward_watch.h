@@ -3,18 +3,18 @@
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/node.h>
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "capture/compat/autograd_node.h"
 #include "core/events/ids.h"
 #include "core/modules/call_log.h"
 
 namespace tidegauge {
 
-/// One module call whose backward is reported to hooks. BackwardWatches guards it.
+/// One module call whose backward calls hooks. Guarded by the lock of BackwardWatches.
 struct BackwardWatch {
   /// The state of the call in one backward (graph task).
   struct Run {
@@ -30,17 +30,17 @@ struct BackwardWatch {
   CallRef call;
   ModuleId module;
   uint64_t serial = 0;
-  /// Keys into the graph task's tables; alive whenever the call's own nodes are.
+  /// Keys into the tables of the graph task. These nodes live at least as long as the call's nodes.
   std::vector<torch::autograd::Node*> input_nodes;
-  /// Keeps the gradient accumulators of leaf inputs until the graph holds them.
-  std::vector<c10::intrusive_ptr<torch::autograd::Node>> held_until_left;
+  /// Keeps the gradient accumulators of leaf inputs alive until the graph holds them.
+  std::vector<NodeRef> held_until_left;
   std::vector<Run> runs;
 };
 
-/// The watches that wait for one gradient, in the order of the forward.
+/// The watches that wait for one gradient, in the order of their forward calls.
 struct WatchedGradient {
   struct Input {
-    std::weak_ptr<BackwardWatch> watch;  // the outputs' nodes own the watch
+    std::weak_ptr<BackwardWatch> watch;  // owned by the nodes of the outputs
     size_t slot;
   };
 
@@ -48,23 +48,24 @@ struct WatchedGradient {
   std::vector<Input> inputs;
 };
 
-/// Notified by our node hooks, which hold it weakly.
+/// Our node hooks notify it. They hold it weakly.
 class GradientListener {
  public:
-  /// A gradient arrived at a watched node, in the thread that runs the node.
+  /// Called when a gradient arrives at a watched node, in the thread that runs the node.
   virtual void on_gradient(WatchedGradient& watched, const at::Tensor& grad) = 0;
 
  protected:
   ~GradientListener() = default;
 };
 
-/// Adds `watch` to the listener's hook on the gradient of `tensor`; creates the hook if missing.
+/// Adds `watch` to the listener's hook on the gradient of `tensor`. Creates the hook if there is
+/// none.
 void watch_output(const std::shared_ptr<GradientListener>& listener, const at::Tensor& tensor,
                   const std::shared_ptr<BackwardWatch>& watch);
 void watch_input(const std::shared_ptr<GradientListener>& listener, const at::Tensor& tensor,
                  const std::shared_ptr<BackwardWatch>& watch);
 
-/// Makes the nodes behind `tensor` hold the block, so that it lives as long as its graph.
+/// Makes the node of `tensor` hold the block, so that the block lives as long as its graph.
 void hold_block(const at::Tensor& tensor, const std::shared_ptr<CallBlock>& block);
 
 /// How many of `nodes` the running backward will reach.

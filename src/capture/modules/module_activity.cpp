@@ -5,12 +5,12 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/graph_task.h>
-#include <torch/csrc/autograd/node.h>
 
 #include <algorithm>
 #include <unordered_set>
 #include <utility>
 
+#include "capture/compat/autograd_node.h"
 #include "capture/compat/thread_local.h"
 #include "capture/compat/torch_thread.h"
 
@@ -32,7 +32,7 @@ void append_unique(std::vector<ModuleId>& modules, const std::vector<ModuleId>& 
 
 bool needs_grad(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
 
-/// For a call that made no node: `output` was made by another call.
+/// For a call that made no node: another call made `output`.
 void add_stop(CallLog& log, const CallLog::OpenCall& call, const at::Tensor& output) {
   const auto& node = output.grad_fn();
   if (node && node->thread_id() == torch_thread::id()) {
@@ -44,9 +44,9 @@ void add_stop(CallLog& log, const CallLog::OpenCall& call, const at::Tensor& out
 
 struct ModuleActivity::ThreadState {
   CallLog log;
-  std::vector<std::shared_ptr<BackwardWatch>> watches;  // of open calls
-  std::vector<CallRef> within;                          // calls whose hook is running
-  int thrown_away_graphs = 0;                           // recomputes whose nodes will never run
+  std::vector<std::shared_ptr<BackwardWatch>> watches;  // of the open calls
+  std::vector<CallRef> within;                          // calls whose hooks are running
+  int discarded_graphs = 0;                             // open recomputes whose nodes never run
 
   /// `sequence`: the number of the next node.
   bool wants_outputs(const CallLog::OpenCall& call, uint64_t sequence) const {
@@ -56,17 +56,17 @@ struct ModuleActivity::ThreadState {
 };
 
 // Note [Nothing dies under the lock]
-// Destroying a tensor or a node may need the GIL, whose holder may be waiting for our lock. So a
-// possible last reference moves into a variable that is declared before the lock.
+// Destroying a tensor or a node may take the GIL, and the thread that holds the GIL may wait for
+// our lock. So a reference that may be the last one moves into a variable that is declared before
+// the lock and therefore destroyed after it.
 
-/// The state that the calling thread used last: found without a search.
+/// The state that the calling thread used last. It needs no search.
 struct ModuleActivity::LastState {
   uint64_t serial = 0;
   ThreadState* state = nullptr;
 };
 
-/// The states of the calling thread in all activities. The fast path needs no table, and the states
-/// end with the thread.
+/// The states of the calling thread in all ModuleActivities. They are destroyed with the thread.
 struct ThreadStates {
   struct OfActivity {
     uint64_t serial;
@@ -180,7 +180,7 @@ void ModuleActivity::end_thread(uint64_t thread) {
 
 ModuleActivity::Entered ModuleActivity::enter(ModuleId module, at::TensorList inputs) {
   const int task = torch::autograd::get_current_graph_task_id();
-  // Without our lock: this may take the GIL.
+  // Before our lock, because this may take the GIL.
   const std::vector<ModuleId> base = task != -1 ? current_node_chain() : std::vector<ModuleId>();
   const std::lock_guard lock(mutex_);
   if (!names_.knows(module)) [[unlikely]]
@@ -191,7 +191,7 @@ ModuleActivity::Entered ModuleActivity::enter(ModuleId module, at::TensorList in
   if (thread.log.needs_block(task)) [[unlikely]]
     open_block(thread, task, sequence, base);
   const CallLog::OpenCall call = thread.log.enter(module, sequence);
-  if (has_backward_hooks() && c10::GradMode::is_enabled() && thread.thrown_away_graphs == 0)
+  if (has_backward_hooks() && c10::GradMode::is_enabled() && thread.discarded_graphs == 0)
       [[unlikely]] {
     thread.watches.push_back(watch_inputs(thread.log.ref(call), inputs));
   }
@@ -244,7 +244,7 @@ bool ModuleActivity::leave_watched(ModuleId module, at::TensorList outputs) {
   // See Note [Nothing dies under the lock].
   std::shared_ptr<BackwardWatch> watch;
   std::vector<std::shared_ptr<BackwardWatch>> abandoned;
-  std::vector<c10::intrusive_ptr<torch::autograd::Node>> held;
+  std::vector<NodeRef> held;
   const std::lock_guard lock(mutex_);
   ThreadState& thread = this_thread();
   const auto open = thread.log.find_open(module);
@@ -254,7 +254,7 @@ bool ModuleActivity::leave_watched(ModuleId module, at::TensorList outputs) {
   auto& watches = thread.watches;
   while (!watches.empty() && watches.back()->call.block == call.block &&
          watches.back()->call.call > call.call) {
-    abandoned.push_back(std::move(watches.back()));  // an exception ended the call
+    abandoned.push_back(std::move(watches.back()));  // of an inner call that threw
     watches.pop_back();
   }
   if (!watches.empty() && watches.back()->call == call) {
@@ -262,7 +262,7 @@ bool ModuleActivity::leave_watched(ModuleId module, at::TensorList outputs) {
     watches.pop_back();
   }
   try {
-    const bool holds = open->is_outermost && thread.thrown_away_graphs == 0;
+    const bool holds = open->is_outermost && thread.discarded_graphs == 0;
     const bool is_silent = thread.log.is_silent(*open, sequence);
     for (const at::Tensor& output : outputs) {
       if (!needs_grad(output) || output.is_leaf()) continue;
@@ -288,14 +288,14 @@ void ModuleActivity::begin_recompute(bool keeps_graph) {
   ThreadState& thread = this_thread();
   thread.log.open_block(task, at::sequence_number::peek(), base,
                         keeps_graph ? BlockKind::kKeptRegion : BlockKind::kRegion);
-  if (!keeps_graph) ++thread.thrown_away_graphs;
+  if (!keeps_graph) ++thread.discarded_graphs;
 }
 
 void ModuleActivity::end_recompute() {
   const std::lock_guard lock(mutex_);
   ThreadState& thread = this_thread();
   if (thread.log.close_region(at::sequence_number::peek()) == BlockKind::kRegion) {
-    --thread.thrown_away_graphs;
+    --thread.discarded_graphs;
   }
 }
 
@@ -305,7 +305,7 @@ void ModuleActivity::stop() {
   const ThreadState* own = &this_thread();
   for (const auto& [id, thread] : threads_) {
     abandoned.push_back(std::exchange(thread->watches, {}));
-    thread->thrown_away_graphs = 0;
+    thread->discarded_graphs = 0;
     thread->log.leave_all(thread.get() == own ? at::sequence_number::peek() : 0);
   }
 }
@@ -313,7 +313,8 @@ void ModuleActivity::stop() {
 CallRef ModuleActivity::find_node_call(const torch::autograd::Node& node) {
   ModuleId owner;
   const auto* accumulator = dynamic_cast<const torch::autograd::AccumulateGrad*>(&node);
-  // Without our lock: the answer may need the GIL, whose holder may wait for our lock.
+  // Before our lock, because this may take the GIL, and the thread that holds the GIL may wait for
+  // our lock.
   if (accumulator != nullptr) {
     owner = find_owner_(accumulator->variable);
     if (!owner) return {};
@@ -323,7 +324,8 @@ CallRef ModuleActivity::find_node_call(const torch::autograd::Node& node) {
   if (const auto it = threads_.find(node.thread_id()); it != threads_.end()) {
     if (CallRef call = it->second->log.find_latest(owner)) return call;
   }
-  // An accumulator that the program keeps may be older than the graph, and of another thread.
+  // An accumulator that the program keeps alive may be older than the graph and made by another
+  // thread.
   for (const auto& [id, thread] : threads_) {
     if (CallRef call = thread->log.find_latest(owner)) return call;
   }
@@ -366,7 +368,7 @@ void ModuleActivity::move(BackwardPlace& place, const torch::autograd::Node* nod
   const uint64_t sequence = node != nullptr ? node->sequence_nr() : 0;
   const uint64_t maker = node != nullptr ? node->thread_id() : 0;
   place.range = {};
-  // Nearly always in the block of the previous node: no search, no change of owners.
+  // Nearly always the node is in the block of the previous node: no search, no reference counting.
   const bool stays = node != nullptr && place.call && place.maker == maker &&
                      place.call.block->is_only_home_of(sequence);
   CallRef found;

@@ -26,7 +26,7 @@ void Listeners::listener_changed() {
   if (epoch_observer_ != nullptr) epoch_observer_(*this);
 }
 
-bool Listeners::track_fake_mode(const void* mode) const {
+bool Listeners::any_started_in(const void* mode) const {
   return std::any_of(all_.begin(), all_.end(), [&](const CaptureListener* listener) {
     return listener->is_started() && listener->state().fake_mode == mode;
   });

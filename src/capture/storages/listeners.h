@@ -13,17 +13,17 @@ namespace tidegauge {
 
 /// The listeners of this process, started or not. Guarded by the lock of StorageRegistry.
 ///
-/// Each registered storage remembers the epoch in which every started listener knew it. When a
-/// listener comes, goes, starts or stops, the epoch changes, and each storage is reported again to
-/// the started listeners when an op next shows it. A listener ignores a storage that it knows.
+/// Each registered storage stores the epoch in which every started listener knew it. The epoch
+/// changes when a listener is added, removed, started or stopped. After that, the next op that uses
+/// a storage reports it to all started listeners again. A listener ignores a storage that it knows.
 class TIDEGAUGE_API Listeners {
  public:
-  /// Notified when the epoch changes: capture/fast keeps its caches right by it.
+  /// Called when the epoch changes. capture/fast updates its caches then.
   using EpochObserver = void (*)(const Listeners& listeners);
 
   void add(CaptureListener* listener);
   void remove(CaptureListener* listener);
-  /// The state of some listener has changed.
+  /// Call when the state of a listener has changed.
   void listener_changed();
 
   const std::vector<CaptureListener*>& all() const { return all_; }
@@ -33,7 +33,7 @@ class TIDEGAUGE_API Listeners {
   /// May be called without the lock.
   bool any_started() const { return any_started_.load(std::memory_order_relaxed); }
   /// True if a listener was started in this FakeTensorMode.
-  bool track_fake_mode(const void* mode) const;
+  bool any_started_in(const void* mode) const;
   void set_epoch_observer(EpochObserver observer);
 
   /// Fake storages are only reported to listeners that were started in `fake_mode`.
@@ -46,7 +46,7 @@ class TIDEGAUGE_API Listeners {
     for (CaptureListener* listener : all_) listener->storage_resized(id, size_bytes, allocated);
   }
   void notify_allocated(StorageId id, Device device, int64_t size_bytes) const;
-  /// The memory is gone, and it is not known yet whether its storage is freed or resized.
+  /// The memory was freed, and it is not known yet whether its storage is freed or resized.
   void notify_memory_gone(StorageId id) const;
 
  private:

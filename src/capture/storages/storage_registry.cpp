@@ -17,8 +17,8 @@ int64_t meta_bytes(const c10::StorageImpl& storage) {
   return storage.sym_nbytes().maybe_as_int().value_or(0);
 }
 
-/// A fake storage counts with the bytes that the allocator of its device would give it; a simulated
-/// one with the bytes that it asks for, because its allocator is simulated, too.
+/// A fake storage counts with the rounded size that the allocator of its device would allocate. A
+/// simulated storage counts with its own size, because its allocator is simulated, too.
 int64_t counted_bytes(const c10::StorageImpl& storage, Device device, const void* fake_mode) {
   const int64_t size_bytes = meta_bytes(storage);
   const bool is_rounded = fake_mode != nullptr && device.type == cuda(0).type;
@@ -27,11 +27,14 @@ int64_t counted_bytes(const c10::StorageImpl& storage, Device device, const void
 
 }  // namespace
 
-bool StorageRegistry::ask_autograd() { return torch::autograd::get_current_graph_task_id() != -1; }
+bool StorageRegistry::is_in_graph_task() {
+  return torch::autograd::get_current_graph_task_id() != -1;
+}
 
-// NOLINTNEXTLINE(bugprone-throwing-static-initialization): without memory nothing would load
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization): throws only if memory runs out at load
 StorageRegistry* const StorageRegistry::instance_ = [] {
-  // A child of fork has only the thread that forked: another must not hold the lock for ever.
+  // After a fork the child has only one thread. If another thread held the lock during the fork,
+  // the child could never take it. So the forking thread takes it first.
   pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); },
                  [] { get().mutex_.unlock(); });
   return new StorageRegistry;
@@ -39,11 +42,19 @@ StorageRegistry* const StorageRegistry::instance_ = [] {
 
 ObservedStorage StorageRegistry::observe(c10::StorageImpl* storage, bool even_empty) {
   c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
-  // Nearly always it is fresh, or registered.
+  // Nearly all storages are fresh or already registered.
   if (is_usual(*storage, data)) return observe_fresh(*storage, data);
   RegisteredStorage* found = cpu_deleter_.find(*storage);
   if (found != nullptr && found->storage != nullptr) return observe_again(*found);
   return observe_uncommon(*storage, even_empty);
+}
+
+StorageId StorageRegistry::find(c10::StorageImpl& storage) {
+  const c10::DataPtr& data = storage._mutable_data_ptr_no_checks();
+  const RegisteredStorage* found = weak_references_.find(storage);
+  if (found == nullptr) found = own_context_.find(storage);
+  if (found == nullptr && !cpu_deleter_.is_fresh(data)) found = memory_.find(data.get());
+  return found != nullptr ? found->id : StorageId();
 }
 
 ObservedStorage StorageRegistry::observe_uncommon(c10::StorageImpl& storage, bool even_empty) {
@@ -57,8 +68,9 @@ ObservedStorage StorageRegistry::observe_uncommon(c10::StorageImpl& storage, boo
   if (is_fresh && size_bytes > 0 && polled == nullptr) return observe_fresh(storage, data);
   if (RegisteredStorage* found = memory_.find(data.get())) {
     if (!is_fresh) {
-      // Two storages may share memory (copy-on-write, from_blob of a tensor's own): it counts once.
-      return found->storage != nullptr ? observe_again(*found) : claim(storage, *found);
+      // Two storages may share memory (copy-on-write, from_blob on a tensor's memory). It counts
+      // once.
+      return found->storage != nullptr ? observe_again(*found) : observe_allocated(storage, *found);
     }
     const StorageId lost = found->id;
     memory_.erase(found);
@@ -80,12 +92,6 @@ ObservedStorage StorageRegistry::observe_uncommon(c10::StorageImpl& storage, boo
 void StorageRegistry::mark_known(const ObservedStorage& observed) {
   if (observed.known_epoch != nullptr) *observed.known_epoch = listeners_.epoch();
   if (observed.data != nullptr && cache_ != nullptr) cache_->memory_known(observed.data);
-}
-
-StorageId StorageRegistry::find_known(c10::StorageImpl* storage) {
-  const RegisteredStorage* found = cpu_deleter_.find(*storage);
-  const bool is_known = found != nullptr && found->known_epoch == listeners_.epoch();
-  return is_known ? found->id : StorageId();
 }
 
 ObservedStorage StorageRegistry::observe_again(RegisteredStorage& record) {
@@ -139,17 +145,18 @@ void StorageRegistry::register_fake(c10::StorageImpl* storage, c10::Device devic
   own_context_.watch_fake(*storage, record, fake_mode);
 }
 
-void StorageRegistry::give_back(c10::StorageImpl* storage) {
+void StorageRegistry::release_context(c10::StorageImpl* storage) {
   if (!OwnContext::is_on(storage->_mutable_data_ptr_no_checks())) return;
   const std::lock_guard lock(mutex_);
   RegisteredStorage record = OwnContext::release(*storage);
-  record.size_bytes = meta_bytes(*storage);  // a weak reference is compared with these
+  record.size_bytes = meta_bytes(*storage);  // `observe` compares them with the storage's bytes
   weak_references_.watch(*storage, record);
 }
 
-ObservedStorage StorageRegistry::claim(c10::StorageImpl& storage, RegisteredStorage& allocated) {
+ObservedStorage StorageRegistry::observe_allocated(c10::StorageImpl& storage,
+                                                   RegisteredStorage& allocated) {
   if (const RegisteredStorage* polled = weak_references_.find(storage)) {
-    // It had shrunk to nothing, and has grown again.
+    // The storage was resized to no bytes before, and now it has memory again.
     const RegisteredStorage record = *polled;
     const int64_t size_bytes = allocated.size_bytes;
     resize(storage, record);
@@ -162,7 +169,7 @@ ObservedStorage StorageRegistry::claim(c10::StorageImpl& storage, RegisteredStor
 
 void StorageRegistry::record_allocation(c10::DataPtr& data, int64_t size_bytes) {
   const c10::DeleterFnPtr deleter = data.get_deleter();
-  // Our deleter gets the context, which must be the memory itself.
+  // A deleter receives the context. Ours needs the address of the memory, so both must be equal.
   if (data.get() == nullptr || data.get() != data.get_context() || CpuDeleter::is_ours(deleter)) {
     return;
   }
@@ -201,7 +208,7 @@ void StorageRegistry::resize(c10::StorageImpl& storage, RegisteredStorage record
   const RegisteredStorage* memory = memory_.find(storage._mutable_data_ptr_no_checks().get());
   if (memory != nullptr && memory->storage == nullptr) {
     allocated = memory->id;
-    record.size_bytes = memory->size_bytes;  // rounded, on a device
+    record.size_bytes = memory->size_bytes;  // a device allocator may have rounded them up
   }
   watch(storage, record);
   listeners_.notify_resized(record.id, record.size_bytes, allocated);
@@ -209,7 +216,8 @@ void StorageRegistry::resize(c10::StorageImpl& storage, RegisteredStorage record
 
 bool StorageRegistry::finish_resize(PendingFrees& pending, c10::StorageImpl* storage) {
   if (pending.count == 0) return false;
-  // The last one: the storage may have been registered at another address (set_, swapped tensors).
+  // Take the last free, not the one with this storage: the record may have the address of another
+  // storage object (set_, swapped tensors).
   resize(*storage, pending.take(pending.count - 1));
   return true;
 }
@@ -234,13 +242,13 @@ void StorageRegistry::memory_ended(const RegisteredStorage& ended) {
 }
 
 void StorageRegistry::report_freed(StorageId id) {
-  // What dies between the ops of a backward was saved by one of its nodes.
+  // A storage that is freed between two ops of a backward was saved by one of its nodes.
   const bool by_backward = PendingFrees::of_this_thread().depth == 0 && is_in_backward_();
   listeners_.notify_freed(id, by_backward);
 }
 
-/// The memory was freed without our deleter, as raw_allocate permits: oneDNN keeps such memory and
-/// gives it to the allocator that is current when it is done.
+/// The memory was freed without our deleter, which raw_allocate permits: oneDNN keeps such memory
+/// and later frees it with the allocator that is current then.
 void StorageRegistry::end_lost(RegisteredStorage& record) {
   const void* data = record.data;
   report_freed(record.id);

@@ -20,82 +20,84 @@
 
 namespace tidegauge {
 
-/// Knows every storage of this process that was observed or allocated under the eyes of a listener:
-/// gives it an id, watches for its end (end_watch.h), and notifies the listeners.
+/// The table of all storages that were observed or allocated while there was a listener. It gives
+/// each storage an id, watches for its end (end_watch.h), and notifies the listeners.
 ///
-/// One per process, never destroyed: deleters outlive trackers and the interpreter. One lock guards
-/// it, the listeners and their ledgers. No tensor dies and the GIL is never awaited under the lock.
+/// One per process, never destroyed, because deleters outlive trackers and the interpreter. One
+/// lock guards it, the listeners and their ledgers. While it is held, no tensor is destroyed and no
+/// code waits for the GIL.
 class TIDEGAUGE_API StorageRegistry final : EndHandler {
  public:
   static StorageRegistry& get() { return *instance_; }
   SpinLock& mutex() { return mutex_; }
   [[nodiscard]] static std::lock_guard<SpinLock> lock() { return std::lock_guard(get().mutex_); }
 
-  // The lock must be held for what follows.
+  // The lock must be held for the functions below.
 
   Listeners& listeners() { return listeners_; }
-  /// First sight of a storage registers it. `even_empty`: also a storage of no bytes gets an id,
-  /// because a label is to be kept for it. Notifies nobody of a birth: see `mark_known`.
+  /// The id of the storage; none if it is not registered.
+  StorageId find(c10::StorageImpl& storage);
+  /// Registers the storage if it is new. `even_empty`: even if it has no bytes, so that it can have
+  /// a label. The caller notifies the listeners and then calls `mark_known`.
   ObservedStorage observe(c10::StorageImpl* storage, bool even_empty = false);
   /// Registers the storage of a fake tensor. Listeners of `fake_mode` count it on `device`.
   void register_fake(c10::StorageImpl* storage, c10::Device device, const void* fake_mode);
-  /// Every started listener has been notified of the storage.
+  /// Call after every started listener was notified of the storage.
   void mark_known(const ObservedStorage& observed);
-  /// The id of a storage of registered CPU memory that every started listener knows; else none.
-  StorageId find_known(c10::StorageImpl* storage);
 
-  /// The CPU allocator has just made this memory. Its deleter is replaced.
+  /// Call when the CPU allocator has allocated this memory. Replaces its deleter.
   void record_allocation(c10::DataPtr& data, int64_t size_bytes);
-  /// A device allocator reports what it did.
+  /// Call for each entry of a device allocator's trace.
   void record_device(const DeviceTraceEntry& entry);
 
-  /// Looks at up to `count` weak references.
+  /// Checks up to `count` weak references.
   void poll(size_t count) {
     if (!weak_references_.empty()) [[unlikely]]
       weak_references_.poll(count);
   }
   void poll_all() { poll(weak_references_.size()); }
 
-  /// Around an op of this thread, which reports what it frees when it ends.
+  /// Call around an op of this thread. The frees of the op are reported at its end.
   static PendingFrees& begin_op() {
     PendingFrees& pending = PendingFrees::of_this_thread();
     ++pending.depth;
     return pending;
   }
-  /// The op has written to `storage`: if it freed the old memory, this is a resize.
+  /// Call if the op has written to `storage`: it was resized if the op has freed its memory.
   void note_written(PendingFrees& pending, c10::StorageImpl* storage);
-  /// The op is over and its births are reported.
+  /// Call when the op has ended and its births are reported.
   void end_op(PendingFrees& pending) {
     --pending.depth;
     if (pending.freed != nullptr && pending.depth == 0) [[unlikely]]
       report_pending(pending);
   }
-  /// The resize that `begin_op` began is over. False if it freed no registered memory: then the
-  /// storage may be new.
+  /// Call at the end of a resize that started with `begin_op`. Returns false if the resize freed no
+  /// registered memory; then the storage may be new.
   bool finish_resize(PendingFrees& pending, c10::StorageImpl* storage);
 
   CpuDeleter& cpu_deleter() { return cpu_deleter_; }
   const WeakReferences& weak_references() const { return weak_references_; }
   size_t storage_count() const { return memory_.size() + weak_references_.size(); }
 
-  /// Without the lock: leaves a meta storage as torch made it. A weak reference watches it instead.
-  void give_back(c10::StorageImpl* storage);
+  /// Removes our context from a meta storage, which a weak reference watches from now on. The lock
+  /// must not be held.
+  void release_context(c10::StorageImpl* storage);
 
-  // What follows is for capture/fast.
+  // The functions below are for capture/fast.
 
   void set_knowledge_cache(KnowledgeCache* cache) { cache_ = cache; }
-  using IsInBackward = bool (*)();  // in this thread
-  static bool ask_autograd();
+  using IsInBackward = bool (*)();  // true if a backward runs in this thread
+  static bool is_in_graph_task();
   void set_is_in_backward(IsInBackward query) { is_in_backward_ = query; }
   MemoryTable& memory() { return memory_; }
-  /// True for what most ops make: fresh memory of torch's own allocator.
+  /// True for fresh memory of torch's own allocator, which most ops return.
   bool is_usual(const c10::StorageImpl& storage, const c10::DataPtr& data) const {
     return cpu_deleter_.is_usual(data) && storage.nbytes() > 0 && weak_references_.empty();
   }
   [[gnu::always_inline]] RegisteredStorage& register_fresh(const c10::StorageImpl& storage,
                                                            c10::DataPtr& data) {
     const c10::DeleterFnPtr deleter = data.get_deleter();
-    std::ignore = cpu_deleter_.replace_deleter(data);  // no other thread has it yet
+    std::ignore = cpu_deleter_.replace_deleter(data);  // true, because no other thread has it yet
     RegisteredStorage& record = register_memory(data.get());
     record.size_bytes = static_cast<int64_t>(storage.nbytes());
     record.device = to_device(storage.device());
@@ -112,7 +114,7 @@ class TIDEGAUGE_API StorageRegistry final : EndHandler {
   [[gnu::noinline, gnu::cold]] void report_pending(PendingFrees& pending);
 
   StorageId next_id() { return StorageId(++last_id_); }
-  /// A record with a new id.
+  /// Inserts a record with a new id.
   [[gnu::always_inline]] RegisteredStorage& register_memory(const void* data) {
     const auto [record, is_new] = memory_.insert(data);
     if (!is_new) [[unlikely]]
@@ -125,20 +127,20 @@ class TIDEGAUGE_API StorageRegistry final : EndHandler {
   ObservedStorage observe_again(RegisteredStorage& record);
   [[gnu::noinline]] ObservedStorage observe_uncommon(c10::StorageImpl& storage, bool even_empty);
   ObservedStorage observe_meta(c10::StorageImpl& storage, bool even_empty);
-  /// The first storage of memory that an allocator has reported.
-  ObservedStorage claim(c10::StorageImpl& storage, RegisteredStorage& allocated);
+  /// For the first storage that uses memory whose allocation was reported.
+  ObservedStorage observe_allocated(c10::StorageImpl& storage, RegisteredStorage& allocated);
   RegisteredStorage* watch(c10::StorageImpl& storage, const RegisteredStorage& record);
   void resize(c10::StorageImpl& storage, RegisteredStorage record);
 
   static StorageRegistry* const instance_;
 
-  // Every op reads these, so they lie side by side.
+  // Every op reads these members, so they share a cache line.
   alignas(64) SpinLock mutex_;
   KnowledgeCache* cache_ = nullptr;
-  IsInBackward is_in_backward_ = &ask_autograd;
+  IsInBackward is_in_backward_ = &is_in_graph_task;
   uint64_t last_id_ = 0;
-  Listeners listeners_;
   MemoryTable memory_;
+  Listeners listeners_;
   CpuDeleter cpu_deleter_{mutex_, memory_, *this};
   WeakReferences weak_references_{*this};
   OwnContext own_context_{mutex_, *this};

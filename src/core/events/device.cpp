@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/events/device.h"
 
+#include <algorithm>
 #include <array>
-#include <string_view>
+#include <charconv>
+#include <optional>
+
+#include "tidegauge/errors.h"
 
 namespace tidegauge {
 namespace {
@@ -13,6 +17,20 @@ constexpr std::array<std::string_view, 21> kTypeNames = {
     "fpga", "maia", "xla",    "vulkan", "metal",  "xpu",   "mps",
     "meta", "hpu",  "ve",     "lazy",   "ipu",    "mtia",  "privateuseone",
 };
+
+std::optional<int8_t> parse_number(std::string_view text) {
+  int8_t number = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 0) return std::nullopt;
+  return number;
+}
+
+std::optional<int8_t> parse_type(std::string_view text) {
+  const auto* const found = std::find(kTypeNames.begin(), kTypeNames.end(), text);
+  if (found != kTypeNames.end()) return static_cast<int8_t>(found - kTypeNames.begin());
+  if (!text.starts_with("type")) return std::nullopt;
+  return parse_number(text.substr(4));
+}
 
 }  // namespace
 
@@ -25,6 +43,17 @@ std::string to_string(Device device) {
   }
   if (device.index >= 0) text += ":" + std::to_string(device.index);
   return text;
+}
+
+Device parse_device(std::string_view text) {
+  const size_t colon = text.find(':');
+  const std::optional<int8_t> type = parse_type(text.substr(0, colon));
+  std::optional<int8_t> index = -1;
+  if (colon != std::string_view::npos) index = parse_number(text.substr(colon + 1));
+  if (!type || !index) {
+    throw UsageError("invalid device '" + std::string(text) + "' (expected e.g. cpu or cuda:0)");
+  }
+  return {*type, *index};
 }
 
 }  // namespace tidegauge

@@ -4,11 +4,12 @@
 #include <compare>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace tidegauge {
 
-/// A device as torch numbers it (c10::DeviceType, c10::DeviceIndex), held as plain numbers so that
-/// the core needs no torch. The default is "cpu". Index -1 is "no index".
+/// A device, with torch's numbers for its type and index (c10::DeviceType, c10::DeviceIndex). Plain
+/// numbers, so that the core does not need torch. The default is "cpu". Index -1 means no index.
 struct Device {
   int8_t type = 0;
   int8_t index = -1;
@@ -23,5 +24,8 @@ constexpr Device cuda(int8_t index) { return {1, index}; }
 
 /// "cpu", "cuda:0", "meta"; an unknown type prints as its number, "type42:0".
 std::string to_string(Device device);
+
+/// The inverse of to_string; "cuda" has no index. UsageError for any other text.
+Device parse_device(std::string_view text);
 
 }  // namespace tidegauge

@@ -13,7 +13,15 @@ constexpr std::array<std::string_view, kModuleStateCount> kStateNames = {
     "Before Pre-Backward", "After Pre-Backward", "Before Post-Backward", "After Post-Backward",
 };
 
+constexpr std::array<std::string_view, kPhaseCount> kPhaseNames = {"forward", "backward",
+                                                                   "recompute"};
+
 }  // namespace
+
+std::string_view to_string(Phase phase) {
+  const auto index = static_cast<size_t>(phase);
+  return index < kPhaseNames.size() ? kPhaseNames[index] : "unknown phase";
+}
 
 std::string_view to_string(ModuleState state) {
   const auto index = static_cast<size_t>(state);

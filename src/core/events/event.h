@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 
 #include "core/events/device.h"
@@ -10,8 +11,8 @@
 
 namespace tidegauge {
 
-/// All numbers below go into trace files: append, never renumber. 0 is not a kind, so zeroed memory
-/// is never mistaken for an event.
+/// All numbers below are stored in trace files: append, never renumber. No kind has the number 0,
+/// so zeroed memory is never mistaken for an event.
 enum class EventKind : uint8_t {
   StorageBorn = 1,
   StorageResized,
@@ -30,7 +31,7 @@ enum class EventKind : uint8_t {
   IterationBegin,    ///< the module lists restart; sizes of modules, bytes and peak stay
   PeakReset,         ///< the peak restarts from the current state (a tracker was entered)
   ModuleGone,        ///< the module was destroyed: its statistics are forgotten
-  StorageClaimed,    ///< a tensor uses memory that only the allocator had shown
+  StorageClaimed,    ///< a storage was observed in memory that an allocator had reported
   AllocationFailed,  ///< an allocator ran out of memory; changes nothing
 };
 
@@ -42,8 +43,10 @@ constexpr bool is_of_storage(EventKind kind) {
 
 enum class Phase : uint8_t { Forward, Backward, Recompute };
 inline constexpr uint8_t kPhaseCount = 3;
+/// "forward", "backward", "recompute"
+std::string_view to_string(Phase phase);
 
-/// What was true when a storage was born; bits, several may hold.
+/// Facts about the birth of a storage: bits, several of which may be set.
 enum BirthFact : uint8_t {
   kInBackward = 1,
   kInRecompute = 2,
@@ -52,7 +55,7 @@ enum BirthFact : uint8_t {
 };
 inline constexpr uint8_t kAllBirthFacts = 15;
 
-/// What a storage turned out to be.
+/// A fact that capture states about a storage. The labeller turns it into a category.
 enum class Role : uint8_t {
   IsParameter,
   IsBuffer,
@@ -71,15 +74,15 @@ enum class Role : uint8_t {
   IsAllReduceBuffer,
   IsPostForwardShard,
   IsUntracked,
-  IsSavedForBackward,  ///< known when a backward releases it
+  IsSavedForBackward,  ///< stated when a backward frees it
 };
 inline constexpr uint8_t kRoleCount = 18;
 
-/// Whether a relabel holds from its own event on, or corrects the past as well.
+/// Since when a label applies: from its own event on, or from the birth of the storage.
 enum class Since : uint8_t { Now, Birth };
 
 inline constexpr ModuleState kFirstMark = ModuleState::BeforePreForward;  ///< states of ModuleMark
-/// A broken trace may hold values that are no enumerator.
+/// False for a value that is not an enumerator. A damaged trace may contain such values.
 inline bool is_mark(ModuleState state) {
   return state >= kFirstMark && static_cast<uint8_t>(state) < kModuleStateCount;
 }
@@ -88,8 +91,8 @@ inline bool is_phase(Phase phase) { return static_cast<uint8_t>(phase) < kPhaseC
 enum class SizeOf : uint8_t { Inputs, Outputs, Parameters, Buffers };
 inline constexpr uint8_t kSizeOfCount = 4;
 
-/// One fact, as captured or as read from a trace. Fields that a kind does not use are zero.
-/// Names, shapes and stacks live in side tables, by id.
+/// One fact about a run, from capture or from a trace. Fields that a kind does not use are zero.
+/// Names, shapes and stacks are in side tables, by id.
 struct Event {
   int64_t time_ns = 0;
   StorageId storage;
@@ -99,7 +102,7 @@ struct Event {
   OpId op;  ///< StorageBorn, StorageClaimed, Collective*, AllocationFailed
   StreamId stream;
   ThreadId thread;
-  Device device;  ///< of StorageBorn; a storage never changes its device
+  Device device;  ///< StorageBorn; a storage never changes its device
   EventKind kind{};
   Phase phase{};            ///< ModuleEnter, ModuleExit
   Role role{};              ///< StorageRelabelled

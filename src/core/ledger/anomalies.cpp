@@ -25,7 +25,7 @@ std::string describe(Anomaly anomaly, const Event& event) {
   const std::string module = "module " + std::to_string(event.module.value);
   const std::string size = std::to_string(event.size_bytes) + " bytes";
   const std::string thread = "thread " + std::to_string(event.thread.value);
-  const std::string not_alive = ", which is not alive: it was never born, or freed before";
+  const std::string not_alive = ", which is not alive: it was never born or is already freed";
   switch (anomaly) {
     case Anomaly::UnknownEvent:
       return "an event of kind " + std::to_string(static_cast<int>(event.kind)) +
@@ -43,7 +43,7 @@ std::string describe(Anomaly anomaly, const Event& event) {
       return "with " + size + " for " + storage + ", the total of " + to_string(event.device) +
              " does not fit into 63 bits";
     case Anomaly::AlreadyBorn:
-      return "birth of " + storage + ", which is alive already";
+      return "birth of " + storage + ", which is already alive";
     case Anomaly::ResizeOfUnknown:
       return "resize of " + storage + not_alive;
     case Anomaly::RelabelOfUnknown:

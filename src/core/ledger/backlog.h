@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -13,26 +14,31 @@
 
 namespace tidegauge {
 
-/// The queue of events for a Ledger. Capture runs between torch's kernels, where our code has left
-/// the instruction cache: there it only appends an event, and later many are applied in one go,
-/// before the Ledger answers a question. What the Condition of an event means: conditions.h.
+/// The queue of events for a Ledger. Capture runs between torch's kernels, which evict our code
+/// from the instruction cache. So capture only appends an event. Many events are applied together
+/// before the Ledger is read. conditions.h explains the Condition of an event.
 ///
 ///   add -> [enter][born][enter][born][exit][freed] ... [iteration begins] -> apply_to -> Ledger
 ///                        `---- a call ----'
 ///
-/// A call that begins and ends before the module lists restart is passed over: nothing read its
-/// statistics, and nothing can any more. The Ledger answers as if it had got each event at once.
+/// If a queued call begins and ends before the module lists restart, its statistics are skipped:
+/// nothing can read them any more. The Ledger answers as if it had received each event immediately.
 class Backlog {
  public:
   void add(const Event& event, Condition condition = Condition::None) {
     add(event.kind, condition, [&](Event& place) { place = event; });
   }
-  /// The same for an event of this kind that `fill(event)` writes in place. (Copying an event just
-  /// after its fields were written one by one stalls the processor.)
+  /// The same for an event that `fill(event)` writes in place. (Copying an event right after
+  /// writing its fields one by one would stall the processor.)
   template <typename Fill>
   void add(EventKind kind, Condition condition, Fill&& fill) {
-    if (events_.size() == events_.capacity()) grow();
-    if (events_.size() == events_.capacity()) __builtin_unreachable();
+    if (!has_room()) grow();
+    add_in_room(kind, condition, fill);
+  }
+  /// The same without growing. Requires `has_room`.
+  template <typename Fill>
+  void add_in_room(EventKind kind, Condition condition, Fill&& fill) {
+    if (!has_room()) __builtin_unreachable();
     Captured& event = events_.emplace_back();
     fill(event);
     event.kind = kind;
@@ -40,10 +46,16 @@ class Backlog {
     if (kind == EventKind::StorageRelabelled) has_labels_ |= condition == Condition::None;
   }
   bool empty() const { return events_.empty(); }
+  bool has_room() const { return events_.size() != events_.capacity(); }
   bool is_full() const { return events_.size() >= kMaxEvents; }
+  /// Makes room. A queue that is not full grows up to the size at which it is.
+  [[gnu::noinline, gnu::cold]] void grow() {
+    const size_t next = events_.capacity() * 2 + 64;
+    events_.reserve(is_full() ? next : std::min(next, kMaxEvents));
+  }
 
-  /// Finds out which calls the new events open and close; to be called before all functions below.
-  /// Calls `visit(event, calls)` for each event of a storage, with the calls that are open then.
+  /// Updates the open calls with the new events. Must be called before all functions below. Calls
+  /// `visit(event, calls)` for each storage event, with the calls that are open at that event.
   template <typename Visit>
   void follow(Visit&& visit) {
     const size_t count = events_.size();
@@ -56,22 +68,22 @@ class Backlog {
       }
     }
   }
-  /// As of the last event that was followed.
+  /// The calls that are open after the last event that `follow` has seen.
   const OpenCalls& open_calls() const { return calls_; }
-  /// True if a queued event may relabel a storage, other than to mark a new gradient.
+  /// True if a queued event may relabel a storage. Labels of new gradients do not count.
   bool has_labels() const { return has_labels_; }
-  /// What `ledger` will answer once the queue is applied.
+  /// The answer of `ledger` after all queued events.
   bool has_statistics(ModuleId module, const Ledger& ledger) const;
 
-  /// Applies all events, each of which was followed, and empties the queue. Calls `visit(event)`
-  /// after each event that the Ledger got.
+  /// Applies all events and empties the queue. Requires `follow`. Calls `visit(event)` after each
+  /// event that the Ledger has applied.
   template <typename Visit>
   void apply_to(Ledger& ledger, Visit&& visit);
 
   size_t footprint_bytes() const { return events_.capacity() * sizeof(Captured); }
 
  private:
-  /// What the event adds to the statistics of its module.
+  /// The entries that the event adds to the statistics of its module.
   enum class Entry : uint8_t {
     None,
     Some,
@@ -85,11 +97,10 @@ class Backlog {
   static constexpr size_t kMaxEvents = 4096;
   static constexpr size_t kInLedger = SIZE_MAX;
 
-  [[gnu::noinline, gnu::cold]] void grow() { events_.reserve(events_.capacity() * 2 + 64); }
   void follow_call(size_t position);
 
   std::vector<Captured> events_;
-  size_t followed_ = 0;   // the first events, those that were followed
+  size_t followed_ = 0;   // number of events that `follow` has seen
   OpenCalls calls_;       // mark: the position of the ModuleEnter, or kInLedger
   size_t restarted_ = 0;  // the module lists restart here: older statistics cannot be read
   bool has_labels_ = false;
@@ -113,7 +124,7 @@ void Backlog::apply_to(Ledger& ledger, Visit&& visit) {
     if (event.condition != Condition::None) {
       apply_if_met(event, event.condition, ledger, visit);
     } else if (event.entry == Entry::WholeCall && i < restarted_) {
-      ledger.pass(event);
+      ledger.skip(event);
     } else {
       apply(event);
     }

@@ -9,23 +9,21 @@
 namespace tidegauge {
 
 /// A precondition of a queued event, checked when the queue is drained. If it fails, the event is
-/// dropped. So capture need not ask the Ledger, and need not wait for the events before.
+/// dropped. So capture need not read the Ledger, which would apply all earlier events first.
 ///
-///   condition          kind                 holds if the storage is   extra event
-///   IsAlive            relabelled, freed    alive
-///   IsTemp             relabelled           alive and Temp
-///   IsLetGoByBackward  freed                alive                     before: an Activation
-///   becomes
-///                                                                     a Saved Activation since
-///                                                                     birth
-///   IsNew              born                 not alive                 instead, if Untracked:
-///                                                                     StorageClaimed
-///   HasSize            enter, exit          (always)                  before: ModuleSize
+///   condition          kind               holds if the storage is  extra event
+///   IsAlive            relabelled, freed  alive
+///   IsTemp             relabelled         alive and Temp
+///   IsFreedByBackward  freed              alive                    before: relabels an Activation
+///                                                                  as Saved Activation since birth
+///   IsNew              born               not alive                instead, if it is Untracked:
+///                                                                  StorageClaimed
+///   HasSize            enter, exit        (always)                 before: ModuleSize
 enum class Condition : uint8_t {
   None,
   IsAlive,
   IsTemp,
-  IsLetGoByBackward,  ///< a backward released the last reference to the storage
+  IsFreedByBackward,  ///< a backward dropped the last reference to the storage
   IsNew,
   HasSize,  ///< `size_bytes` are the inputs (enter) or outputs (exit) of the call
 };
@@ -37,8 +35,8 @@ inline Event size_of_call(const Event& call) {
                              call.size_bytes);
 }
 
-/// Applies an event to `ledger` if its condition, one about its storage, holds. Calls
-/// `visit(event)` after each event that the Ledger got.
+/// Applies an event to `ledger` if its condition holds. For conditions about the storage. Calls
+/// `visit(event)` after each event that the Ledger has applied.
 template <typename Visit>
 void apply_if_met(const Event& event, Condition condition, Ledger& ledger, Visit&& visit) {
   StorageRecord* record = ledger.find_record(event.storage);
@@ -57,7 +55,7 @@ void apply_if_met(const Event& event, Condition condition, Ledger& ledger, Visit
       if (category != Category::Temp) return;
       ledger.apply_relabelled(event, *record);
       return visit(event);
-    case Condition::IsLetGoByBackward:
+    case Condition::IsFreedByBackward:
       if (category == Category::Activation) {
         const Event saved = events::storage_relabelled(origin, event.storage,
                                                        Role::IsSavedForBackward, Since::Birth);

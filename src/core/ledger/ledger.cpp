@@ -8,8 +8,8 @@
 namespace tidegauge {
 namespace {
 
-// The states of one phase of a call. A recompute has no peak of its own: it is part of the backward
-// that needs it.
+// The module states of one phase of a call. A recompute has no peak of its own: it is part of the
+// backward that runs it.
 struct PhaseStates {
   ModuleState before;
   ModuleState after;
@@ -21,7 +21,7 @@ constexpr std::array<PhaseStates, kPhaseCount> kStatesOfPhase = {{
     {ModuleState::PreForwardAc, ModuleState::PostForwardAc, std::nullopt},
 }};
 
-/// False for values that only a broken trace holds.
+/// False for values that only a damaged trace contains.
 bool is_label(const Event& event) {
   return static_cast<uint8_t>(event.role) < kRoleCount && event.since <= Since::Birth;
 }
@@ -112,7 +112,7 @@ void Ledger::apply_freed(const Event& event, StorageRecord& record) {
   storage_freed(record);
 }
 
-void Ledger::pass(const Event& event) { begin(event); }
+void Ledger::skip(const Event& event) { begin(event); }
 
 void Ledger::reject(Anomaly anomaly, const Event& event) {
   anomalies_.count(anomaly, event, now_.sequence);
@@ -182,7 +182,7 @@ void Ledger::relabel_since_birth(StorageRecord& record, Category category) {
     owe(piece.from_sequence, piece.to_sequence, piece.size_bytes, piece.category);
   });
   if (record.category == category) return;
-  // Nearly all gradients are labelled before any split is stored: then there is nothing to correct.
+  // Nearly all gradients are labelled before any split is stored. Then there is nothing to correct.
   if (record.since_sequence <= newest_stored_sequence(record.device_slot)) {
     owe(record.since_sequence, now_.sequence, record.size_bytes, record.category);
   }
@@ -204,8 +204,8 @@ StorageRecord* Ledger::find_live(const Event& event, Anomaly if_unknown) {
   return record;
 }
 
-// Called before size or category change, but after the stack changed: it may just have stored a
-// peak.
+// Called before the size or category changes, but after the PeakStack has changed, because that may
+// have stored a peak.
 void Ledger::remember(StorageRecord& record) {
   if (record.size_bytes > 0 &&
       record.since_sequence <= newest_stored_sequence(record.device_slot)) {
@@ -261,7 +261,8 @@ void Ledger::module_size(const Event& event) {
 void Ledger::take_snapshot(ModuleId module, ModuleState state, uint64_t call) {
   newest_snapshot_sequence_ = now_.sequence;
   if (!module_log_.begin_present(module, state, call, now_, changed_sequence_)) return;
-  for (uint16_t slot = 0; slot < frames_.devices().size(); ++slot) {
+  const auto device_count = static_cast<uint16_t>(frames_.devices().size());
+  for (uint16_t slot = 0; slot < device_count; ++slot) {
     const PeakStack& stack = frames_[slot];
     if (stack.total_bytes() == 0) continue;
     Moment& moment = module_log_.add(slot);
@@ -274,7 +275,7 @@ void Ledger::take_snapshot(ModuleId module, ModuleState state, uint64_t call) {
 
 void Ledger::restart_lists() {
   module_log_.restart_lists();
-  settle();  // now, as only few splits are left to correct
+  settle();  // now, because only few splits are left to correct
 }
 
 void Ledger::nest(uint64_t& depth, bool begins, Anomaly if_none, const Event& event) {
@@ -302,7 +303,7 @@ void Ledger::step_marker() {
 }
 
 void Ledger::peak_reset() {
-  // The new frame comes first: a stack is never without one.
+  // Open the new frame first: a stack always has at least one frame.
   const std::optional<size_t> old = frames_.find(PeakFrames::Kind::Run);
   frames_.open(PeakFrames::Kind::Run, now_);
   frames_.close(*old, now_, [](uint16_t, const Moment&) {});

@@ -19,8 +19,8 @@
 namespace tidegauge {
 
 struct LedgerOptions {
-  size_t kept_steps = 1024;  ///< peaks of older steps are dropped
-  /// Late labels are settled when more are waiting than this plus the splits they can correct.
+  size_t kept_steps = 1024;  ///< number of steps whose peaks are kept
+  /// Late labels are settled when there are more than this number plus the splits they can correct.
   size_t settle_after = 2048;
 };
 
@@ -33,32 +33,32 @@ struct LedgerOptions {
 ///         -> StorageHistory, LateLabels     what labels since birth correct, later
 ///
 /// Cost: O(1) per storage event, amortised. A label since birth takes O(past changes of the storage
-/// that it renames). Late labels are settled in O((M + L) log (M + L)), for M stored splits and L
-/// entries, once more than M entries were logged. A module event takes O(devices), its exit also
-/// O(frames younger than the call). The number of known modules does not matter.
+/// that it relabels). Late labels are settled in O((M + L) log (M + L)) for M stored splits and L
+/// labels, when there are more than M labels. A module event takes O(devices), and its exit also
+/// O(frames younger than the call). The number of modules does not matter.
 ///
-/// Memory: live storages, stored splits, and as many entries of late labels and history as there
-/// are stored splits, plus `settle_after`; beyond that only history that a stored split needs.
-/// So a run of any length stays flat if it has IterationBegin or StatisticsReset events.
+/// Memory: live storages, stored splits, and for late labels and history as many entries as there
+/// are stored splits, plus `settle_after`; beyond that only history that a stored split needs. So
+/// memory does not grow with the length of a run that has IterationBegin or StatisticsReset events.
 ///
-/// Threads: the owner (the tracker) locks around each call. Reads settle, hence are not const.
+/// Threads: the tracker locks around each call. Reads settle late labels, so they are not const.
 class Ledger {
  public:
   explicit Ledger(LedgerOptions options = {}) : options_(options) {}
 
-  /// An event that cannot be true changes nothing but the anomalies.
+  /// An impossible event only increases the number of anomalies.
   void apply(const Event& event);
-  /// `apply` for a StorageRelabelled or StorageFreed whose storage the caller has found.
+  /// `apply` for a StorageRelabelled or StorageFreed; `record` is the result of find_record.
   void apply_relabelled(const Event& event, StorageRecord& record);
   void apply_freed(const Event& event, StorageRecord& record);
-  /// Null if there is no such live storage. Valid until the next birth or free.
+  /// Null if the storage is not alive. Valid until the next birth or free.
   StorageRecord* find_record(StorageId storage) { return storages_.find(storage); }
-  /// Instead of `apply`, for both ends of a call that begins and ends between two restarts of the
-  /// module lists: it only counts the event, since its statistics cannot be read any more.
-  void pass(const Event& event);
+  /// Replaces `apply` for both ends of a call whose statistics can no longer be read, because the
+  /// module lists have restarted: only counts the event.
+  void skip(const Event& event);
 
   Snapshot current() const { return frames_.current(now_); }
-  /// The most bytes of each device since the last PeakReset, each at its own instant.
+  /// The peak of each device since the last PeakReset, each at its own instant.
   Snapshot peak() { return peak_of_frame(*frames_.find(PeakFrames::Kind::Run)); }
 
   /// Modules with statistics since the lists restarted, in the order of their first event.
@@ -67,10 +67,10 @@ class Ledger {
   bool has_statistics(ModuleId module) const { return module_log_.has_entries(module); }
   /// True if ModuleGone would drop statistics or sizes of the module.
   bool knows(ModuleId module) const { return module_log_.knows(module); }
-  /// For any module; one that is not in `modules` has only sizes and peaks of open calls.
+  /// A module that is not in `modules` has only sizes and peaks of open calls.
   ModuleStats module_stats(ModuleId module);
 
-  /// The last steps, including the one that runs.
+  /// The last steps, including the current one.
   std::vector<StepPeak> step_peaks();
 
   std::optional<StorageInfo> find_storage(StorageId storage) const;
@@ -88,9 +88,9 @@ class Ledger {
     storages_.visit([&](const StorageRecord& record) { visit(record.id, info_of(record)); });
   }
   const Anomalies& anomalies() const { return anomalies_; }
-  /// The last event applied.
+  /// The last event that was applied.
   const Instant& now() const { return now_; }
-  /// Memory of the tables, for tests that it stays flat.
+  /// The memory of the tables, for tests that it does not grow.
   size_t footprint_bytes() const;
 
  private:
@@ -133,7 +133,7 @@ class Ledger {
   Instant now_;
   StorageTable storages_;
   PeakFrames frames_;
-  OpenCalls calls_;  // mark: the sequence number of the ModuleEnter, which opened the frame
+  OpenCalls calls_;  // mark: the sequence number of the ModuleEnter that opened the frame
   ModuleLog module_log_;
   std::deque<ClosedStep> closed_steps_;
   StorageHistory history_;
@@ -141,7 +141,7 @@ class Ledger {
   size_t remembered_since_trim_ = 0;  // pieces of history
   size_t kept_by_trim_ = 0;
   uint64_t newest_snapshot_sequence_ = 0;
-  uint64_t changed_sequence_ = 0;  // the last event of a storage
+  uint64_t changed_sequence_ = 0;  // sequence number of the last storage event
   uint64_t optimizer_depth_ = 0;
   uint64_t collective_depth_ = 0;
   Anomalies anomalies_;

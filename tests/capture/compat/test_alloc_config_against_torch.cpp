@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Our reading of allocator settings against the one of the torch that is installed. Torch without
-// CUDA reads the keys that all accelerators share, and steps over the others.
+// Compares our parser of allocator settings with that of the installed torch. A torch build without
+// CUDA parses the keys that all accelerators share and skips the others.
 #include <c10/core/AllocatorConfig.h>
 #include <gtest/gtest.h>
 
@@ -22,13 +22,13 @@ constexpr const char* kDefaults =
     "large_segment_size_mb:20,expandable_segments:False,pinned_use_background_threads:False,"
     "pinned_max_round_threshold_mb:17592186044415,pinned_max_cached_size_mb:17592186044415";
 
-// Torch counts in unsigned numbers; ours end at half of theirs.
+// Torch's numbers are unsigned, ours are signed.
 int64_t clamped(size_t bytes) {
   if (bytes == std::numeric_limits<size_t>::max()) return kNoLimit;
   return static_cast<int64_t>(std::min<size_t>(bytes, kNoLimit / kMiB * kMiB));
 }
 
-/// The settings as one line, or the complaint.
+/// The settings as one line, or the error message.
 std::string describe(const AllocConfig& config) {
   std::ostringstream text;
   text << config.large_segment_bytes << ' ' << config.max_split_bytes << ' '
@@ -70,10 +70,11 @@ void expect_same(const std::string& text) {
   try {
     EXPECT_EQ(describe(parse_alloc_config(text, parse_alloc_config(kDefaults))), expected);
   } catch (const UsageError& error) {
-    // Ours names the setting first and may explain after; torch's assertions begin with the code.
+    // Our message names the setting first and may add an explanation. Torch's assertions begin with
+    // the failed condition.
     std::string what = error.what();
     what.erase(0, what.find("': ") + 3);
-    if (what.starts_with("Unrecognized key")) return;  // the CUDA reading, which is not there
+    if (what.starts_with("Unrecognized key")) return;  // only torch with CUDA knows all keys
     const size_t explanation = what.find(" (");
     if (explanation != std::string::npos && what.find("set it in") == std::string::npos) {
       what.resize(explanation);
@@ -169,7 +170,7 @@ TEST(AllocConfigAgainstTorch, RandomSettings) {
     if (HasFailure()) return;
     accepted += torch_reads(text).find(" |") != std::string::npos ? 1 : 0;
   }
-  EXPECT_GT(accepted, 300) << "nearly all is refused: these say little";
+  EXPECT_GT(accepted, 300) << "nearly all settings were rejected, so the test proves little";
   TorchConfig::instance().parseArgs(kDefaults);
 }
 

@@ -12,45 +12,57 @@
 
 #include "capture/fast/fast_paths.h"
 #include "capture/hooks/fast_switch.h"
+#include "capture/hooks/moment_facts.h"
 #include "capture/hooks/running_node.h"
 #include "capture/storages/capture_listener.h"
+#include "capture/storages/capture_log.h"
 #include "capture/storages/storage_registry.h"
 #include "tidegauge/threads.h"
 
 namespace tidegauge {
 namespace {
 
-/// The events that capture reports to its only listener. Ids are numbered in order of appearance.
-class EventLog final : public CaptureListener {
+/// The notifications that capture sends to its only listener. Ids are numbered in the order of
+/// their appearance.
+class Listener final : public CaptureListener {
  public:
-  EventLog() {
+  Listener() {
     state_.is_started = true;
+    state_.log = &log_;
     const auto lock = StorageRegistry::lock();
     StorageRegistry::get().listeners().add(this);
   }
-  ~EventLog() {
+  ~Listener() {
     const auto lock = StorageRegistry::lock();
     StorageRegistry::get().listeners().remove(this);
   }
-  EventLog(const EventLog&) = delete;
-  EventLog& operator=(const EventLog&) = delete;
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
 
   void storage_born(const ObservedStorage& observed, uint8_t facts, OpId op) override {
-    add("born", observed.id, {observed.size_bytes, facts, op.value});
-  }
-  void storage_born(StorageId id, int64_t size_bytes, Device, const c10::TensorImpl*, uint8_t facts,
-                    OpId op) override {
-    add("born", id, {size_bytes, facts, op.value});
+    RegisteredStorage record;
+    record.id = observed.id;
+    record.size_bytes = observed.size_bytes;
+    record.device = observed.device;
+    log_.grow();
+    log_.append_birth(record, nullptr, facts, op, moment::stream());
   }
   void storage_found(const ObservedStorage& observed, uint8_t facts, OpId) override {
-    if (numbers_.contains(observed.id)) return;  // a listener ignores what it knows
-    add("found", observed.id, {observed.size_bytes, facts});
+    write_log();
+    if (numbers_.contains(observed.id)) return;  // a listener ignores a storage that it knows
+    storage_born(observed, facts, {});
   }
   void storage_freed(StorageId id, bool by_backward) override {
-    if (numbers_.contains(id)) add("freed", id, {int64_t{by_backward}});
+    log_.grow();
+    log_.append_free(id, by_backward);
   }
   void storage_resized(StorageId id, int64_t size_bytes, StorageId) override {
+    write_log();
     add("resized", id, {size_bytes});
+  }
+  void make_room() override {
+    write_log();
+    log_.grow();
   }
   void memory_allocated(StorageId, Device, int64_t) override {}
   void node_runs(int task, const torch::autograd::Node& node) override {
@@ -62,31 +74,50 @@ class EventLog final : public CaptureListener {
     place(now == last_node_ ? "" : "node");
     last_node_ = now;
   }
-  void runs_outside_backward() override {
+  void thread_left_backward() override {
     place(last_node_.first == nullptr ? "" : "outside");
     last_node_ = {};
   }
   bool knows_parameter(const at::Tensor&) override { return true; }
   bool learn_parameter(const at::Tensor&) override { return false; }
-  void gradient_accumulated(StorageId id) override { add("gradient", id, {}); }
+  void gradient_accumulated(StorageId id) override {
+    write_log();
+    add("gradient", id, {});
+  }
   FailureReport allocation_failed(const FailedAllocation&, OpId, const std::string&) override {
     return {};
   }
   std::shared_ptr<CaptureListener> keep_alive() override { return nullptr; }
 
-  std::string lines;
+  std::string lines() {
+    const auto lock = StorageRegistry::lock();
+    write_log();
+    return lines_;
+  }
 
  private:
   void place(const std::string& line) {
-    if (!line.empty()) lines += line + "\n";
+    write_log();
+    if (!line.empty()) lines_ += line + "\n";
+  }
+  /// Writes the births and frees of the log, and the labels that their conditions cause.
+  void write_log() {
+    log_.backlog().follow([](const Event&, const OpenCalls&) {});
+    log_.backlog().apply_to(ledger_, [&](const Event& event) {
+      add("event " + std::to_string(static_cast<int>(event.kind)), event.storage,
+          {event.size_bytes, event.birth_facts, event.op.value, static_cast<int64_t>(event.role)});
+    });
   }
   void add(const std::string& what, StorageId id, const std::vector<int64_t>& facts) {
     const auto number = numbers_.try_emplace(id, numbers_.size()).first->second;
     std::string line = what;
     line.append(" ").append(std::to_string(number));
     for (const int64_t fact : facts) line.append(" ").append(std::to_string(fact));
-    lines += line + "\n";
+    lines_ += line + "\n";
   }
+  CaptureLog log_;
+  Ledger ledger_;
+  std::string lines_;
   std::map<StorageId, size_t> numbers_;
   std::set<int> tasks_;
   std::pair<const torch::autograd::Node*, uint64_t> last_node_{};
@@ -121,10 +152,10 @@ void use_views_and_foreign_memory() {
 /// One event per line.
 std::string log_events(void (*program)()) {
   attach_thread();
-  EventLog log;
+  Listener log;
   program();
   detach_thread();
-  return log.lines;
+  return log.lines();
 }
 
 class FastPaths : public testing::TestWithParam<void (*)()> {

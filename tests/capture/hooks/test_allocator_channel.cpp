@@ -26,7 +26,7 @@ struct WithChannel : Tracking {
   WithChannel() : Tracking({.has_channel = true}) {}
 };
 
-/// What any other library might put on top: it passes on to what was there.
+/// An allocator that another library might install on top: passes all calls on to the previous one.
 class PassingOn final : public c10::Allocator {
  public:
   explicit PassingOn(c10::Allocator* below) : below_(below) {}
@@ -66,7 +66,7 @@ TEST(AllocatorChannel, TensorOfAnUntrackedThreadIsUntrackedUntilObserved) {
   std::thread([&] { a = torch::ones({256}); }).join();
   EXPECT_EQ(t.now(Category::Untracked), 1024);
   const at::Tensor view = a.view({16, 16});
-  EXPECT_EQ(t.now(Category::Other), 1024);  // as without the channel: this op did not make it
+  EXPECT_EQ(t.now(Category::Other), 1024);  // as without the channel, because no tracked op made it
   EXPECT_EQ(t.now(), 1024);
   EXPECT_EQ(t.at_peak(Category::Other), 1024);
 }
@@ -128,7 +128,7 @@ TEST(AllocatorChannel, LastTrackerRestoresTheAllocator) {
     second.reset();
     EXPECT_EQ(current(), before);
   }
-  // Nobody is shut out by the priority that we came with.
+  // The priority of our layer must not shut out other allocators.
   PassingOn other(before);
   c10::SetAllocator(c10::kCPU, &other, 0);
   EXPECT_EQ(current(), &other);
@@ -143,7 +143,7 @@ TEST(AllocatorChannel, AllocatorInstalledOnTopStays) {
   const at::Tensor a = torch::ones({256});
   EXPECT_EQ(first->now(), 1024);
   {
-    WithChannel second;  // goes on top of the other, and counts for both
+    WithChannel second;  // its layer goes on top of the other allocator and counts for both
     EXPECT_NE(current(), &other);
     const c10::DataPtr workspace = current()->allocate(1000);
     EXPECT_EQ(second.now(), 1000);
@@ -151,7 +151,7 @@ TEST(AllocatorChannel, AllocatorInstalledOnTopStays) {
   }
   first.reset();
   EXPECT_EQ(current(), &other);
-  EXPECT_EQ(torch::ones({256}).sum().item<float>(), 256);  // through ours, which only passes on
+  EXPECT_EQ(torch::ones({256}).sum().item<float>(), 256);  // our layer only passes the calls on
   c10::SetAllocator(c10::kCPU, before, 0);
   {
     WithChannel again;
@@ -175,7 +175,7 @@ TEST(AllocatorChannel, RawMemoryMayOutliveTheChannel) {
     from_within = current()->raw_allocate(1024);
   }
   current()->raw_deallocate(from_within);
-  // The address may come back, as another's.
+  // The same address may be allocated again.
   WithChannel t;
   std::vector<at::Tensor> tensors;
   for (int i = 0; i < 100; ++i) tensors.push_back(torch::ones({256}));
@@ -188,7 +188,7 @@ TEST(AllocatorChannel, StorageOutlivesTrackerAndChannel) {
     const WithChannel t;
     a = torch::ones({256});
   }
-  a.resize_({512});  // by the layer that it was made by
+  a.resize_({512});  // the storage uses the layer that allocated it
   EXPECT_EQ(a.slice(0, 0, 256).sum().item<float>(), 256);
   a.reset();
 }
@@ -198,7 +198,7 @@ TEST(AllocatorChannel, DestroyedTrackerClosesTheChannel) {
   auto memory = MemoryTracker::create(
       ModuleActivity::create([](const at::Tensor&) { return ModuleId{}; }),
       [](const at::Tensor&) { return false; }, /*has_allocator_channel=*/true);
-  std::thread([&] {  // in which the op hook stays on
+  std::thread([&] {  // the op hook stays on in this thread
     memory->start();
     memory->start();
     EXPECT_NE(current(), before);
@@ -208,7 +208,7 @@ TEST(AllocatorChannel, DestroyedTrackerClosesTheChannel) {
   EXPECT_EQ(current(), before);
 }
 
-TEST(AllocatorChannel, ThreadsAllocateFreeAndClaimConcurrently) {
+TEST(AllocatorChannel, ThreadsAllocateObserveAndFreeConcurrently) {
   constexpr int kThreads = 4;
   constexpr int kRounds = 10;
   WithChannel t;
@@ -223,7 +223,7 @@ TEST(AllocatorChannel, ThreadsAllocateFreeAndClaimConcurrently) {
         for (size_t i = 0; i < 200; ++i) kept[i % 8] = current()->allocate(64 + n);
         at::Tensor a = torch::ones({64 * (n + 1)});
         for (int i = 0; i < 20; ++i) a = a.add(a).mul(a);
-        meeting.arrive_and_wait();  // all memory is still live, and no thread allocates more
+        meeting.arrive_and_wait();  // all memory is still live, and no thread allocates meanwhile
         meeting.arrive_and_wait();
       }
     });
@@ -246,7 +246,7 @@ TEST(AllocatorChannel, ThreadsAllocateFreeAndClaimConcurrently) {
   EXPECT_EQ(t.now(), 0);
 }
 
-/// Its memory has a context that is not the memory itself.
+/// An allocator whose memory has a context that is not the memory itself.
 class WithContext final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t size_bytes) override {
@@ -276,7 +276,7 @@ TEST(AllocatorChannel, MemoryWithItsOwnContextIsCountedWhenATensorIsObserved) {
       EXPECT_EQ(t.now(), 1024);
     }
     EXPECT_EQ(t.now(), 0);
-    EXPECT_EQ(t.peak(), 1024);  // without the 1000
+    EXPECT_EQ(t.peak(), 1024);  // does not include the 1000 bytes
   }
   EXPECT_EQ(current(), &other);
   c10::SetAllocator(c10::kCPU, before, 0);
@@ -302,14 +302,14 @@ TEST(AllocatorChannel, ForkedChildKeepsWorking) {
 TEST(AllocatorChannel, DeviceMemoryIsRoundedAndEndsWhenItsFreeIsRequested) {
   WithChannel with;
   Tracking without;
-  const auto tell = [](TraceAction action) {
+  const auto report = [](TraceAction action) {
     record_device({action, cuda(0), 0x7f0000000200, 700, 0});
   };
-  tell(TraceAction::Alloc);
+  report(TraceAction::Alloc);
   EXPECT_EQ(with.memory->current().total_bytes(cuda(0)), 1024);
-  EXPECT_EQ(without.memory->current().total_bytes(cuda(0)), 0);  // until a tensor shows it
-  tell(TraceAction::FreeRequested);
-  tell(TraceAction::FreeCompleted);
+  EXPECT_EQ(without.memory->current().total_bytes(cuda(0)), 0);  // no tensor was observed yet
+  report(TraceAction::FreeRequested);
+  report(TraceAction::FreeCompleted);
   EXPECT_EQ(with.memory->current().total_bytes(cuda(0)), 0);
 }
 

@@ -9,7 +9,7 @@
 
 namespace tidegauge {
 
-/// A listener that writes down what it is notified of: "born 12", "freed 12 by backward".
+/// A listener that logs its notifications as text: "born 12", "freed 12 by backward".
 class ListenerLog final : public CaptureListener {
  public:
   explicit ListenerLog(bool counts_allocations = false) {
@@ -27,9 +27,6 @@ class ListenerLog final : public CaptureListener {
   void storage_born(const ObservedStorage& observed, uint8_t, OpId) override {
     add("born", observed.id);
   }
-  void storage_born(StorageId id, int64_t, Device, const c10::TensorImpl*, uint8_t, OpId) override {
-    add("born", id);
-  }
   void storage_found(const ObservedStorage& observed, uint8_t, OpId) override {
     add("found", observed.id);
   }
@@ -39,11 +36,12 @@ class ListenerLog final : public CaptureListener {
   void storage_resized(StorageId id, int64_t size_bytes, StorageId) override {
     add("resized", id, " to " + std::to_string(size_bytes));
   }
+  void make_room() override {}
   void memory_allocated(StorageId id, Device, int64_t size_bytes) override {
     add("allocated", id, " of " + std::to_string(size_bytes));
   }
   void node_runs(int, const torch::autograd::Node&) override {}
-  void runs_outside_backward() override {}
+  void thread_left_backward() override {}
   bool knows_parameter(const at::Tensor&) override { return false; }
   bool learn_parameter(const at::Tensor&) override { return false; }
   void gradient_accumulated(StorageId id) override { add("gradient", id); }

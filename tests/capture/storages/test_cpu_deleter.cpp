@@ -56,7 +56,7 @@ TEST(CpuDeleter, FindsTheRecordOfWatchedMemory) {
   EXPECT_EQ(deleter.find(storage_impl(unwatched)), nullptr);
 }
 
-TEST(CpuDeleter, DoesNotFitForeignMemory) {
+TEST(CpuDeleter, DoesNotWatchForeignMemory) {
   float values[4] = {};
   const at::Tensor foreign = torch::from_blob(values, 4);
   const auto lock = StorageRegistry::lock();

@@ -25,7 +25,7 @@ TEST(OwnContext, EndOfAMetaStorageIsReported) {
   EXPECT_TRUE(ends.memory.empty());
 }
 
-TEST(OwnContext, ReleasedStorageIsAsTorchMadeIt) {
+TEST(OwnContext, ReleasedStorageHasNoContext) {
   SpinLock lock;
   EndsLog ends;
   OwnContext contexts(lock, ends);
@@ -49,7 +49,7 @@ TEST(OwnContext, KeepsTheFakeMode) {
   EXPECT_EQ(OwnContext::fake_mode(storage_impl(tensor)), &mode);
 }
 
-TEST(OwnContext, FitsNeitherMemoryNorAStorageWithAContext) {
+TEST(OwnContext, DoesNotWatchStoragesWithMemoryOrAContext) {
   SpinLock lock;
   EndsLog ends;
   OwnContext contexts(lock, ends);

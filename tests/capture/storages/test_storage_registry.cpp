@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "capture/hooks/unseen_changes.h"
+#include "capture/storages/known_storage.h"
 #include "listener_log.h"
 
 namespace tidegauge {
@@ -24,6 +25,22 @@ TEST(StorageRegistry, StorageKeepsItsId) {
   EXPECT_EQ(first.size_bytes, 16);
 }
 
+TEST(StorageRegistry, FindReturnsTheIdOfEachKindOfStorageAndRegistersNone) {
+  const ListenerLog log;
+  for (const at::Tensor& tensor :
+       {torch::ones(4), torch::empty(4, torch::kMeta), torch::from_blob(values, 4)}) {
+    c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
+    const auto find = [&] {
+      const auto lock = StorageRegistry::lock();
+      return StorageRegistry::get().find(storage);
+    };
+    EXPECT_FALSE(find());
+    const ObservedStorage first = observe(tensor);
+    EXPECT_TRUE(first.is_new);
+    EXPECT_EQ(find(), first.id);
+  }
+}
+
 TEST(StorageRegistry, EmptyStorageHasAnIdOnlyOnRequest) {
   const ListenerLog log;
   const at::Tensor tensor = torch::empty(0);
@@ -36,7 +53,7 @@ void poll_all() {
   StorageRegistry::get().poll_all();
 }
 
-TEST(StorageRegistry, EachKindOfStorageIsWatchedInItsWay) {
+TEST(StorageRegistry, FreeOfEachKindOfStorageIsReported) {
   poll_all();  // storages of other tests
   ListenerLog log;
   std::optional<at::Tensor> own = torch::ones(4);
@@ -54,7 +71,7 @@ TEST(StorageRegistry, EachKindOfStorageIsWatchedInItsWay) {
                    ListenerLog::line("freed", foreign_id)}));
 }
 
-TEST(StorageRegistry, MemoryFreedWithinAResizeIsAResize) {
+TEST(StorageRegistry, FreeWithinAResizeIsReportedAsAResize) {
   ListenerLog log;
   const at::Tensor tensor = torch::ones(4);
   const StorageId id = observe(tensor).id;
@@ -67,7 +84,7 @@ TEST(StorageRegistry, MemoryFreedWithinAResizeIsAResize) {
   EXPECT_EQ(log.lines, (Lines{ListenerLog::line("resized", id, " to 32")}));
 }
 
-TEST(StorageRegistry, DeviceMemoryIsReportedOnlyIfAllocationsCount) {
+TEST(StorageRegistry, DeviceMemoryIsReportedOnlyToListenersThatCountAllocations) {
   ListenerLog plain;
   ListenerLog counting(/*counts_allocations=*/true);
   const auto address = reinterpret_cast<uint64_t>(&values[0]);
@@ -78,18 +95,18 @@ TEST(StorageRegistry, DeviceMemoryIsReportedOnlyIfAllocationsCount) {
   EXPECT_EQ(plain.lines.size(), 1);  // the free, which a listener may ignore
 }
 
-TEST(StorageRegistry, CachedKnowledgeEndsWhenAListenerIsAdded) {
+TEST(StorageRegistry, StorageIsUnknownAfterAListenerIsAdded) {
   const ListenerLog log;
   const at::Tensor tensor = torch::ones(4);
   {
     const auto lock = StorageRegistry::lock();
     StorageRegistry& registry = StorageRegistry::get();
     registry.mark_known(registry.observe(&storage_impl(tensor)));
-    EXPECT_TRUE(registry.find_known(&storage_impl(tensor)));
+    EXPECT_TRUE(find_known(&storage_impl(tensor)));
   }
   const ListenerLog later;
   const auto lock = StorageRegistry::lock();
-  EXPECT_FALSE(StorageRegistry::get().find_known(&storage_impl(tensor)));
+  EXPECT_FALSE(find_known(&storage_impl(tensor)));
 }
 
 }  // namespace

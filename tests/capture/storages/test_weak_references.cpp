@@ -42,7 +42,7 @@ TEST(WeakReferences, PollingOneAtATimeReachesAll) {
   EXPECT_EQ(references.find(storage_impl(tensors[2]))->id, StorageId(4));
 }
 
-TEST(WeakReferences, StorageIsNotAltered) {
+TEST(WeakReferences, StorageIsNotChanged) {
   EndsLog ends;
   WeakReferences references(ends);
   const at::Tensor tensor = torch::from_blob(values, 4);

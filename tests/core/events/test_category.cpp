@@ -37,7 +37,7 @@ TEST(Category, EveryRowOfTheTableIsComplete) {
   EXPECT_EQ(colours.size(), kCategoryCount);
 }
 
-TEST(Category, NumbersInTraceFilesStay) {
+TEST(Category, NumbersInTraceFilesDoNotChange) {
   EXPECT_EQ(static_cast<int>(Category::Parameter), 0);
   EXPECT_EQ(static_cast<int>(Category::Other), 6);
   EXPECT_EQ(static_cast<int>(Category::Inputs), 13);

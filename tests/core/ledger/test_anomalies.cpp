@@ -45,8 +45,8 @@ constexpr Row kRows[] = {
     {"mark of a call's state", [](Script& s) { s.mark(1, ModuleState::PeakForward); },
      Anomaly::UnknownEvent, ""},
     {"mark", [](Script& s) { s.mark(1, static_cast<ModuleState>(16)); }, Anomaly::UnknownEvent, ""},
-    {"size of what", [](Script& s) { s.size(1, static_cast<SizeOf>(4), 1); }, Anomaly::UnknownEvent,
-     ""},
+    {"unknown kind of size", [](Script& s) { s.size(1, static_cast<SizeOf>(4), 1); },
+     Anomaly::UnknownEvent, ""},
     {"birth of 0", [](Script& s) { s.born(0, 5); }, Anomaly::NoStorage,
      "Event 2: a storage event of kind 1 names no storage; ignored."},
     {"free of 0", [](Script& s) { s.freed(0); }, Anomaly::NoStorage, ""},
@@ -65,9 +65,9 @@ constexpr Row kRows[] = {
      "Event 2: with 9223372036854775807 bytes for storage 2, the total of cpu does not fit into "
      "63 bits; ignored."},
     {"double birth", [](Script& s) { s.born(1, 5); }, Anomaly::AlreadyBorn,
-     "Event 2: birth of storage 1, which is alive already; ignored."},
+     "Event 2: birth of storage 1, which is already alive; ignored."},
     {"resize of unknown", [](Script& s) { s.resized(7, 5); }, Anomaly::ResizeOfUnknown,
-     "Event 2: resize of storage 7, which is not alive: it was never born, or freed before; "
+     "Event 2: resize of storage 7, which is not alive: it was never born or is already freed; "
      "ignored."},
     {"relabel of unknown", [](Script& s) { s.was_always(7, Role::IsTemp); },
      Anomaly::RelabelOfUnknown, ""},

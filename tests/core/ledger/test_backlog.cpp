@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A Ledger that gets its events through a Backlog gives the same answers as one that gets them at
-// once.
+// A Ledger that gets its events through a Backlog must give the same answers as a Ledger that gets
+// them immediately.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,7 +19,7 @@ void apply_at_once(Ledger& ledger, const Event& event, Condition condition) {
   const events::Origin origin{event.time_ns, event.thread, {}};
   if (condition == Condition::IsAlive && !storage) return;
   if (condition == Condition::IsTemp && (!storage || storage->category != Category::Temp)) return;
-  if (condition == Condition::IsLetGoByBackward) {
+  if (condition == Condition::IsFreedByBackward) {
     if (!storage) return;
     if (storage->category == Category::Activation) {
       ledger.apply(events::storage_relabelled(origin, event.storage, Role::IsSavedForBackward,
@@ -50,7 +50,7 @@ Condition draw_condition(Stream& stream, const Event& event) {
     case EventKind::StorageRelabelled:
       return stream.one_in(2) ? Condition::IsAlive : Condition::IsTemp;
     case EventKind::StorageFreed:
-      return stream.one_in(2) ? Condition::IsAlive : Condition::IsLetGoByBackward;
+      return stream.one_in(2) ? Condition::IsAlive : Condition::IsFreedByBackward;
     case EventKind::ModuleEnter:
     case EventKind::ModuleExit:
       return Condition::HasSize;
@@ -68,7 +68,7 @@ void check_stream(uint64_t seed) {
   Backlog backlog;
   std::vector<Event> visited;
   std::vector<ModuleId> running;   // the innermost module at each storage event
-  std::vector<ModuleId> followed;  // the same, as the backlog says later
+  std::vector<ModuleId> followed;  // the same, from the backlog
   const auto follow = [&] {
     backlog.follow([&](const Event& event, const OpenCalls& calls) {
       followed.push_back(calls.innermost(event.thread));
@@ -104,10 +104,10 @@ void check_stream(uint64_t seed) {
   expect_equal_answers(late, at_once);
   EXPECT_EQ(late.anomalies(), at_once.anomalies());
   EXPECT_EQ(late.now(), at_once.now());
-  EXPECT_LE(visited.size(), late.now().sequence);  // calls that are passed over are not visited
+  EXPECT_LE(visited.size(), late.now().sequence);  // skipped calls are not visited
 }
 
-TEST(BacklogRandom, AnswersAreThoseOfEventsAppliedAtOnce) {
+TEST(BacklogRandom, GivesTheSameAnswersAsImmediateEvents) {
   const uint64_t streams = std::getenv("TIDEGAUGE_LONG") ? 100'000 : 3'000;
   for (uint64_t seed = 1; seed <= streams; ++seed) {
     check_stream(seed);
@@ -123,7 +123,7 @@ class BacklogOfCalls : public testing::Test {
     event.phase = phase;
     backlog.add(event);
   }
-  /// The kinds of the events that the ledger got.
+  /// The kinds of the events that the ledger has applied.
   std::vector<EventKind> apply() {
     std::vector<EventKind> kinds;
     backlog.follow([](const Event&, const OpenCalls&) {});
@@ -136,7 +136,7 @@ class BacklogOfCalls : public testing::Test {
   Ledger ledger;
 };
 
-TEST_F(BacklogOfCalls, CallsBeforeARestartArePassedOver) {
+TEST_F(BacklogOfCalls, CallsBeforeARestartAreSkipped) {
   add(EventKind::ModuleEnter);
   add(EventKind::ModuleExit);
   add(EventKind::IterationBegin);

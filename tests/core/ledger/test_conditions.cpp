@@ -17,7 +17,7 @@ struct Drain {
   explicit Drain(uint8_t birth_facts) {
     ledger.apply(events::storage_born({}, kStorage, 8, birth_facts));
   }
-  /// The kinds of the events that the ledger gets.
+  /// The kinds of the events that the ledger applies.
   std::vector<EventKind> apply(const Event& event, Condition condition) {
     std::vector<EventKind> kinds;
     apply_if_met(event, condition, ledger, [&](const Event& each) { kinds.push_back(each.kind); });
@@ -26,45 +26,47 @@ struct Drain {
 };
 
 using Kinds = std::vector<EventKind>;
-const Event kFreed = events::storage_freed({}, kStorage);
-const Event kGradient = events::storage_relabelled({}, kStorage, Role::IsGradient, Since::Birth);
-const Event kBorn = events::storage_born({}, kStorage, 8);
+Event freed() { return events::storage_freed({}, kStorage); }
+Event gradient() {
+  return events::storage_relabelled({}, kStorage, Role::IsGradient, Since::Birth);
+}
+Event born() { return events::storage_born({}, kStorage, 8); }
 
-TEST(Conditions, EventsOfADeadStorageAreDropped) {
+TEST(Conditions, EventsOfAFreedStorageAreDropped) {
   Drain drain(0);
-  EXPECT_EQ(drain.apply(kFreed, Condition::IsAlive), Kinds{EventKind::StorageFreed});
-  EXPECT_EQ(drain.apply(kFreed, Condition::IsAlive), Kinds{});
-  EXPECT_EQ(drain.apply(kGradient, Condition::IsAlive), Kinds{});
-  EXPECT_EQ(drain.apply(kGradient, Condition::IsTemp), Kinds{});
-  EXPECT_EQ(drain.apply(kFreed, Condition::IsLetGoByBackward), Kinds{});
+  EXPECT_EQ(drain.apply(freed(), Condition::IsAlive), Kinds{EventKind::StorageFreed});
+  EXPECT_EQ(drain.apply(freed(), Condition::IsAlive), Kinds{});
+  EXPECT_EQ(drain.apply(gradient(), Condition::IsAlive), Kinds{});
+  EXPECT_EQ(drain.apply(gradient(), Condition::IsTemp), Kinds{});
+  EXPECT_EQ(drain.apply(freed(), Condition::IsFreedByBackward), Kinds{});
   EXPECT_EQ(drain.ledger.anomalies().total(), 0);
 }
 
 TEST(Conditions, IsTempRelabelsOnlyTemporaries) {
-  EXPECT_EQ(Drain(0).apply(kGradient, Condition::IsTemp), Kinds{});
+  EXPECT_EQ(Drain(0).apply(gradient(), Condition::IsTemp), Kinds{});
   Drain drain(kInBackward);
-  EXPECT_EQ(drain.apply(kGradient, Condition::IsTemp), Kinds{EventKind::StorageRelabelled});
+  EXPECT_EQ(drain.apply(gradient(), Condition::IsTemp), Kinds{EventKind::StorageRelabelled});
   EXPECT_EQ(drain.ledger.find_category(kStorage), Category::Gradient);
 }
 
-TEST(Conditions, ActivationThatABackwardReleasesWasSaved) {
+TEST(Conditions, ActivationThatABackwardFreesBecomesASavedActivation) {
   Drain drain(0);
-  EXPECT_EQ(drain.apply(kFreed, Condition::IsLetGoByBackward),
+  EXPECT_EQ(drain.apply(freed(), Condition::IsFreedByBackward),
             (Kinds{EventKind::StorageRelabelled, EventKind::StorageFreed}));
   EXPECT_EQ((*drain.ledger.peak().find({}))[Category::SavedActivation], 8);
 }
 
-TEST(Conditions, TemporaryThatABackwardReleasesStaysATemporary) {
+TEST(Conditions, TemporaryThatABackwardFreesStaysATemporary) {
   Drain drain(kInBackward);
-  EXPECT_EQ(drain.apply(kFreed, Condition::IsLetGoByBackward), Kinds{EventKind::StorageFreed});
+  EXPECT_EQ(drain.apply(freed(), Condition::IsFreedByBackward), Kinds{EventKind::StorageFreed});
   EXPECT_EQ((*drain.ledger.peak().find({}))[Category::Temp], 8);
 }
 
-TEST(Conditions, BirthOfMemoryThatTheAllocatorShowedIsAClaim) {
+TEST(Conditions, BirthOfUntrackedMemoryBecomesStorageClaimed) {
   Drain drain(kFromAllocator);
-  EXPECT_EQ(drain.apply(kBorn, Condition::IsNew), Kinds{EventKind::StorageClaimed});
+  EXPECT_EQ(drain.apply(born(), Condition::IsNew), Kinds{EventKind::StorageClaimed});
   EXPECT_EQ(drain.ledger.find_category(kStorage), Category::Activation);
-  EXPECT_EQ(drain.apply(kBorn, Condition::IsNew), Kinds{});  // known by now
+  EXPECT_EQ(drain.apply(born(), Condition::IsNew), Kinds{});  // the storage is known now
   EXPECT_EQ(drain.apply(events::storage_born({}, StorageId(2), 8), Condition::IsNew),
             Kinds{EventKind::StorageBorn});
 }

@@ -50,7 +50,7 @@ TEST(Ledger, PeakOfEachDeviceIsAtItsOwnInstant) {
   EXPECT_EQ(peak.devices[1].at.time_ns, 3);
 }
 
-TEST(Ledger, PeakSeesAStorageThatIsResizedUpAndBackAgain) {
+TEST(Ledger, PeakIncludesAResizeThatIsUndone) {
   Script s;
   s.born(1, 16).resized(1, 1 << 20).resized(1, 16);
   EXPECT_EQ(s.ledger.peak().total_bytes(kCpu), 1 << 20);
@@ -122,7 +122,7 @@ TEST(Ledger, OnlyTheLastStepsAreKept) {
   EXPECT_EQ(peaks.back().step, 10u);
 }
 
-TEST(Ledger, GradientIsGradientFromBirthAtThePeak) {
+TEST(Ledger, GradientLabelledLateIsAGradientAtThePeak) {
   Script s;
   s.born(1, 40, kInBackward).born(2, 60, kInBackward).freed(2);
   s.was_always(1, Role::IsGradient);
@@ -176,7 +176,7 @@ TEST(Ledger, LabelSinceBirthCorrectsThePeakOfAClosedStep) {
   EXPECT_EQ((*s.ledger.step_peaks()[0].bytes.find(kCpu))[Category::Gradient], 50);
 }
 
-TEST(Ledger, LabelDoesNotReachAnEarlierStorageWithTheSameId) {
+TEST(Ledger, LabelDoesNotChangeAnEarlierStorageWithTheSameId) {
   Script s;
   s.born(1, 10).enter(1).freed(1).born(1, 10).was_always(1, Role::IsGradient);
   EXPECT_EQ((*s.list(1, ModuleState::PreForward)[0].bytes.find(kCpu))[Category::Activation], 10);
@@ -201,9 +201,9 @@ TEST(Ledger, FindStorageReturnsLiveStorages) {
   EXPECT_EQ(s.ledger.storage_count(), 1u);
 }
 
-// A training run as under FSDP: the same storages are resized and relabelled in every step, and the
-// peak of the run lies far back. Late labels and history must not accumulate.
-TEST(Ledger, MemoryStaysFlatOverALongRun) {
+// As in a training run under FSDP: the same storages are resized and relabelled in every step, and
+// the peak of the run is at its start. Late labels and history must not accumulate.
+TEST(Ledger, MemoryDoesNotGrowOverALongRun) {
   Script s({.kept_steps = 16});
   const auto highest_footprint = [&](int iterations) {
     size_t highest = 0;
@@ -223,7 +223,7 @@ TEST(Ledger, MemoryStaysFlatOverALongRun) {
   EXPECT_LT(first, 512u << 10);
 
   EXPECT_EQ(s.ledger.peak().devices[0].at.sequence, 3u);
-  s.was_always(2, Role::IsParameter);  // reaches back over the whole run
+  s.was_always(2, Role::IsParameter);  // corrects the whole run
   EXPECT_EQ((*s.ledger.peak().find(kCpu))[Category::Parameter], 8);
   EXPECT_EQ(s.ledger.anomalies().total(), 0u);
 }

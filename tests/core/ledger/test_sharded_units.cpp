@@ -13,7 +13,7 @@ constexpr UnitId kUnit{1};
 constexpr UnitId kOther{2};
 const Device kCpu{};
 
-/// A program that shards by itself: a ledger and the units get the same events.
+/// A program that does its own sharding: a ledger and the units get the same events.
 class Program {
  public:
   explicit Program(size_t kept_changes = 16384) : units(kept_changes) {
@@ -151,7 +151,7 @@ TEST(ShardedUnits, UnitIsGatheredOnceUntilItIsReleased) {
   EXPECT_EQ(report.gatherings[0].released->time_ns, 4);
 }
 
-TEST(ShardedUnits, SharedBufferKeepsItsPastLabels) {
+TEST(ShardedUnits, SharedBufferKeepsItsEarlierLabels) {
   Program program;
   const StorageId pool = program.make(kUnit, UnitFact::GatherBuffer, 100);
   program.apply(kUnit, UnitFact::ReduceBuffer, pool);
@@ -159,7 +159,7 @@ TEST(ShardedUnits, SharedBufferKeepsItsPastLabels) {
   EXPECT_EQ(program.now(kUnit, Category::ReduceScatter), 100);
 }
 
-TEST(ShardedUnits, MemoryThatTheAllocatorShowedIsLabelledSinceItsBirth) {
+TEST(ShardedUnits, UntrackedMemoryIsLabelledSinceItsBirth) {
   EXPECT_EQ(ShardedUnits::decide(UnitFact::AllReduceBuffer, Category::Untracked)->since,
             Since::Birth);
 }

@@ -102,7 +102,7 @@ TEST(CallLog, RecursionLeavesTheInnermostCallFirst) {
   EXPECT_FALSE(leave(log, kNet, 3));
 }
 
-TEST(CallLog, RecomputeHappensWithinItsBase) {
+TEST(CallLog, RecomputeRunsWithinItsBase) {
   CallLog log = net_with_two_children();
   const Modules base{kNet, kFirst};
   log.open_block(/*task=*/7, 20, base, BlockKind::kRegion);
@@ -132,7 +132,7 @@ TEST(CallLog, NodesAfterANestedBlockBelongToTheEnclosingCall) {
   EXPECT_EQ(log.find(5).chain(), Modules{kNet});
 }
 
-TEST(CallLog, ClosingARegionThatIsNotOpenDoesNothing) {
+TEST(CallLog, ClosingARegionThatIsNotOpenHasNoEffect) {
   CallLog log;
   EXPECT_EQ(log.close_region(0), BlockKind::kCall);
   log.open_block(kForward, 0, {});
@@ -276,7 +276,8 @@ TEST(CallLog, RangeInAnOpenBlockIsOneNode) {
   EXPECT_FALSE(range.contains(2));
 }
 
-/// Random nests of calls and regions; the truth is a plain list of the open modules at each node.
+/// Random nestings of calls and regions, compared with a plain list of the open modules at each
+/// node.
 TEST(CallLog, AgreesWithAListOfOpenModulesForEachNode) {
   for (unsigned seed = 0; seed < 500; ++seed) {
     SCOPED_TRACE(seed);

@@ -40,7 +40,7 @@ TEST(ModuleTree, SecondLiveRootOfAClassGetsANumber) {
   EXPECT_EQ(tree.name(ModuleId{3}), "Net#3");
 }
 
-TEST(ModuleTree, NameOfADeadRootStaysReadableAndCanBeReused) {
+TEST(ModuleTree, NameOfADestroyedRootStaysReadableAndCanBeReused) {
   ModuleTree tree;
   tree.name_root(ModuleId{1}, "Net");
   tree.mark_dead(ModuleId{1});
@@ -49,7 +49,7 @@ TEST(ModuleTree, NameOfADeadRootStaysReadableAndCanBeReused) {
   EXPECT_EQ(tree.name(ModuleId{2}), "Net");
 }
 
-TEST(ModuleTree, RootThatTurnsOutToBeAChildIsRenamedWithItsSubtree) {
+TEST(ModuleTree, RootThatBecomesAChildIsRenamedWithItsSubtree) {
   ModuleTree tree;
   tree.name_root(kBlock, "Block");
   tree.name_child(kLinear, kBlock, "0");

@@ -4,7 +4,12 @@ import sys
 import types
 
 import pytest
-from tidegauge._torch.compat import BUILT_FOR, check_torch_version, explain_mismatch
+from tidegauge._torch.compat import (
+    BUILT_FOR,
+    check_torch_version,
+    explain_mismatch,
+    find_tie_rule,
+)
 
 
 @pytest.mark.parametrize("found", ["2.13.0", "2.13.1", "2.13.0+cpu", "2.13.0a0+git1234"])
@@ -16,9 +21,16 @@ def test_same_minor_version_is_accepted(found: str) -> None:
 def test_other_version_is_explained(found: str) -> None:
     message = explain_mismatch(found, "2.13")
     assert message is not None
-    assert f"found torch {found}" in message
-    assert "built for torch 2.13" in message
+    assert message.startswith(f"tidegauge was built for torch 2.13, but found torch {found}. Run `")
     assert "pip install 'torch==2.13.*'" in message
+
+
+def test_only_a_supported_torch_is_worth_a_rebuild() -> None:
+    rebuild = "`pip install --no-build-isolation --force-reinstall --no-deps .` in the sources"
+    assert rebuild in str(explain_mismatch("2.15.0+cu132", "2.13"))
+    unknown = str(explain_mismatch("2.9.1", "2.13"))
+    assert rebuild not in unknown
+    assert "tidegauge supports torch 2.10 to 2.15" in unknown
 
 
 def test_installed_torch_passes() -> None:
@@ -56,7 +68,7 @@ def test_extension_loads_before_torch_and_tracks_after_it() -> None:
     script = (
         "import sys\n"
         "from tidegauge import _C\n"
-        "assert 'torch' not in sys.modules and _C.categories()\n"
+        "assert 'torch' not in sys.modules and _C.is_out_of_memory('') is False\n"
         "import torch, tidegauge\n"
         "with tidegauge.MemTracker() as tracker:\n"
         "    torch.nn.Linear(8, 8)(torch.ones(2, 8)).sum().backward()\n"
@@ -70,9 +82,9 @@ def test_other_torch_is_reported_before_compiled_code_is_loaded() -> None:
         "import sys, types\n"
         "sys.modules['torch'] = types.SimpleNamespace(__version__='2.99.0')\n"
         "import tidegauge\n"
-        "for use in ('_C', 'attach_thread', 'read_summary'):\n"
-        "    try: getattr(tidegauge, use) and tidegauge.read_summary('x')\n"
-        "    except ImportError as error: assert 'found torch 2.99.0' in str(error)\n"
+        "for use in ('_C', 'attach_thread', 'MemTracker', 'simulate', 'estimate'):\n"
+        "    try: getattr(tidegauge, use)\n"
+        "    except tidegauge.TorchError as error: assert 'found torch 2.99.0' in str(error)\n"
         "    else: raise AssertionError(use)\n"
         "assert 'tidegauge._C' not in sys.modules\n"
     )
@@ -89,3 +101,19 @@ def test_missing_torch_is_an_import_error(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=f"needs torch {BUILT_FOR}, but found none"):
         check_torch_version()
+
+
+@pytest.mark.parametrize(
+    ("version", "rule"),
+    [
+        ("2.10.0+cu128", "address"),
+        ("2.11.0", "address"),
+        ("2.12.1", "private-counter"),
+        ("2.13.0+cpu", "counter"),
+        ("2.15.0", "counter"),
+        ("3.0.0", "counter"),
+        ("", "counter"),
+    ],
+)
+def test_tie_rule_of_the_allocator_follows_the_torch_version(version: str, rule: str) -> None:
+    assert find_tie_rule(version) == rule

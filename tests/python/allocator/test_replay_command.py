@@ -35,7 +35,7 @@ Capture = pytest.CaptureFixture[str]
         ("replay_json", ["--json"]),
     ],
 )
-def test_prints(
+def test_output_equals_the_golden_file(
     snapshot: str, name: str, arguments: list[str], golden: Golden, capsys: Capture
 ) -> None:
     assert main(["replay", snapshot, *arguments]) == 0
@@ -66,7 +66,9 @@ def test_divergence_is_reported(snapshot: str, golden: Golden, capsys: Capture) 
     golden("replay_divergence.txt", capsys.readouterr().out)
 
 
-def test_bounds_for_deferred_frees(snapshot: str, golden: Golden, capsys: Capture) -> None:
+def test_bounds_of_deferred_frees_are_printed(
+    snapshot: str, golden: Golden, capsys: Capture
+) -> None:
     write(Path("waits.pickle"), deferred_frees())
     assert main(["replay", "waits.pickle", "--deferred", "high"]) == 0
     golden("replay_deferred.txt", capsys.readouterr().out)

@@ -48,7 +48,7 @@ def scramble(file: bytearray, draw: random.Random) -> None:
 
 
 @pytest.mark.parametrize("mutate", [flip, cut, repeat, scramble])
-def test_mutated_files(
+def test_mutated_file_is_read_or_reported_in_one_line(
     traces: Path,
     mutate: object,
     capsys: pytest.CaptureFixture[str],
@@ -64,7 +64,9 @@ def test_mutated_files(
         Path("bad.tide-journal").unlink(missing_ok=True)
 
 
-def test_mutated_tables(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mutated_tables_are_read_or_reported_in_one_line(
+    traces: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Damage that SQLite does not notice: other values, other types, no rows, no tables."""
     original = Path("before.tide").read_bytes()
     draw = random.Random(8)

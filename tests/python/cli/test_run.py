@@ -42,7 +42,7 @@ def test_scripts_do_not_mention_tidegauge() -> None:
     assert not [path for path in SCRIPTS.iterdir() if "tidegauge" in path.read_text()]
 
 
-def test_plain_loop_with_workers(tmp_path: Path) -> None:
+def test_plain_loop_with_workers_is_recorded(tmp_path: Path) -> None:
     script = str(SCRIPTS / "plain_loop.py")
     done = run(tmp_path, script, "--lr", "3", "-o", "mine")
     assert done.returncode == 5, done.stderr
@@ -171,7 +171,7 @@ def test_forked_child_prints_nothing_and_does_not_touch_the_trace(tmp_path: Path
     assert peak.total_bytes == 4000
 
 
-def test_hugging_face_trainer(tmp_path: Path) -> None:
+def test_hugging_face_trainer_is_recorded(tmp_path: Path) -> None:
     pytest.importorskip("accelerate")
     done = run(tmp_path, str(SCRIPTS / "hf_trainer.py"), HF_HUB_OFFLINE="1")
     assert done.returncode == 0, done.stderr
@@ -183,7 +183,7 @@ def test_hugging_face_trainer(tmp_path: Path) -> None:
     assert peak.categories["Optstate"] >= 2 * peak.categories["Parameter"]
 
 
-def test_lightning_run(tmp_path: Path) -> None:
+def test_lightning_run_is_recorded(tmp_path: Path) -> None:
     pytest.importorskip("pytorch_lightning")
     done = run(tmp_path, str(SCRIPTS / "lightning_run.py"))
     assert done.returncode == 0, done.stderr
@@ -282,7 +282,7 @@ def test_bad_input_is_reported_in_one_line_before_the_run(
     assert [*tmp_path.iterdir()] == []
 
 
-def test_names_of_traces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trace_is_named_after_the_script_and_the_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RANK", raising=False)
     assert name_trace("jobs/train.py", False, None) == "train.tide"
     assert name_trace("jobs/train.v2.py", False, None) == "train.v2.tide"

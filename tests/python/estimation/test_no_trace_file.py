@@ -22,7 +22,7 @@ def files_below(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("plan", [Plan(), Plan(fsdp=2)], ids=["plain", "sharded"])
-def test_file_is_written_only_when_it_is_asked_for(
+def test_trace_file_is_written_only_on_request(
     model_file: str, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "temporary"
@@ -41,7 +41,7 @@ def test_file_is_written_only_when_it_is_asked_for(
     assert peak.units == found.peak.units
 
 
-def test_trace_that_is_asked_for_has_the_figures(model_file: str, capsys: Capture) -> None:
+def test_requested_trace_has_the_figures_of_the_estimate(model_file: str, capsys: Capture) -> None:
     assert main(["estimate", model_file, "--fsdp", "2", "--json", "--trace", "run.tide"]) == 0
     found = json.loads(capsys.readouterr().out)
     summary = read_summary("run.tide")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from tidegauge import estimate
+from tidegauge.cli.main import main
 from tidegauge.estimation import Contract, ContractError, find_largest, load_contract
 from tidegauge.estimation.estimator import Estimator
 from tidegauge.estimation.plan import Plan
@@ -75,7 +76,7 @@ CONFIG = {
 
 
 @pytest.mark.parametrize("is_folder", [False, True])
-def test_hugging_face_config(is_folder: bool, tmp_path: Path) -> None:
+def test_hugging_face_config_can_be_estimated(is_folder: bool, tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(CONFIG))
     settings = {"seq": 32, "num_hidden_layers": 3}
@@ -104,7 +105,7 @@ def test_invalid_config_is_reported(config: Any, message: str, tmp_path: Path) -
         load_contract(path)
 
 
-def test_class_with_a_config(tmp_path: Path) -> None:
+def test_class_with_a_config_can_be_estimated(tmp_path: Path) -> None:
     path = tmp_path / "layer.toml"
     path.write_text(
         "settings = {batch = 2}\narguments = {in_features = 8, out_features = 4}\n"
@@ -115,8 +116,8 @@ def test_class_with_a_config(tmp_path: Path) -> None:
     assert found.settings == {"batch": 2, "in_features": 8, "out_features": 16}
 
 
-def test_without_a_simulated_gpu_the_cpu_is_used_with_a_reason(
-    model_file: str, monkeypatch: pytest.MonkeyPatch
+def test_without_a_simulated_gpu_the_cpu_must_be_asked_for(
+    model_file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse() -> None:
         raise NotImplementedError("not with this torch")
@@ -124,11 +125,14 @@ def test_without_a_simulated_gpu_the_cpu_is_used_with_a_reason(
     assert estimate(model_file).simulated_device == "cuda"
     assert estimate(model_file).notes == ()
     monkeypatch.setattr("tidegauge._torch.claimed_cuda.claim", refuse)
-    found = estimate(model_file)
-    assert found.simulated_device == "cpu"
-    assert "Cannot simulate a GPU here: not with this torch" in found.notes
-    with pytest.raises(NotImplementedError, match="not with this torch"):
-        estimate(model_file, simulated_device="cuda")
+    with pytest.raises(NotImplementedError, match=r"cannot simulate a GPU: not with this torch"):
+        estimate(model_file)
+    assert main(["estimate", model_file]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("tidegauge: cannot simulate a GPU: not with this torch; ")
+    assert "--simulate cpu" in shown.err.splitlines()[0]
+    assert estimate(model_file, simulated_device="cpu").simulated_device == "cpu"
 
 
 def test_record_stream_is_reported(model_file: str) -> None:
@@ -151,7 +155,7 @@ def test_offloaded_shards_are_not_on_the_device(model_file: str) -> None:
     assert not {"Sharded Param", "Optstate"} & set(offloaded)
 
 
-def test_python_functions_as_target() -> None:
+def test_python_functions_can_be_estimated() -> None:
     contract = Contract(
         "mine",
         lambda settings: nn.Linear(8, settings.width),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tidegauge import _C, MemTracker
+from tidegauge import MemTracker, _core
 from tidegauge.cli.main import main
 from tidegauge.export import TABLES, to_csv, to_flamegraph, to_json
 from tidegauge.report import read_summary
@@ -41,7 +41,7 @@ def read_csv(text: str) -> list[dict[str, str]]:
         ),
     ],
 )
-def test_prints(
+def test_output_equals_the_golden_file(
     traces: Path, name: str, arguments: list[str], golden: Golden, capsys: Capture
 ) -> None:
     assert main(["export", *arguments]) == 0
@@ -139,7 +139,7 @@ def test_stacks_add_up_to_the_bytes_of_the_moment(traces: Path, trace: str) -> N
     for step in summary.steps:
         assert total(f"step:{step.step}") == step.total_bytes
     for sequence in range(1, summary.event_count, 17):
-        now = _C.Reader(trace).replay(sequence).fine_current()
+        now = _core.Reader(trace).replay(sequence).fine_current()
         assert total(str(sequence)) == sum(sum(split.values()) for *_, split in now)
 
 
@@ -211,7 +211,7 @@ def test_interrupted_export_leaves_no_file(
         args[-2](b"half")  # type: ignore[operator]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tidegauge._C.write_perfetto", interrupt)
+    monkeypatch.setattr("tidegauge._core.write_perfetto", interrupt)
     assert main(["export", "before.tide", "--to", "perfetto", "-o", "out.json"]) == 130
     assert not list(Path().glob("out.json*"))
 

@@ -185,7 +185,7 @@ def test_resizes_and_zero_bytes_follow_the_ledger(
         empty = torch.empty(0)
         kept = torch.empty(3 * MIB, dtype=torch.uint8)
         grown.untyped_storage().resize_(0)
-        live_bytes = sum(sum(sizes) for _, sizes in tracker._core.current())
+        live_bytes = sum(sum(sizes) for _, sizes in tracker._native.current())
     snapshot = export("resized.tide")
     assert sum(find_peak(snapshot["device_traces"][0]).values()) == 33 * MIB
     requested = sum(segment["requested_size"] for segment in snapshot["segments"])

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tidegauge import _C
+from tidegauge import _core
 from tidegauge.cli.main import main
 from tidegauge.report.run import Run
 
 _IN_OPEN = 0x20
-# inotify merges equal events in a row: accesses come between two times of opening.
+# inotify merges consecutive equal events, so accesses are watched, too: they separate two opens.
 _IN_ACCESS_OR_OPEN_OR_CLOSE = 0x01 | _IN_OPEN | 0x08 | 0x10
 
 
@@ -63,21 +63,21 @@ def test_report_opens_the_trace_once_and_reads_it_twice(
         assert main(["report", name, "-q", *options]) == 0
     assert opens == [1]
     (run,) = runs
-    assert isinstance(run.source, _C.Reader)
+    assert isinstance(run.source, _core.Reader)
     assert run.source.pass_count() == 2
 
 
 def test_two_files_of_a_page_are_each_read_twice(
     traces: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened: list[_C.Reader] = []
-    reader = _C.Reader
+    opened: list[_core.Reader] = []
+    reader = _core.Reader
 
-    def keep(path: str) -> _C.Reader:
+    def keep(path: str) -> _core.Reader:
         opened.append(reader(path))
         return opened[-1]
 
-    monkeypatch.setattr(_C, "Reader", keep)
+    monkeypatch.setattr(_core, "Reader", keep)
     arguments = ["diff", "before.tide", "after.tide", "--html", "page.html", "--force", "-q"]
     assert main(arguments) == 0
     assert [each.pass_count() for each in opened] == [2, 2]

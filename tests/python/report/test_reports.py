@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import tidegauge
 import torch
 from tidegauge import MemTracker
 from tidegauge.cli.main import COMMANDS, main
@@ -35,11 +36,13 @@ COMMANDS_THAT_PRINT = [
     ("info", ["info", "before.tide"]),
     ("info_rank", ["info", "run.rank1.tide"]),
     ("info_json", ["info", "before.tide", "--json"]),
+    ("devices", ["devices"]),
+    ("devices_json", ["devices", "--json"]),
 ]
 
 
 @pytest.mark.parametrize(("name", "arguments"), COMMANDS_THAT_PRINT)
-def test_prints(
+def test_output_equals_the_golden_file(
     traces: Path, name: str, arguments: list[str], golden: Golden, capsys: Capture
 ) -> None:
     assert main(arguments) == 0
@@ -104,7 +107,7 @@ def test_summary_equals_the_live_tracker(tmp_path: Path) -> None:
         model(torch.randn(8, 64)).sum().backward()
     assert tracker._recorder is not None
     tracker._recorder.close()
-    live = {str(device): split for device, split in tracker._core.splits(True).items()}
+    live = {str(device): split for device, split in tracker._native.splits(True).items()}
     assert {peak.device: peak.categories for peak in read_summary(path).peaks} == live
 
 
@@ -139,7 +142,7 @@ def test_exceeded_limit_exits_with_3(traces: Path, capsys: Capture) -> None:
         ('[modules]\n"Net.blocks" = 1024\n', 3),
     ],
 )
-def test_budgets(traces: Path, budget: str, code: int) -> None:
+def test_budget_decides_the_exit_code(traces: Path, budget: str, code: int) -> None:
     Path("budget.toml").write_text(budget)
     assert main(["diff", "before.tide", "after.tide", "--budget", "budget.toml"]) == code
 
@@ -220,7 +223,7 @@ def test_missing_ranks_of_a_large_run_are_abbreviated(traces: Path, capsys: Capt
 
 BAD_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (lambda path: None, "No such file or directory; check the path"),
-    "folder": (lambda path: path.mkdir(), "is a folder; give a trace file in it"),
+    "folder": (lambda path: path.mkdir(), "is a folder; pass a trace file"),
     "empty": (lambda path: path.touch(), "is empty; record again"),
     "foreign": (lambda path: path.write_text("no trace" * 1000), "is not a tidegauge trace"),
     "truncated": (
@@ -298,6 +301,20 @@ def test_wrong_usage_exits_with_2(arguments: list[str], capsys: Capture) -> None
         main(arguments)
     assert end.value.code == 2
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("arguments", [["info"], ["info", "a.tide", "--self"]], ids=" ".join)
+def test_info_takes_a_trace_or_self(arguments: list[str], capsys: Capture) -> None:
+    assert main(arguments) == 2
+    assert capsys.readouterr().err == "tidegauge: expected a trace or --self\n"
+
+
+def test_installation_describes_itself(capsys: Capture) -> None:
+    assert main(["info", "--self", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["torch"] == torch.__version__
+    assert torch.__version__.startswith(f"{facts['built_for_torch']}.")
+    assert (facts["version"], facts["problem"]) == (tidegauge.__version__, None)
 
 
 @pytest.mark.parametrize("command", [module.NAME for module in COMMANDS])

@@ -323,7 +323,7 @@ def test_foreign_memory_becomes_simulated(simulation: Any) -> None:
     assert torch.as_tensor(x) is x
 
 
-def test_pinned_memory(simulation: Any) -> None:
+def test_pinned_memory_is_simulated(simulation: Any) -> None:
     assert not torch.ones(3).is_pinned()
     assert torch.ones(3).pin_memory().is_pinned()
     assert torch.empty(3, pin_memory=True).is_pinned()
@@ -407,7 +407,7 @@ def test_meta_modules_and_structures_are_adopted() -> None:
         simulation.adopt(sparse)
 
 
-def test_devices_by_context(simulation: Any) -> None:
+def test_device_context_chooses_the_device(simulation: Any) -> None:
     with torch.device("cpu"):
         assert simulation.is_simulated(nn.Linear(2, 2).weight)
     with torch.device("meta"):

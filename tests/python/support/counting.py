@@ -18,9 +18,11 @@ BUILD = Path(__file__).parents[3] / "build" / "counting_allocator"
 
 @functools.cache
 def _library() -> ctypes.CDLL:
+    import torch
     from torch.utils import cpp_extension
 
-    BUILD.mkdir(parents=True, exist_ok=True)
+    folder = BUILD / torch.__version__
+    folder.mkdir(parents=True, exist_ok=True)
     # ninja is in the interpreter's environment, which may not be on PATH.
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     path = cpp_extension.load(
@@ -28,10 +30,10 @@ def _library() -> ctypes.CDLL:
         sources=[str(SOURCE)],
         # Without NDEBUG, torch's headers check invariants that its release build does not maintain.
         extra_cflags=["-O1", "-std=c++20", "-DNDEBUG"],
-        build_directory=str(BUILD),
+        build_directory=str(folder),
         is_python_module=False,
     )
-    library = ctypes.CDLL(str(path or BUILD / "counting_allocator.so"))
+    library = ctypes.CDLL(str(path or folder / "counting_allocator.so"))
     library.counting_op_of_peak.restype = ctypes.c_char_p
     library.counting_set_logging.argtypes = [ctypes.c_bool]
     return library
@@ -111,7 +113,7 @@ class CountingAllocator:
 
 @contextmanager
 def counting(*, log: bool = False) -> Iterator[CountingAllocator]:
-    """Counts the CPU allocator's work in the context; blocks may be freed at any later time."""
+    """Counts allocations of the CPU allocator in the context. Blocks may be freed after it."""
     library = _library()
     library.counting_install()
     library.counting_set_logging(log)

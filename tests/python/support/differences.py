@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch_version import TORCH
+
 Rows = dict[str, tuple[Any, Any]]
 """key -> (upstream's, ours); None: the state does not exist"""
 
@@ -46,6 +48,12 @@ _REENTRANT_BLOCKS = {
     "0.1": (231688, 550920, 681992, 419848),
     "0.0": (231688, 419848, 493832, 362760),
 }
+
+
+def is_mended(since: tuple[int, int]) -> bool:
+    """True if upstream has the right figures in this version of torch."""
+    return since <= TORCH
+
 
 DIFFERENCES: dict[str, dict[str, Rows]] = {
     "attention": {

@@ -45,7 +45,7 @@ class _OpLog(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        alive = self._tracker._core.splits(False).items()
+        alive = self._tracker._native.splits(False).items()
         held = {str(device): sum(split.values()) for device, split in alive}
         self.lines.append(f"{func} {held}")
         return result
@@ -75,7 +75,7 @@ def record(make: Make, path: Path, *, is_simulated: bool, steps: int = 2) -> lis
             with tracker:
                 for _ in range(steps):
                     program.run()
-            assert tracker._core.anomalies() == (0, "")
+            assert tracker._native.anomalies() == (0, "")
             recorder.close()
     finally:
         gc.enable()

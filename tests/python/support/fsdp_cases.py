@@ -23,7 +23,7 @@ from sharded import (
 from torch import nn
 from torch.distributed._composable import checkpoint
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
-from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.fsdp._fully_shard._fsdp_api import AllGather, ReduceScatter
 from torch.distributed.fsdp._fully_shard._fsdp_common import FSDPMeshInfo, ShardPlacementResult
 from torch.distributed.tensor import Shard
@@ -381,6 +381,16 @@ CASES: dict[str, tuple[Make, Train]] = {
         train,
     ),
 }
+# What older versions of torch cannot do.
+_NEEDS = {
+    "two_input_buffers": "set_reduce_scatter_max_input_buffers",
+    "unused": "set_reduce_scatter_unused_params",
+    "unused_but_reduced": "set_reduce_scatter_unused_params",
+    "separate_group_for_reductions": "set_separate_reduce_scatter_group",
+}
+for _name, _method in _NEEDS.items():
+    if not hasattr(FSDPModule, _method):
+        del CASES[_name]
 ONLY_IN_A_WORLD_OF_8: dict[str, tuple[Make, Train]] = {
     "resharded_to_2": (lambda: shard_all(Net(), reshard_after_forward=2), train),
     "by_columns": (by_columns, train),

@@ -238,7 +238,7 @@ class Program(RuleBasedStateMachine):
 
     @invariant()
     def nothing_went_wrong_inside(self) -> None:
-        assert self.tracker._core.anomalies() == (0, "")
+        assert self.tracker._native.anomalies() == (0, "")
 
     def teardown(self) -> None:
         """Frees are also seen after the exit."""

@@ -102,13 +102,13 @@ class Run:
         self._allocator.restart()
 
     def leave_out(self, size_bytes: int) -> None:
-        """The allocator made `size_bytes` that no tracker sees (negative: a tracker sees memory
-        that the allocator did not make)."""
+        """Declares `size_bytes` of the allocator that no tracker observes. Negative: a tracker
+        observes memory that the allocator did not allocate."""
         self._base_bytes += size_bytes
         self._base_live_bytes += size_bytes
 
     def _believed_bytes(self) -> int:
-        held = self.tracker._core.splits(at_peak=False).get(CPU, {})
+        held = self.tracker._native.splits(at_peak=False).get(CPU, {})
         return self._base_live_bytes + sum(held.values())
 
     @contextmanager
@@ -178,7 +178,7 @@ class Run:
         if self.tracker is None:
             return
         if self.kind in ("ours", "channel"):
-            self.record.anomalies = self.tracker._core.anomalies()
+            self.record.anomalies = self.tracker._native.anomalies()
         for stats in self.tracker.memory_tracking.values():
             name = stats.mod_fqn
             while name in self.record.states:
@@ -225,8 +225,8 @@ def _no_collections() -> Iterator[None]:
 
 
 def _order_storages(find: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], Any]:
-    """Upstream iterates over a set of storages until it finds one it knows, so addresses would
-    decide which one that is. This set yields the smallest first."""
+    """Makes upstream deterministic. It takes the first storage of a set that it knows, and the
+    order of a set depends on addresses. This set yields the smallest storage first."""
     return lambda tensor: sorted(find(tensor), key=torch.UntypedStorage.nbytes)
 
 

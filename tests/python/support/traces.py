@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -22,6 +23,17 @@ FACTS = {
     "torch_version": "2.13.0",
     "tidegauge_version": "0.1.0",
 }
+
+
+def name_devices(value: Any) -> Any:
+    """Figures of a tracker with devices as text, as figures of a trace have them."""
+    if isinstance(value, torch.device):
+        return str(value)
+    if isinstance(value, dict):
+        return {name_devices(key): name_devices(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(name_devices, value))
+    return value
 
 
 class Net(nn.Module):

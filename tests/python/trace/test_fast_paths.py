@@ -35,7 +35,7 @@ def record_events(name: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> lis
 
     def scenario(run: Run) -> object:
         kept = SCENARIOS[name](run)
-        tracker._core.current()
+        tracker._native.current()
         recorder.flush()
         return kept
 

@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 
 import torch
-from tidegauge import _C, MemTracker
+from tidegauge import MemTracker, _core
 from torch import nn
 
 
@@ -40,7 +40,7 @@ def train(path: Path, steps: int) -> nn.Module:
 
 def test_parameters_and_buffers_have_the_names_of_their_modules(tmp_path: Path) -> None:
     model = train(tmp_path / "run.tide", steps=1)
-    reader = _C.Reader(str(tmp_path / "run.tide"))
+    reader = _core.Reader(str(tmp_path / "run.tide"))
     rows = reader.storages_alive_at(reader.event_count(), 1000)
     named = {row["parameter"]: row["size_bytes"] for row in rows if row["parameter"]}
     assert named == {
@@ -68,5 +68,5 @@ def test_tied_parameter_has_a_row_for_each_name(tmp_path: Path) -> None:
 
 def test_steps_are_counted_per_optimizer_class(tmp_path: Path) -> None:
     train(tmp_path / "run.tide", steps=3)
-    steps = _C.Reader(str(tmp_path / "run.tide")).optimizer_steps()
+    steps = _core.Reader(str(tmp_path / "run.tide")).optimizer_steps()
     assert steps == {"torch.optim.sgd.SGD": 3, "torch.optim.adam.Adam": 1}

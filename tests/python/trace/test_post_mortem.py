@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from tidegauge import _C, MemTracker
+from tidegauge import MemTracker, _core
 from torch import nn
 
 IMPOSSIBLE = 2**50  # floats: 4 PiB, more than any address space
@@ -89,7 +89,7 @@ def test_report_has_the_live_storages_of_the_moment(
     assert post_mortem.live_bytes == 896
     assert capsys.readouterr().err == post_mortem.render()
     if records:
-        assert _C.Reader(str(path)).failures() == [post_mortem]
+        assert _core.Reader(str(path)).failures() == [post_mortem]
 
 
 def test_recorded_failure_has_the_moment_of_its_event(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_recorded_failure_has_the_moment_of_its_event(tmp_path: Path) -> None:
         fail(lambda: torch.empty(IMPOSSIBLE))
         del kept
         torch.ones(20)
-    reader = _C.Reader(str(tmp_path / "run.tide"))
+    reader = _core.Reader(str(tmp_path / "run.tide"))
     (failure,) = reader.failures()
     assert failure == tracker.post_mortem()
     (row,) = reader.storages_alive_at(failure.sequence, 10)
@@ -274,6 +274,6 @@ def test_process_that_runs_out_of_memory_leaves_report_and_trace(tmp_path: Path)
     assert done.returncode == 1
     assert done.stderr.startswith("tidegauge: out of memory allocating 4096 TiB on cpu\n")
     assert done.stderr.rstrip().endswith("Error code 12 (Cannot allocate memory)")
-    (failure,) = _C.Reader(str(path)).failures()
+    (failure,) = _core.Reader(str(path)).failures()
     assert failure.live_bytes == 400
     assert failure.render() in done.stderr

@@ -15,8 +15,9 @@ from scenarios_models import MODELS
 from scenarios_programs import PROGRAMS
 from scenarios_tensors import TENSORS
 from scenarios_training import TRAINING
-from tidegauge import _C, MemTracker, Recorder
+from tidegauge import MemTracker, Recorder, _core
 from torch._subclasses.fake_tensor import FakeTensorMode
+from traces import name_devices
 
 SCENARIOS = MODELS | TRAINING | TENSORS | PROGRAMS
 
@@ -25,20 +26,20 @@ def modules_of(live: Any) -> list[tuple[str, Any]]:
     return [(name, live.module_stats(module)) for module, name in live.modules()]
 
 
-def replayed_modules_of(reader: _C.Reader, ledger: _C.Ledger) -> list[tuple[str, Any]]:
+def replayed_modules_of(reader: _core.Reader, ledger: _core.Ledger) -> list[tuple[str, Any]]:
     names = {module: name for module, name, _ in reader.modules()}
     return [(names[module], ledger.module_stats(module)) for module in ledger.modules()]
 
 
-def fine(snapshot: Any) -> dict[torch.device, dict[str, int]]:
-    return {torch.device(device): split for device, _, _, _, split in snapshot}
+def fine(snapshot: Any) -> dict[str, dict[str, int]]:
+    return {device: split for device, _, _, _, split in snapshot}
 
 
 def assert_replay_equals(live: Any, path: Path) -> None:
-    current, peak, modules = live.current(), live.peak(), modules_of(live)
-    splits = [live.splits(at_peak) for at_peak in (False, True)]
+    current, peak, modules = map(name_devices, (live.current(), live.peak(), modules_of(live)))
+    splits = name_devices([live.splits(at_peak) for at_peak in (False, True)])
     anomalies = live.anomalies()
-    reader = _C.Reader(str(path))
+    reader = _core.Reader(str(path))
     ledger = reader.replay()
     assert ledger.current() == current
     assert ledger.peak() == peak
@@ -61,9 +62,9 @@ def test_replay_equals_the_live_tracker(
 
     def scenario(run: Run) -> None:
         kept = SCENARIOS[name](run)
-        tracker._core.current()  # finds exchanged tensors that no op showed, one event or more
+        tracker._native.current()  # labels replaced tensors, which adds events
         recorder.flush()
-        assert_replay_equals(tracker._core, path)
+        assert_replay_equals(tracker._native, path)
         compared.append(kept)
 
     result = run_scenario("ours", scenario)
@@ -80,7 +81,7 @@ def test_storages_have_their_tensor_op_and_module(allocator: bool, tmp_path: Pat
     tracker.track_external(model, x)
     with tracker:
         y = model(x)
-    reader = _C.Reader(str(path))
+    reader = _core.Reader(str(path))
     alive = reader.storages_alive_at(reader.event_count(), 100)
     modules = {module: (name, cls) for module, name, cls in reader.modules()}
     (output,) = [storage for storage in alive if storage["category"] == "Activation"]
@@ -98,7 +99,7 @@ def test_parameter_made_inside_has_its_shape_and_op(tmp_path: Path) -> None:
     with MemTracker(record=path, allocator=True):
         model = torch.nn.Linear(4, 8)
         model(torch.zeros(2, 4))
-    reader = _C.Reader(str(path))
+    reader = _core.Reader(str(path))
     alive = reader.storages_alive_at(reader.event_count(), 100)
     parameters = {
         (storage["op"], storage["shape"]) for storage in alive if storage["category"] == "Parameter"
@@ -117,8 +118,8 @@ def test_fake_run_replays(tmp_path: Path) -> None:
         tracker.track_external(model)
         with tracker:
             model(torch.zeros(2, 4)).sum().backward()
-    assert_replay_equals(tracker._core, path)
-    reader = _C.Reader(str(path))
+    assert_replay_equals(tracker._native, path)
+    reader = _core.Reader(str(path))
     alive = reader.storages_alive_at(reader.event_count(), 100)
     assert {(s["category"], s["shape"], s["device"]) for s in alive} == {
         ("Parameter", "[8, 4]", "cpu"),
@@ -149,17 +150,17 @@ def test_threads_record_to_one_file(allocator: bool, tmp_path: Path) -> None:
             thread.join()
         del threads, thread
     gc.collect()
-    tracker._core.current()
+    tracker._native.current()
     assert tracker._recorder is not None
     tracker._recorder.flush()
-    assert_replay_equals(tracker._core, path)
+    assert_replay_equals(tracker._native, path)
 
 
 def steps_of(path: Path) -> list[int]:
     """The peak of each step."""
     return [
         sum(sum(split.values()) for *_, split in bytes_)
-        for _, bytes_ in _C.Reader(str(path)).replay().step_peaks()
+        for _, bytes_ in _core.Reader(str(path)).replay().step_peaks()
     ]
 
 
@@ -207,7 +208,7 @@ def test_module_that_becomes_a_submodule_gets_its_longer_name(tmp_path: Path) ->
     with MemTracker(record=path):
         inner(torch.zeros(1, 4))
         outer(torch.zeros(1, 4))
-    assert [name for _, name, _ in _C.Reader(str(path)).modules()] == [
+    assert [name for _, name, _ in _core.Reader(str(path)).modules()] == [
         "Sequential.0",
         "Sequential",
     ]
@@ -217,7 +218,7 @@ def test_file_is_complete_when_the_recorder_is_closed(tmp_path: Path) -> None:
     path = tmp_path / "run.tide"
     with MemTracker(record=path) as tracker:
         torch.zeros(8)
-    assert not _C.Reader(str(path)).is_complete()
+    assert not _core.Reader(str(path)).is_complete()
     del tracker
     gc.collect()
-    assert _C.Reader(str(path)).is_complete()
+    assert _core.Reader(str(path)).is_complete()

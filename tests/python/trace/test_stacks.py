@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from tidegauge import _C, MemTracker
+from tidegauge import MemTracker, _core
 from torch import nn
 
 
@@ -42,7 +42,7 @@ def record(path: Path, stacks: str) -> dict[tuple[str, int], list[str]]:
 
 
 def frames_in(path: Path) -> dict[tuple[str, int], list[str]]:
-    reader = _C.Reader(str(path))
+    reader = _core.Reader(str(path))
     rows: dict[tuple[str, int], list[str]] = {}
     for sequence in range(1, reader.event_count() + 1):
         for row in reader.storages_alive_at(sequence, 1000):

@@ -2,15 +2,27 @@
 #pragma once
 
 #include "core/events/device_events.h"
+#include "tidegauge/export.h"
 
 namespace tidegauge {
 
-/// From now on `record` gets everything that the CUDA caching allocator does. Attached once and for
-/// the life of the process: torch has no way to detach.
-///
-/// Built only where torch has CUDA. UNVERIFIED: no machine with a GPU has run this file; a test
-/// checks that it compiles. The receiving side (`record_device` of hooks/unseen_changes.h) is
-/// tested with recorded traces.
-void attach_cuda_trace(void (*record)(const DeviceTraceEntry&));
+/// Functions of libtidegauge that the CUDA adapter calls. Both may be called in any thread, with a
+/// lock of torch's allocator held, so they must not allocate on a device.
+struct DeviceTraceReceiver {
+  void (*record)(const DeviceTraceEntry& entry);
+  void (*fail)(const char* why);
+};
 
 }  // namespace tidegauge
+
+/// The only function of libtidegauge_cuda: `receiver` gets everything that torch's CUDA caching
+/// allocator does, from now on or from its first allocation. Reports at most one failure, with the
+/// reason. Attached once and for the life of the process: torch has no way to detach.
+///
+/// torch attaches trackers only to the allocators of devices that exist, and these are made when
+/// CUDA is initialised. Until then a FreeMemoryCallback waits for the first allocation: torch calls
+/// it before it asks the device for memory, and the first request of a process always asks.
+///
+/// `libc10_cuda`: its handle. Thread-safe.
+extern "C" TIDEGAUGE_API void tidegauge_attach_cuda(void* libc10_cuda,
+                                                    tidegauge::DeviceTraceReceiver receiver);

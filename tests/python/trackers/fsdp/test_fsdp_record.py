@@ -9,7 +9,7 @@ import pytest
 import torch
 from fsdp_cases import CASES
 from sharded import WIDTH, Net, world
-from tidegauge import _C, FSDPMemTracker, Recorder
+from tidegauge import FSDPMemTracker, Recorder, _core
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -28,11 +28,11 @@ def test_replay_has_the_figures_of_the_run(name: str, allocator: bool, tmp_path:
                 train(model, x, step)
                 optimizer.step()
                 optimizer.zero_grad()
-            peak = {str(device): split for device, split in tracker._core.splits(True).items()}
+            peak = {str(device): split for device, split in tracker._native.splits(True).items()}
             units = tracker.units()
     recorder.close()
-    reader = _C.Reader(str(tmp_path / "run.tide"))
-    recorded = {unit["name"]: unit for unit in _C.Run(reader).units()}
+    reader = _core.Reader(str(tmp_path / "run.tide"))
+    recorded = {unit["name"]: unit for unit in _core.Run(reader).units()}
     assert recorded.keys() == {unit["name"] for unit in units}
     for unit in units:
         at_peak = {str(device): split for device, split in unit["at_peak"].items()}
@@ -46,7 +46,7 @@ def test_replay_has_the_figures_of_the_run(name: str, allocator: bool, tmp_path:
     ledger = reader.replay()
     assert {device: split for device, _, _, _, split in ledger.fine_peak()} == peak
     assert "Sharded Param" in peak["cpu"]
-    assert ledger.anomalies() == tracker._core.anomalies() == (0, "")
+    assert ledger.anomalies() == tracker._native.anomalies() == (0, "")
 
 
 def test_refused_root_makes_no_file(tmp_path: Path) -> None:

@@ -30,18 +30,18 @@ def test_script_that_shards_has_the_same_units(name: str) -> None:
         with FSDPMemTracker(model, optimizer) as given:  # type: ignore[arg-type]
             for step in range(2):
                 loss = train(model, x, step)
-                assert by_name(found._core.units()) == by_name(given.units())
+                assert by_name(found._native.units()) == by_name(given.units())
                 optimizer.step()
                 optimizer.zero_grad()
                 del loss
-            assert by_name(found._core.units()) == by_name(given.units())
+            assert by_name(found._native.units()) == by_name(given.units())
             of_units = {"Sharded Param", "Unsharded Param", "Sharded Grad", "Unsharded Grad"}
-            splits = [tracker._core.splits(False) for tracker in (found, given)]
-            for device in given._core.splits(False):
+            splits = [tracker._native.splits(False) for tracker in (found, given)]
+            for device in given._native.splits(False):
                 seen, expected = ({k: s[device].get(k) for k in of_units} for s in splits)
                 assert seen == expected
-        assert found._core.anomalies() == (0, "")
-        assert found._core.failures() == (0, "")
+        assert found._native.anomalies() == (0, "")
+        assert found._native.failures() == (0, "")
 
 
 def test_script_without_sharding_has_the_figures_of_a_mem_tracker() -> None:
@@ -52,6 +52,6 @@ def test_script_without_sharding_has_the_figures_of_a_mem_tracker() -> None:
         optimizer = torch.optim.SGD(model.parameters(), momentum=0.9)
         model(torch.ones(2, 4)).sum().backward()
         optimizer.step()
-        assert found._core.units() == []
+        assert found._native.units() == []
         for at_peak in (False, True):
-            assert found._core.splits(at_peak) == given._core.splits(at_peak)
+            assert found._native.splits(at_peak) == given._native.splits(at_peak)

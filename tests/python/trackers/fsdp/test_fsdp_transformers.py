@@ -140,7 +140,7 @@ def test_categories_at_named_moments(make: Callable[[], Training]) -> None:
                 del loss
                 assert now(tracker)["OptState"] == states
                 assert "Sharded Grad" not in now(tracker)
-    assert tracker._core.anomalies() == tracker._core.failures() == (0, "")
+    assert tracker._native.anomalies() == tracker._native.failures() == (0, "")
 
 
 def check_states(

@@ -10,7 +10,7 @@ import pytest
 import torch
 from sharded import Net, flat_mesh, shard_all, world
 from tidegauge import FSDPMemTracker, MemTracker
-from tidegauge._torch import fsdp_patches
+from tidegauge._torch import compat_fsdp, fsdp_patches
 from torch import nn
 from torch.distributed._composable import checkpoint
 from torch.distributed.fsdp import fully_shard
@@ -34,14 +34,12 @@ def hooks_of(model: nn.Module) -> list[Any]:
 
 def groups_of(model: Any) -> list[Any]:
     modules = [m for m in model.modules() if hasattr(m, "_get_fsdp_state")]
-    return [group for m in modules for group in m._get_fsdp_state()._fsdp_param_groups]
+    return [group for m in modules for group in compat_fsdp.groups_of(m._get_fsdp_state())]
 
 
 def classes() -> list[Any]:
     return [
-        owner.__dict__[name]
-        for owner, names in fsdp_patches._NAMES.items()
-        for name in names.split()
+        patch._owner.__dict__[patch._name] for patch in fsdp_patches._FOR_FSDP._patches.values()
     ]
 
 
@@ -74,7 +72,7 @@ def test_exception_leaves_no_state() -> None:
     with pytest.raises(RuntimeError, match="shapes"), tracker:
         model(torch.randn(8, 3))
     assert classes() == before
-    assert tracker._core.anomalies() == (0, "")
+    assert tracker._native.anomalies() == (0, "")
 
 
 def test_trackers_nest_and_follow_each_other() -> None:
@@ -138,4 +136,4 @@ def test_tracker_may_be_entered_and_left_at_any_moment(moment: str) -> None:
     assert after["Sharded Param"] == after["Sharded Grad"]
     assert not {"Unsharded Param", "Unsharded Grad", "All Gather", "Reduce Scatter"} & set(after)
     for tracker in (old, new):
-        assert tracker._core.anomalies() == tracker._core.failures() == (0, "")
+        assert tracker._native.anomalies() == tracker._native.failures() == (0, "")

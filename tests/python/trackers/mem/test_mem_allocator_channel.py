@@ -78,12 +78,12 @@ class ChannelProgram(Program):
     has_channel = True
 
 
-def test_random_programs() -> None:
+def test_random_programs_have_the_total_of_the_allocator() -> None:
     run_programs(count=40, lines=25, is_long=False, program=ChannelProgram)
 
 
 @pytest.mark.long
-def test_many_random_programs() -> None:
+def test_many_random_programs_have_the_total_of_the_allocator() -> None:
     run_programs(count=400, lines=50, is_long=True, program=ChannelProgram)
 
 
@@ -161,7 +161,7 @@ def test_concurrent_threads_have_the_total_of_the_allocator() -> None:
         for thread in threads:
             thread.join()
         assert now(tracker).get("Total", 0) == allocator.read().live_bytes - base
-        assert tracker._core.anomalies() == (0, "")
+        assert tracker._native.anomalies() == (0, "")
     # A parameter and its two moments, six step counters, and the inputs.
     widths = (16, 32, 48, 64)
     after_step = sum(3 * parameter_bytes(mlp(w)) + 6 * FLOAT + 8 * w * FLOAT for w in widths)
@@ -209,7 +209,7 @@ def compiled_step(allocator: CountingAllocator, tracker: Any) -> None:
     allocator.restart()
 
     def believed_bytes() -> int:
-        return base + sum(tracker._core.splits(at_peak=False).get(CPU, {}).values())
+        return base + sum(tracker._native.splits(at_peak=False).get(CPU, {}).values())
 
     with tracker, allocator.probing(believed_bytes):
         loss = compiled(x).sum()
@@ -280,7 +280,7 @@ def test_process_exits_cleanly_with_the_channel(how: str) -> None:
     assert (ended.returncode, ended.stdout) == (0, "fine\n"), ended.stderr
 
 
-def test_nothing_grows() -> None:
+def test_memory_does_not_grow_with_the_channel() -> None:
     model, x = mlp(), torch.ones(8, 32)
     optimizer = torch.optim.AdamW(model.parameters())
     tracker = MemTracker(allocator=True)
@@ -294,12 +294,12 @@ def test_nothing_grows() -> None:
 
     with tracker:
         steps(60)
-        held, top, footprint = now(tracker), peak(tracker), tracker._core.footprint_bytes
+        held, top, footprint = now(tracker), peak(tracker), tracker._native.footprint_bytes
         steps(20_000 if os.environ.get("TIDEGAUGE_LONG") == "1" else 300)
         assert now(tracker) == held
         assert peak(tracker) == top
-        assert tracker._core.footprint_bytes <= max(footprint, 1 << 19)
-    assert tracker._core.anomalies() == (0, "")
+        assert tracker._native.footprint_bytes <= max(footprint, 1 << 19)
+    assert tracker._native.anomalies() == (0, "")
 
 
 def test_program_makes_the_same_allocations_in_the_same_order() -> None:

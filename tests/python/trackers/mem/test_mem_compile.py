@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from compiling import KINDS, Compile, as_module, graph_breaks, in_place, reset_compiler
 from tidegauge import MemTracker
 from torch import nn
 from torch._dynamo.testing import CompileCounterWithBackend
@@ -20,8 +21,7 @@ LOSS = 4
 
 @pytest.fixture(autouse=True)
 def _fresh_compiler() -> Iterator[None]:
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
+    reset_compiler()
     yield
     torch._dynamo.reset()
 
@@ -40,28 +40,7 @@ def model_and_input() -> tuple[nn.Module, torch.Tensor]:
     return Net(), torch.ones(4, 16)
 
 
-Compile = Callable[[nn.Module, Any], Callable[..., Any]]
-
-
-def as_module(model: nn.Module, backend: Any) -> Callable[..., Any]:
-    return torch.compile(model, backend=backend, fullgraph=True)
-
-
-def in_place(model: nn.Module, backend: Any) -> Callable[..., Any]:
-    model.compile(backend=backend, fullgraph=True)
-    return model
-
-
-def as_function(model: nn.Module, backend: Any) -> Callable[..., Any]:
-    return torch.compile(lambda x: model(x), backend=backend, fullgraph=True)
-
-
-KINDS = pytest.mark.parametrize("compiled", [as_module, in_place, as_function])
 BACKENDS = pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
-
-
-def graph_breaks() -> int:
-    return sum(torch._dynamo.utils.counters["graph_break"].values())
 
 
 @KINDS

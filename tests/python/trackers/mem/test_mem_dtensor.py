@@ -19,7 +19,7 @@ from runs import Split, read_split
 from shardings import counted_propagations, forget_shardings
 from tidegauge import MemTracker
 from torch import nn
-from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker as UpstreamMemTracker
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -32,6 +32,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch_version import TORCH
 from tracked import now, split
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -146,6 +147,8 @@ def test_totals_equal_the_allocator(name: str) -> None:
 def test_labels_equal_those_of_upstream(name: str) -> None:
     mine, theirs = figures(name), figures(name, "upstream")
     assert mine.marks == theirs.marks
+    if TORCH < (2, 13) and theirs.peak["Total"] > mine.allocated_peak:
+        pytest.skip("this version of upstream counts DTensor's sharding propagation")
     assert mine.peak["Total"] == theirs.peak["Total"]
     # Upstream labels a gradient only in a hook on its parameter: the last ones are Temp.
     assert mine.peak["Gradient"] >= theirs.peak["Gradient"]
@@ -172,7 +175,8 @@ def test_error_of_the_mode_is_the_same_as_without_a_tracker(name: str) -> None:
         with FakeTensorMode():
             model, x = MODELS[name](), torch.randn(2, 16, 64)
             forget_shardings()
-            with tracker, pytest.raises(DataDependentOutputException) as error:
+            # Older versions of DTensor raise it within a RuntimeError.
+            with tracker, pytest.raises(RuntimeError, match="_local_scalar_dense") as error:
                 model(x).sum().backward()
         return str(error.value)
 
@@ -264,11 +268,13 @@ before = list(sys.meta_path)
 with FakeTensorMode():
     cold, warm = run(), run()
 assert sys.meta_path == before
-assert cold == warm == run(), (cold, warm)
-print(cold)
+assert cold == warm, (cold, warm)
+print(cold == run())
 """
 
 
 def test_first_run_of_a_process_under_fake_mode_that_imports_dtensor_late() -> None:
     done = subprocess.run([sys.executable, "-c", FAKE_FIRST], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    # Older versions of DTensor pad fake tensors that they scatter, and no others.
+    assert done.stdout.split()[-1] == str(TORCH >= (2, 13))

@@ -75,7 +75,7 @@ def test_detaching_a_thread_that_is_not_attached_is_an_error() -> None:
 
 
 def test_backward_is_tracked_if_its_thread_is() -> None:
-    """Whichever thread made the graph."""
+    """It does not matter which thread made the graph."""
     model, x = nn.Linear(32, 32), torch.ones(8, 32)
     tracker = track(model, x)
     with tracker:
@@ -121,7 +121,7 @@ def test_concurrent_threads_give_exact_figures() -> None:
         inputs_bytes = sum(x.nbytes for x in inputs)
         assert now(tracker) == split(Parameter=weights, Gradient=weights, Other=inputs_bytes)
         assert now(tracker)["Total"] == allocator.read().storage_bytes - base
-        assert tracker._core.anomalies() == (0, "")
+        assert tracker._native.anomalies() == (0, "")
         tracker.reset_mod_stats()  # a second call of any root would restart them
         run(1)
         for module in (module for model in models for module in model.modules()):
@@ -156,7 +156,7 @@ def test_storages_of_concurrent_threads_belong_to_their_own_modules(
         for thread in threads:
             thread.join()
         names = [tracker.memory_tracking[model].mod_fqn for model in models]
-    assert tracker._core.anomalies() == (0, "")
+    assert tracker._native.anomalies() == (0, "")
     with closing(sqlite3.connect(tmp_path / "run.tide")) as trace:
         rows = trace.execute(
             "SELECT module, shape, parameter, count(*) FROM allocations WHERE op != ''"
@@ -224,7 +224,7 @@ def test_deep_reentrant_backward_in_threads_of_the_engine_is_exact() -> None:
         )
         assert now(tracker)["Total"] == allocator.read().storage_bytes - base
         assert peak(tracker)["Total"] == allocator.read().storage_peak_bytes - base
-        assert tracker._core.anomalies() == (0, "")
+        assert tracker._native.anomalies() == (0, "")
     assert len(threads) > 1
     states = tracker.memory_tracking[model].snapshots
     assert {state.value: len(calls) for state, calls in states.items()} == {
@@ -304,7 +304,7 @@ def test_tracker_entered_within_inference_mode_continues_after_it(entry: ExitSta
         tracker = entry.enter_context(MemTracker())
         first = torch.ones(8)
     second = torch.ones(16)
-    third = second + 1  # until here, only ops reach us
+    third = second + 1  # the only calls into tidegauge so far were ops
     del third
     assert peak(tracker) == split(Activation=first.nbytes + 2 * second.nbytes)
     assert now(tracker) == split(Activation=first.nbytes + second.nbytes)

@@ -28,7 +28,7 @@ from torch.distributed._tools import common_utils
 # The module's names
 
 
-def test_all() -> None:
+def test_all_is_the_same_as_upstreams() -> None:
     assert assert_same(lambda tool: tool.__all__) == ["MemTracker"]
     assert tidegauge.MemTracker is ours.MemTracker
     assert "MemTracker" in tidegauge.__all__
@@ -117,7 +117,7 @@ def test_enums_can_be_extended_as_the_sharded_tracker_does() -> None:
 @pytest.mark.parametrize("device", ["cpu", "meta", "cuda", "cuda:1", "xpu"])
 @pytest.mark.parametrize("size", [0, 1, 100, 512, 513, 2**40 + 1])
 @pytest.mark.parametrize("element_size", [1, 4])
-def test_weak_ref_info(size: int, element_size: int, device: str) -> None:
+def test_weak_ref_info_is_the_same_as_upstreams(size: int, element_size: int, device: str) -> None:
     def describe(tool: ModuleType) -> dict[str, Any]:
         kind = tool._MemRefType.ACT
         return vars(tool._WeakRefInfo(size, element_size, torch.device(device), kind))
@@ -164,7 +164,7 @@ def test_create_winfo_calls_back_when_the_storage_is_freed() -> None:
     assert_same(describe)
 
 
-def test_create_winfo_without_callback() -> None:
+def test_create_winfo_works_without_callback() -> None:
     def describe(tool: ModuleType) -> Any:
         storage = torch.UntypedStorage(12)
         info, ref = tool._WeakRefInfo.create_winfo(storage, CPU, tool._MemRefType.TEMP)
@@ -200,7 +200,7 @@ TENSORS: dict[str, Callable[[], torch.Tensor]] = {
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", TENSORS)
-def test_storages(name: str) -> None:
+def test_storages_are_the_same_as_upstreams(name: str) -> None:
     tensor = TENSORS[name]()
     mine = ours.get_untyped_storages(tensor)
     assert mine == common_utils.get_untyped_storages(tensor)

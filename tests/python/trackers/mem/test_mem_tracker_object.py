@@ -31,7 +31,7 @@ def test_class_is_a_dispatch_mode_by_name() -> None:
         assert torch.utils._python_dispatch.is_in_torch_dispatch_mode() == was_in_mode
 
 
-def test_tracker_that_was_never_entered() -> None:
+def test_tracker_that_was_never_entered_is_empty() -> None:
     def describe(tool: ModuleType) -> Any:
         tracker = tool.MemTracker()
         return (
@@ -78,7 +78,7 @@ def test_entry_returns_the_tracker_and_counts_depth() -> None:
     assert assert_same(describe) == ([0, 1, 2, 1, 0], ["Tanh", "ReLU"])
 
 
-def test_exit_without_entry() -> None:
+def test_exit_without_entry_is_an_error() -> None:
     mine = error_of(lambda: ours.MemTracker().__exit__(None, None, None))
     theirs = error_of(lambda: upstream.MemTracker().__exit__(None, None, None))
     assert mine.startswith(theirs)
@@ -159,7 +159,7 @@ def test_mod_tracker_attribute_is_ours_and_has_the_names() -> None:
 # External tensors
 
 
-def test_track_external() -> None:
+def test_track_external_labels_each_kind_of_object() -> None:
     def describe(tool: ModuleType) -> list[Any]:
         tracker, model = tool.MemTracker(), nn.BatchNorm1d(4)
         model(inputs()).sum().backward()

@@ -81,13 +81,13 @@ def test_failed_entry_leaves_no_patches(monkeypatch: pytest.MonkeyPatch) -> None
         def start(self) -> None:
             raise NotImplementedError("no")
 
-    core = tracker._core
-    monkeypatch.setattr(tracker, "_core", Refusing())
+    native = tracker._native
+    monkeypatch.setattr(tracker, "_native", Refusing())
     with pytest.raises(NotImplementedError, match="no"):
         tracker.__enter__()
     assert places() == before
     assert tracker._depth == 0
-    monkeypatch.setattr(tracker, "_core", core)
+    monkeypatch.setattr(tracker, "_native", native)
     with tracker:
         assert torch.ones(3).shape == (3,)
         assert places() != before
@@ -420,5 +420,5 @@ def test_leaving_within_a_step_or_module_does_not_affect_later_labels() -> None:
     with MemTracker() as tracker:
         tracker.track_external(model)
         momentum.step()
-        splits = tracker._core.splits(at_peak=False)[CPU]
+        splits = tracker._native.splits(at_peak=False)[CPU]
         assert splits.keys() == {"Parameter", "Gradient", "Optstate"}

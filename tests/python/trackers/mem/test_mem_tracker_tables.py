@@ -72,19 +72,21 @@ states = st.dictionaries(
 
 
 @given(snapshots, st.sampled_from(UNITS + BAD_UNITS))
-def test_any_snapshot(sizes: Sizes, units: str) -> None:
+def test_any_snapshot_is_printed_as_by_upstream(sizes: Sizes, units: str) -> None:
     assert_same(lambda tool: tool._print_snapshot(snapshot_of(tool, sizes), units))
     assert_same(lambda tool: tool._print_snapshot_tabular(snapshot_of(tool, sizes), units))
 
 
 @given(states, st.sampled_from(UNITS + BAD_UNITS))
-def test_any_snapshots_of_a_module(states: dict[str, list[Sizes]], units: str) -> None:
+def test_any_snapshots_of_a_module_are_printed_as_by_upstream(
+    states: dict[str, list[Sizes]], units: str
+) -> None:
     assert_same(lambda tool: tool._print_state_snapshots(states_of(tool, states), units))
     assert_same(lambda tool: tool._print_state_snapshots_tabular(states_of(tool, states), units))
 
 
 @given(st.integers(0, 2**50), st.sampled_from(UNITS), st.integers(0, 4))
-def test_any_rounding(value: int, units: str, precision: int) -> None:
+def test_any_size_is_rounded_as_by_upstream(value: int, units: str, precision: int) -> None:
     divisor = ours._get_mem_divisor(units)
     assert divisor == upstream._get_mem_divisor(units)
     mine = ours._rounding_fn(value, divisor, precision)
@@ -153,7 +155,7 @@ def test_sizes_that_round_to_zero_are_not_printed() -> None:
 
 
 @pytest.mark.parametrize("units", BAD_UNITS)
-def test_bad_units(units: str) -> None:
+def test_unknown_units_are_refused(units: str) -> None:
     _, error = assert_same(lambda tool: tool._get_mem_divisor(units))
     assert error == (
         f"ValueError: Unsupported unit: {units}. Supported units are: B, KiB, MiB, GiB, "
@@ -233,7 +235,7 @@ def test_tracker_that_was_never_entered_displays_nothing(tabulate: bool) -> None
 
 
 @pytest.mark.parametrize("units", ["B", "kB"])
-def test_without_tabulate_installed(units: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tabulate_is_reported(units: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import_module = builtins.__import__
 
     def no_tabulate(name: str, *args: Any, **kwargs: Any) -> Any:

@@ -209,7 +209,7 @@ def test_is_shared_is_right_for_tracked_tensors() -> None:
     assert shared[0] == 2
 
 
-def test_pinned_memory() -> None:
+def test_pinned_memory_stays_pinned() -> None:
     tracker = track()
     with tracker:
         x = torch.ones(64)

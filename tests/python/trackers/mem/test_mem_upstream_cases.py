@@ -101,7 +101,7 @@ def test_peak_of_four_blocks_at_the_size_of_upstreams_test() -> None:
     assert peak_of_checkpoint_test(1024, 128 * 1024, rng_state=0) == 3_326_158_916
 
 
-def test_attribution() -> None:
+def test_bytes_are_attributed_as_in_upstreams_test() -> None:
     model = nn.Sequential(
         *(
             layer

@@ -58,7 +58,7 @@ def test_exchanged_parameter_is_labelled_at_the_next_call() -> None:
         net.weight.data = torch.ones(32)
         net(torch.ones(16))
         # Not a snapshot, which would refresh the labels itself.
-        splits = tracker._core.splits(False)
+        splits = tracker._native.splits(False)
     assert splits[torch.device("cpu")]["Parameter"] == 3 * ROW
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import tidegauge
 import torch
+from compiling import KINDS, Compile, graph_breaks, reset_compiler
 from models import Calls, Net, Residual, inputs, train
 from observe import HookLog, Tracker, UpstreamModTracker, names, ours, upstream
 from torch import fx, nn
@@ -19,33 +20,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit")
 
 @pytest.fixture(autouse=True)
 def _fresh_compiler() -> Iterator[None]:
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
+    reset_compiler()
     yield
     torch._dynamo.reset()
-
-
-def graph_breaks() -> int:
-    return sum(torch._dynamo.utils.counters["graph_break"].values())
-
-
-Compile = Callable[[nn.Module, CompileCounter], Callable[..., Any]]
-
-
-def as_module(model: nn.Module, counter: CompileCounter) -> Callable[..., Any]:
-    return torch.compile(model, backend=counter, fullgraph=True)
-
-
-def in_place(model: nn.Module, counter: CompileCounter) -> Callable[..., Any]:
-    model.compile(backend=counter, fullgraph=True)
-    return model
-
-
-def as_function(model: nn.Module, counter: CompileCounter) -> Callable[..., Any]:
-    return torch.compile(lambda x: model(x).sin(), backend=counter, fullgraph=True)
-
-
-KINDS = pytest.mark.parametrize("compiled", [as_module, in_place, as_function])
 
 
 @KINDS

@@ -19,6 +19,8 @@ from observe import Tracker, UpstreamModTracker, names
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools import mod_tracker as upstream_module
+from torch.distributed._tools import sac_estimator
+from torch.distributed._tools.common_utils import get_untyped_storages
 from torch.distributed._tools.runtime_estimator import RuntimeEstimator
 from torch.distributed._tools.sac_estimator import SACEstimator
 from torch.distributed.device_mesh import init_device_mesh
@@ -203,7 +205,16 @@ def test_device_lookup_before_a_node_belongs_to_that_node() -> None:
 
 
 def sac_results(tracker: Tracker, build: Callable[[], nn.Module]) -> Any:
-    with FakeTensorMode():
+    kept: set[torch.UntypedStorage] = set()
+
+    def keep_storages(tensor: torch.Tensor) -> set[torch.UntypedStorage]:
+        storages = get_untyped_storages(tensor)
+        kept.update(storages)
+        return storages
+
+    with FakeTensorMode(), pytest.MonkeyPatch.context() as patch:
+        # SACEstimator compares addresses of storages, which torch may reuse after a free.
+        patch.setattr(sac_estimator, "get_untyped_storages", keep_storages)
         model, x = build(), inputs(requires_grad=False)
         estimator = SACEstimator()("operator-level-cost-model")
         estimator._mod_tracker = tracker

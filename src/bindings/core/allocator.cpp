@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bindings/core/allocator.h"
+
+#include <pybind11/stl.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "allocator/plain_pickle.h"
+#include "allocator/recorded_run.h"
+#include "allocator/trace_replay.h"
+#include "allocator/trace_rewind.h"
+#include "tidegauge/errors.h"
+
+namespace py = pybind11;
+
+namespace tidegauge::bindings {
+namespace {
+
+/// A table of int64 from array.array('q'), stored row by row with this number of columns.
+class Table {
+ public:
+  Table(const py::buffer& buffer, size_t columns) : info_(buffer.request()), columns_(columns) {
+    if (info_.ndim != 1 || info_.itemsize != sizeof(int64_t) ||
+        !info_.item_type_is_equivalent_to<int64_t>() || info_.strides[0] != sizeof(int64_t) ||
+        static_cast<size_t>(info_.size) % columns != 0) {
+      throw UsageError("expected an array of int64 with rows of " + std::to_string(columns));
+    }
+  }
+
+  size_t rows() const { return static_cast<size_t>(info_.size) / columns_; }
+  const int64_t* operator[](size_t row) const {
+    return static_cast<const int64_t*>(info_.ptr) + row * columns_;
+  }
+
+ private:
+  py::buffer_info info_;
+  size_t columns_;
+};
+
+/// Reads an enumerator or another small number from a table.
+template <typename Enum>
+Enum checked(int64_t value, int64_t count) {
+  if (value < 0 || value >= count) throw UsageError("invalid code " + std::to_string(value));
+  return static_cast<Enum>(value);
+}
+
+// Columns: action, address, size, stream, pool (2).
+std::vector<TraceEvent> read_events(const Table& table) {
+  std::vector<TraceEvent> events;
+  events.reserve(table.rows());
+  for (size_t i = 0; i < table.rows(); ++i) {
+    const int64_t* row = table[i];
+    events.push_back({checked<TraceAction>(row[0], kTraceActionCount), row[1], row[2], row[3],
+                      PoolId{row[4], row[5]}});
+  }
+  return events;
+}
+
+// Columns of segments: address, size, stream, pool (2), is_small, is_expandable, number of blocks.
+// Columns of blocks, ordered by segment: address, size, requested, use.
+Layout read_layout(const Table& segments, const Table& blocks) {
+  Layout layout;
+  size_t next = 0;
+  for (size_t i = 0; i < segments.rows(); ++i) {
+    const int64_t* row = segments[i];
+    SegmentState segment{row[0],      row[1],      row[2], PoolId{row[3], row[4]},
+                         row[5] != 0, row[6] != 0, {}};
+    if (row[7] < 0 || row[7] > static_cast<int64_t>(blocks.rows() - next)) {
+      throw UsageError("the segments have more blocks than the table of blocks has rows");
+    }
+    for (const size_t end = next + static_cast<size_t>(row[7]); next < end; ++next) {
+      const int64_t* block = blocks[next];
+      segment.blocks.push_back({block[0], block[1], block[2], checked<BlockUse>(block[3], 3)});
+    }
+    layout.push_back(std::move(segment));
+  }
+  return layout;
+}
+
+DeferredFrees parse_deferred(const std::string& deferred) {
+  if (deferred == "recorded") return DeferredFrees::ByCaller;
+  if (deferred == "low") return DeferredFrees::AtNextMalloc;
+  if (deferred == "high") return DeferredFrees::AtSync;
+  throw UsageError("unknown policy for deferred frees '" + deferred +
+                   "': expected recorded, low or high");
+}
+
+class AllocatorTrace {
+ public:
+  AllocatorTrace(const py::buffer& events, const py::buffer& segments, const py::buffer& blocks,
+                 const std::string& settings)
+      : config_(parse_alloc_config(settings)) {
+    DeviceTrace trace{read_events(Table(events, 6)),
+                      read_layout(Table(segments, 8), Table(blocks, 4))};
+    const py::gil_scoped_release released;
+    rewound_ = rewind_trace(trace, config_);
+    recorded_ = follow_recording(rewound_, config_);
+    final_layout_ = std::move(trace.final_layout);
+  }
+
+  py::dict recorded() const { return to_dict(recorded_.figures); }
+  bool is_consistent() const { return recorded_.final_layout == final_layout_; }
+
+  /// The figures, and the first difference from the recording: (event, description), or None.
+  py::tuple replay(const std::string& tie, int64_t total_bytes) const {
+    const ReplayOptions options = replay_options(config_, tie, total_bytes);
+    ReplayResult result;
+    {
+      const py::gil_scoped_release released;
+      result = replay_trace(rewound_, final_layout_, options);
+    }
+    py::object divergence = py::none();
+    if (result.divergence) {
+      divergence = py::make_tuple(result.divergence->event, result.divergence->what);
+    }
+    return py::make_tuple(to_dict(result.figures), divergence);
+  }
+
+  py::dict replay_fresh(const std::string& settings, const std::string& tie, int64_t total_bytes,
+                        const std::string& deferred) const {
+    ReplayOptions options = replay_options(parse_alloc_config(settings), tie, total_bytes);
+    options.deferred = parse_deferred(deferred);
+    ReplayResult result;
+    {
+      const py::gil_scoped_release released;
+      result = tidegauge::replay_fresh(rewound_, options);
+    }
+    return to_dict(result.figures);
+  }
+
+ private:
+  static ReplayOptions replay_options(const AllocConfig& config, const std::string& tie,
+                                      int64_t total_bytes) {
+    ReplayOptions options{.config = config, .tie = parse_tie(tie)};
+    if (total_bytes > 0) options.total_bytes = total_bytes;
+    return options;
+  }
+
+  AllocConfig config_;
+  RewoundTrace rewound_;
+  RecordedRun recorded_;
+  Layout final_layout_;
+};
+
+}  // namespace
+
+TieRule parse_tie(const std::string& tie) {
+  if (tie == "address") return TieRule::Address;
+  if (tie == "counter") return TieRule::SegmentCounter;
+  if (tie == "private-counter") return TieRule::PrivateCounter;
+  throw UsageError("unknown tie rule '" + tie + "' (expected address, counter or private-counter)");
+}
+
+py::dict to_dict(const RunFigures& figures) {
+  py::dict dict;
+  dict["peak_reserved_bytes"] = figures.peak_reserved_bytes;
+  dict["peak_active_bytes"] = figures.peak_active_bytes;
+  dict["unused_at_peak_bytes"] = figures.unused_at_peak_bytes;
+  dict["slack_at_peak_bytes"] = figures.slack_at_peak_bytes;
+  dict["final_reserved_bytes"] = figures.final_reserved_bytes;
+  dict["final_active_bytes"] = figures.final_active_bytes;
+  dict["segments"] = figures.segments;
+  dict["segment_events"] = figures.segment_events;
+  dict["out_of_memory"] = figures.out_of_memory;
+  return dict;
+}
+
+void bind_allocator(py::module_& m) {
+  m.def(
+      "find_pickle_fault",
+      [](const py::bytes& data) { return find_pickle_fault(std::string_view(data)); },
+      py::arg("data"), "Why a pickle is not safe to open; None if it is.");
+  py::class_<AllocatorTrace>(m, "AllocatorTrace")
+      .def(py::init<const py::buffer&, const py::buffer&, const py::buffer&, const std::string&>(),
+           py::arg("events"), py::arg("segments"), py::arg("blocks"), py::arg("settings"))
+      .def("recorded", &AllocatorTrace::recorded)
+      .def("is_consistent", &AllocatorTrace::is_consistent)
+      .def("replay", &AllocatorTrace::replay, py::arg("tie"), py::arg("total_bytes"))
+      .def("replay_fresh", &AllocatorTrace::replay_fresh, py::arg("settings"), py::arg("tie"),
+           py::arg("total_bytes"), py::arg("deferred"));
+}
+
+}  // namespace tidegauge::bindings

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bindings/core/trace.h"
+
+#include <pybind11/stl.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "bindings/common/snapshots.h"
+#include "bindings/core/post_mortem.h"
+#include "core/events/category.h"
+#include "core/ledger/ledger.h"
+#include "trace/reader.h"
+
+namespace py = pybind11;
+
+namespace tidegauge::bindings {
+namespace {
+
+py::dict storage_row(const TraceStorage& storage) {
+  using py::literals::operator""_a;
+  return py::dict("born"_a = storage.born, "freed"_a = storage.freed, "born_ns"_a = storage.born_ns,
+                  "freed_ns"_a = storage.freed_ns, "id"_a = storage.id.value,
+                  "size_bytes"_a = storage.size_bytes, "device"_a = storage.device,
+                  "category"_a = std::string(to_string(storage.category)), "step"_a = storage.step,
+                  "module"_a = storage.module.value, "op"_a = storage.op, "dtype"_a = storage.dtype,
+                  "shape"_a = storage.shape, "parameter"_a = storage.parameter,
+                  "stack"_a = storage.stack);
+}
+
+py::object to_text(Device device) { return py::str(to_string(device)); }
+
+void bind_ledger(py::module_& m) {
+  py::class_<Ledger>(m, "Ledger", "The state of a run after a replay.")
+      .def("current", [](Ledger& self) { return to_mem_rows(self.current(), &to_text); })
+      .def("peak", [](Ledger& self) { return to_mem_rows(self.peak(), &to_text); })
+      .def("fine_current", [](Ledger& self) { return fine_snapshot(self.current()); })
+      .def("fine_peak", [](Ledger& self) { return fine_snapshot(self.peak()); })
+      .def("step_peaks",
+           [](Ledger& self) {
+             py::list result;
+             for (const StepPeak& peak : self.step_peaks()) {
+               result.append(py::make_tuple(peak.step, fine_snapshot(peak.bytes)));
+             }
+             return result;
+           })
+      .def("modules",
+           [](Ledger& self) {
+             py::list result;
+             for (const ModuleId id : self.modules()) result.append(id.value);
+             return result;
+           })
+      .def(
+          "module_stats",
+          [](Ledger& self, uint32_t module) {
+            return to_mem_stats(self.module_stats(ModuleId(module)), &to_text);
+          },
+          py::arg("module"))
+      .def("anomalies", [](Ledger& self) {
+        return std::make_pair(self.anomalies().total(), self.anomalies().first());
+      });
+}
+
+py::list gap_rows(EventSource& source) {
+  using py::literals::operator""_a;
+  py::list result;
+  for (const TraceGap& gap : source.gaps()) {
+    result.append(py::dict("sequence"_a = gap.sequence, "lost_events"_a = gap.lost_events,
+                           "lost_steps"_a = gap.lost_steps, "begin_ns"_a = gap.begin_ns,
+                           "end_ns"_a = gap.end_ns, "reason"_a = gap.reason));
+  }
+  return result;
+}
+
+void bind_source(py::module_& m) {
+  py::class_<EventSource, std::shared_ptr<EventSource>>(
+      m, "EventSource", "The events of a run and the names behind their ids.")
+      .def("run_facts", &EventSource::run_facts)
+      .def("is_complete", &EventSource::is_complete)
+      .def("event_count", &EventSource::event_count)
+      .def("gaps", &gap_rows)
+      .def("failures", &EventSource::failures)
+      .def("modules",
+           [](EventSource& self) {
+             py::list result;
+             for (const TraceModule& module : self.modules()) {
+               result.append(py::make_tuple(module.id.value, module.name, module.class_name));
+             }
+             return result;
+           })
+      .def("ops",
+           [](EventSource& self) {
+             py::dict result;
+             for (const auto& [id, name] : self.ops()) result[py::int_(id.value)] = name;
+             return result;
+           })
+      .def("tensors", [](EventSource& self) {
+        py::dict result;
+        for (const auto& [id, tensor] : self.tensors()) {
+          result[py::int_(id)] = py::make_tuple(tensor.dtype, tensor.shape);
+        }
+        return result;
+      });
+}
+
+void bind_reader(py::module_& m) {
+  py::class_<Reader, EventSource, std::shared_ptr<Reader>>(
+      m, "Reader", "Reads a trace file; see docs/trace-format.md.")
+      .def(py::init<const std::string&>(), py::arg("path"))
+      .def("optimizer_steps", &Reader::optimizer_steps)
+      .def("pass_count", &Reader::pass_count)
+      .def(
+          "replay",
+          [](Reader& self, uint64_t last) {
+            const py::gil_scoped_release release;
+            auto ledger = std::make_unique<Ledger>();
+            self.replay(*ledger, last);
+            return ledger;
+          },
+          py::arg("last") = UINT64_MAX)
+      .def(
+          "storages_alive_at",
+          [](Reader& self, uint64_t sequence, size_t limit) {
+            py::list result;
+            for (const TraceStorage& storage : self.storages_alive_at(sequence, limit)) {
+              result.append(storage_row(storage));
+            }
+            return result;
+          },
+          py::arg("sequence"), py::arg("limit"));
+}
+
+}  // namespace
+
+py::list fine_snapshot(const Snapshot& snapshot) {
+  py::list result;
+  for (const DeviceSplit& entry : snapshot.devices) {
+    result.append(py::make_tuple(to_string(entry.device), entry.at.sequence, entry.at.time_ns,
+                                 entry.at.step, to_category_dict(entry.split)));
+  }
+  return result;
+}
+
+void bind_trace(py::module_& m) {
+  bind_ledger(m);
+  bind_post_mortem(m);
+  bind_source(m);
+  bind_reader(m);
+  bind_trace_summary(m);
+}
+
+}  // namespace tidegauge::bindings

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bindings/torch/fsdp.h"
+
+#include <pybind11/native_enum.h>
+
+#include <string>
+#include <utility>
+
+#include "bindings/torch/py_mem_tracker.h"
+#include "bindings/torch/py_module_registry.h"
+#include "bindings/torch/snapshots.h"
+#include "bindings/torch/tensors.h"
+#include "capture/hooks/moment_facts.h"
+#include "core/ledger/sharded_units.h"
+#include "track/unit_births.h"
+
+namespace py = pybind11;
+
+namespace tidegauge::bindings {
+
+void PyMemTracker::add_unit(UnitId unit, const std::string& name, const py::sequence& modules) {
+  memory_->add_unit(unit, name);
+  for (const py::handle module : modules) {
+    labels_.add_unit_module(PyModuleRegistry::get().intern(module.ptr()));
+  }
+}
+
+void PyMemTracker::label_unit(UnitId unit, UnitFact fact, const py::sequence& tensors) {
+  ScratchTensors inner;
+  for (const py::handle tensor : tensors) append_inner_tensors(tensor.ptr(), *inner);
+  for (const at::Tensor& tensor : *inner) memory_->label_unit(unit, fact, tensor);
+}
+
+/// Returns the module inside a CheckpointWrapper, because a recompute in backward calls that
+/// module, not the wrapper.
+void PyMemTracker::add_recompute_of_wrapped(py::handle module, ModuleStats& stats) {
+  const py::object wrapped = py::getattr(module, "_checkpoint_wrapped_module", py::none());
+  if (wrapped.is_none() || !stats[ModuleState::PreForwardAc].empty()) return;
+  ModuleStats inner = memory_->module_stats(PyModuleRegistry::get().find(wrapped.ptr()));
+  for (const ModuleState state : {ModuleState::PreForwardAc, ModuleState::PostForwardAc}) {
+    const auto i = static_cast<size_t>(state);
+    stats.snapshots[i] = std::move(inner.snapshots[i]);
+  }
+}
+
+void PyMemTracker::note_failure(const std::string& what) {
+  if (failure_count_++ == 0) first_failure_ = what;
+}
+
+void PyMemTracker::mark_module(py::handle module, ModuleState state) {
+  const ModuleId id = PyModuleRegistry::get().find(module.ptr());
+  if (labels_.is_unit_module(id)) memory_->mark_module(id, state);
+}
+
+namespace {
+
+/// Notifies all started FSDPMemTrackers. Counts our own failures, so that training does not see
+/// them.
+template <typename Notify>
+void notify_sharded(Notify&& notify) {
+  for (const auto& tracker : all_started()) {
+    if (!tracker->is_sharded()) continue;
+    try {
+      notify(*tracker);
+    } catch (const std::exception& error) {
+      tracker->note_failure(error.what());
+    }
+  }
+}
+
+/// Binds a method of the tracker or its engine that takes a unit. Python passes the unit's number.
+template <typename... Args>
+auto about_unit(void (PyMemTracker::*method)(UnitId, Args...)) {
+  return [method](PyMemTracker& tracker, uint32_t unit, Args... args) {
+    (tracker.*method)(UnitId(unit), args...);
+  };
+}
+template <typename... Args>
+auto about_unit(void (MemoryTracker::*method)(UnitId, Args...)) {
+  return [method](PyMemTracker& tracker, uint32_t unit, Args... args) {
+    (tracker.memory().*method)(UnitId(unit), args...);
+  };
+}
+/// The same for all started FSDPMemTrackers.
+template <typename Owner, typename... Args>
+auto for_all(void (Owner::*method)(UnitId, Args...)) {
+  return [notify = about_unit(method)](uint32_t unit, Args... args) {
+    notify_sharded([&](PyMemTracker& tracker) { notify(tracker, unit, args...); });
+  };
+}
+
+/// `training_state`: the name of FSDP2's TrainingState. Outside of forward and backward, only the
+/// user starts a gather.
+GatherReason find_reason(const std::string& training_state, bool is_prefetch) {
+  if (is_prefetch) return GatherReason::Prefetch;
+  if (training_state == "FORWARD") {
+    return moment::in_backward() ? GatherReason::Recompute : GatherReason::Forward;
+  }
+  if (training_state == "IDLE") return GatherReason::User;
+  return moment::in_recompute() ? GatherReason::Recompute : GatherReason::Backward;
+}
+
+}  // namespace
+
+void bind_units(PyMemTrackerClass& tracker) {
+  tracker
+      .def("add_unit", about_unit(&PyMemTracker::add_unit), py::arg("unit"), py::arg("name"),
+           py::arg("modules"))
+      .def("label_unit", about_unit(&PyMemTracker::label_unit), py::arg("unit"), py::arg("fact"),
+           py::arg("tensors"))
+      .def(
+          "resume_unit",
+          [](PyMemTracker& self, uint32_t unit, bool is_unsharded) {
+            // The unit was gathered before the tracker started, for an unknown reason.
+            self.memory().begin_gather(UnitId(unit), GatherReason::User);
+            if (is_unsharded) self.memory().finish_gather(UnitId(unit));
+          },
+          py::arg("unit"), py::arg("is_unsharded"))
+      .def("units", [](PyMemTracker& self) { return to_python(self.memory().units()); })
+      .def("failures", [](PyMemTracker& self) {
+        return std::make_pair(self.failure_count(), self.first_failure());
+      });
+}
+
+void bind_fsdp(py::module_& m) {
+  py::native_enum<UnitFact>(m, "UnitFact", "enum.Enum", "The role of a storage in a unit.")
+      .value("SHARD", UnitFact::Shard)
+      .value("GATHER_BUFFER", UnitFact::GatherBuffer)
+      .value("UNSHARDED", UnitFact::Unsharded)
+      .value("POST_FORWARD_SHARD", UnitFact::PostForwardShard)
+      .value("UNSHARDED_GRAD", UnitFact::UnshardedGrad)
+      .value("REDUCE_BUFFER", UnitFact::ReduceBuffer)
+      .value("ALL_REDUCE_BUFFER", UnitFact::AllReduceBuffer)
+      .value("REDUCED_GRAD", UnitFact::ReducedGrad)
+      .value("SHARD_GRAD", UnitFact::ShardGrad)
+      .finalize();
+  py::native_enum<ModuleState>(m, "ModuleMark", "enum.Enum",
+                               "Module states that FSDP2 itself reaches.")
+      .value("AFTER_PRE_FORWARD", ModuleState::AfterPreForward)
+      .value("BEFORE_POST_FORWARD", ModuleState::BeforePostForward)
+      .value("BEFORE_PRE_BACKWARD", ModuleState::BeforePreBackward)
+      .value("AFTER_PRE_BACKWARD", ModuleState::AfterPreBackward)
+      .value("BEFORE_POST_BACKWARD", ModuleState::BeforePostBackward)
+      .value("AFTER_POST_BACKWARD", ModuleState::AfterPostBackward)
+      .finalize();
+  m.def("new_unit", [] { return new_unit_id().value; });
+  m.def(
+      "unit_failure",
+      [](const std::string& what) {
+        notify_sharded([&](PyMemTracker& tracker) { tracker.note_failure(what); });
+      },
+      py::arg("what"));
+  m.def("unit_made", for_all(&PyMemTracker::add_unit), py::arg("unit"), py::arg("name"),
+        py::arg("modules"));
+  m.def("unit_fact", for_all(&PyMemTracker::label_unit), py::arg("unit"), py::arg("fact"),
+        py::arg("tensors"));
+  m.def(
+      "begin_unit_births",
+      [](uint32_t unit, UnitFact fact) { begin_unit_births(UnitId(unit), fact); }, py::arg("unit"),
+      py::arg("fact"));
+  m.def("end_unit_births", &end_unit_births);
+  m.def(
+      "unit_gathering",
+      [](uint32_t unit, const std::string& training_state, bool is_prefetch) {
+        for_all (&MemoryTracker::begin_gather)(unit, find_reason(training_state, is_prefetch));
+      },
+      py::arg("unit"), py::arg("training_state"), py::arg("is_prefetch"));
+  m.def("unit_unsharded", for_all(&MemoryTracker::finish_gather), py::arg("unit"));
+  m.def("unit_released", for_all(&MemoryTracker::release), py::arg("unit"),
+        py::arg("keeps_post_forward_shard"));
+  m.def("unit_reduced", for_all(&MemoryTracker::reduce), py::arg("unit"));
+  m.def(
+      "mark_modules",
+      [](const py::sequence& modules, ModuleState mark) {
+        for (const py::handle module : modules) {
+          notify_sharded([&](PyMemTracker& tracker) { tracker.mark_module(module, mark); });
+        }
+      },
+      py::arg("modules"), py::arg("mark"));
+}
+
+}  // namespace tidegauge::bindings

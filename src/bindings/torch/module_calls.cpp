@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Functions that the patched nn.Module.__call__ and checkpoints call, for all entered trackers.
+// They are plain C functions, because a pybind11 call would cost more than all the work here.
+#include "bindings/torch/module_calls.h"
+
+#include <pybind11/pybind11.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "bindings/torch/py_mod_tracker.h"
+#include "capture/hooks/moment_facts.h"
+
+namespace py = pybind11;
+
+namespace tidegauge::bindings {
+namespace {
+
+using Trackers = std::vector<std::shared_ptr<PyModTracker>>;
+
+/// The entered trackers. A hook may enter or exit a tracker, so readers copy the pointer first.
+std::shared_ptr<const Trackers>& entered() {
+  static auto* trackers = new std::shared_ptr<const Trackers>(std::make_shared<Trackers>());
+  return *trackers;
+}
+
+/// The number of compiled modules that are running in this thread. Calls below them are not
+/// observed, because compiled code does not call all modules.
+thread_local int compiled_depth = 0;
+
+void notify_compiled(PyObject* module, PyObject* output) {
+  for (const auto& tracker : *entered()) {
+    if (const auto listener = tracker->listener()) listener->on_compiled(module, output);
+  }
+}
+
+bool is_compiled(PyObject* module) {
+  return std::strcmp(Py_TYPE(module)->tp_name, "OptimizedModule") == 0;
+}
+
+/// module_enter(module, args, kwargs) -> True if module_leave must follow.
+PyObject* module_enter(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count != 3) return PyErr_Format(PyExc_TypeError, "module_enter takes 3 arguments");
+  if (is_compiled(args[0])) {
+    ++compiled_depth;
+    Py_RETURN_TRUE;
+  }
+  const std::shared_ptr<const Trackers> trackers = entered();
+  if (compiled_depth > 0 || trackers->empty()) Py_RETURN_FALSE;
+  size_t done = 0;
+  try {
+    for (; done < trackers->size(); ++done) {
+      (*trackers)[done]->enter_module(args[0], args[1], args[2]);
+    }
+    Py_RETURN_TRUE;
+  } catch (py::error_already_set& error) {
+    // No module_leave will follow, so leave the module in the trackers that have entered it.
+    for (size_t i = 0; i < done; ++i) (*trackers)[i]->leave_module(args[0], args[1], py::none());
+    error.restore();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+  return nullptr;
+}
+
+/// module_leave(module, args, output): output is None if the forward raised.
+PyObject* module_leave(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count != 3) return PyErr_Format(PyExc_TypeError, "module_leave takes 3 arguments");
+  if (is_compiled(args[0])) {
+    --compiled_depth;
+    notify_compiled(args[0], args[2]);
+    Py_RETURN_NONE;
+  }
+  const std::shared_ptr<const Trackers> trackers = entered();
+  bool failed = false;
+  for (auto tracker = trackers->rbegin(); tracker != trackers->rend(); ++tracker) {
+    try {
+      (*tracker)->leave_module(args[0], args[1], args[2]);
+    } catch (py::error_already_set& error) {
+      error.restore();
+      failed = true;
+    } catch (const std::exception& error) {
+      PyErr_SetString(PyExc_RuntimeError, error.what());
+      failed = true;
+    }
+  }
+  if (failed) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyMethodDef functions[] = {
+    {"module_enter", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&module_enter)),
+     METH_FASTCALL, "Begins a module call: module_enter(module, args, kwargs) -> bool."},
+    {"module_leave", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&module_leave)),
+     METH_FASTCALL, "Ends a module call: module_leave(module, args, output)."},
+    {nullptr, nullptr, 0, nullptr}};
+
+void replace_entered(const std::function<void(Trackers&)>& change) {
+  auto trackers = std::make_shared<Trackers>(*entered());
+  change(*trackers);
+  entered() = std::move(trackers);
+}
+
+}  // namespace
+
+void bind_module_calls(py::module_& m) {
+  PyModule_AddFunctions(m.ptr(), functions);
+  m.def(
+      "start_tracking",
+      [](std::shared_ptr<PyModTracker> tracker) {
+        replace_entered([&](Trackers& all) { all.push_back(std::move(tracker)); });
+      },
+      py::arg("tracker"));
+  m.def(
+      "stop_tracking",
+      [](const std::shared_ptr<PyModTracker>& tracker) {
+        replace_entered([&](Trackers& all) { std::erase(all, tracker); });
+        tracker->activity()->stop();
+      },
+      py::arg("tracker"));
+  m.def(
+      "compiled_module_called",
+      [](py::handle module, py::handle output) { notify_compiled(module.ptr(), output.ptr()); },
+      py::arg("module"), py::arg("output"));
+  m.def(
+      "begin_recompute",
+      [](bool keeps_graph) {
+        moment::begin_recompute(keeps_graph);
+        for (const auto& tracker : *entered()) {
+          if (const auto listener = tracker->listener()) listener->on_recompute();
+          tracker->activity()->begin_recompute(keeps_graph);
+        }
+      },
+      py::arg("keeps_graph"));
+  m.def("end_recompute", [] {
+    for (const auto& tracker : *entered()) tracker->activity()->end_recompute();
+    moment::end_recompute();
+  });
+}
+
+}  // namespace tidegauge::bindings

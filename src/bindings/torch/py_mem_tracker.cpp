@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bindings/torch/py_mem_tracker.h"
+
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <utility>
+
+#include "bindings/common/snapshots.h"
+#include "bindings/torch/py_module_registry.h"
+#include "bindings/torch/py_module_view.h"
+#include "bindings/torch/snapshots.h"
+#include "bindings/torch/tensors.h"
+#include "capture/compat/fake_mode.h"
+#include "capture/hooks/moment_facts.h"
+#include "capture/hooks/unseen_changes.h"
+#include "tidegauge/errors.h"
+#include "track/user_role.h"
+
+namespace py = pybind11;
+
+namespace tidegauge::bindings {
+namespace {
+
+Phase current_phase() { return moment::in_backward() ? Phase::Recompute : Phase::Forward; }
+
+/// True if a leaf is an nn.Parameter. Called by autograd's threads.
+bool is_parameter(const at::Tensor& leaf) {
+  const py::gil_scoped_acquire gil;
+  const auto object = py::reinterpret_steal<py::object>(THPVariable_Wrap(leaf));
+  return py::isinstance(object, py::module_::import("torch.nn").attr("Parameter"));
+}
+
+/// See fake_mode::mode_of.
+const void* find_fake_mode(const at::Tensor& tensor) {
+  const py::gil_scoped_acquire gil;
+  const auto object = py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
+  const auto fake_tensor = py::module_::import("torch._subclasses.fake_tensor").attr("FakeTensor");
+  return py::isinstance(object, fake_tensor) ? object.attr("fake_mode").ptr() : nullptr;
+}
+
+std::vector<std::shared_ptr<PyMemTracker>>& started_trackers() {
+  static auto* trackers = new std::vector<std::shared_ptr<PyMemTracker>>;
+  return *trackers;
+}
+
+}  // namespace
+
+const std::vector<std::shared_ptr<PyMemTracker>>& all_started() { return started_trackers(); }
+
+std::shared_ptr<PyMemTracker> PyMemTracker::create(std::shared_ptr<PyModTracker> modules,
+                                                   bool strict, bool allocator,
+                                                   const std::string& stacks, bool is_sharded) {
+  auto tracker = std::shared_ptr<PyMemTracker>(new PyMemTracker(
+      std::move(modules), strict, allocator, parse_stack_mode(stacks, true), is_sharded));
+  tracker->modules_->set_listener(tracker);
+  return tracker;
+}
+
+PyMemTracker::PyMemTracker(std::shared_ptr<PyModTracker> modules, bool strict, bool allocator,
+                           StackMode stacks, bool is_sharded)
+    : modules_(std::move(modules)),
+      memory_(MemoryTracker::create(modules_->activity(), &is_parameter, allocator, stacks)),
+      labels_(py_modules()),
+      strict_(strict),
+      is_sharded_(is_sharded) {}
+
+PyMemTracker::~PyMemTracker() = default;
+
+void PyMemTracker::record_to(const std::shared_ptr<Recorder>& recorder) {
+  if (!recorder->reserve()) {
+    throw UsageError("the recorder of " + recorder->path() +
+                     " already has a tracker; use one recorder per tracker");
+  }
+  memory_->record_to(recorder);
+}
+
+void PyMemTracker::start() {
+  memory_->start();
+  if (++start_count_ == 1) started_trackers().push_back(shared_from_this());
+}
+
+void PyMemTracker::stop() {
+  if (start_count_ == 0) return;
+  if (--start_count_ == 0) std::erase(started_trackers(), shared_from_this());
+  memory_->stop();
+}
+
+void PyMemTracker::label(py::handle object, Role role, Since since, LabelledBy labelled_by,
+                         ModuleId owner) {
+  ScratchTensors tensors;
+  append_inner_tensors(object.ptr(), *tensors);
+  for (const at::Tensor& tensor : *tensors) {
+    memory_->label(tensor, role, since, owner, labelled_by);
+  }
+}
+
+void PyMemTracker::track_tensor(py::handle tensor, const std::string& role) {
+  const UserRole parsed = parse_user_role(role);
+  label(tensor, parsed.role, parsed.since, LabelledBy::User);
+}
+
+void PyMemTracker::register_tensor(py::handle module, py::handle tensor, Role role) {
+  // A module under construction has no name yet. The trace will have the name that it gets later.
+  const ModuleId owner =
+      memory_->is_recording() ? PyModuleRegistry::get().intern(module.ptr()) : ModuleId{};
+  label(tensor, role, Since::Birth, LabelledBy::Hook, owner);
+}
+
+void PyMemTracker::track_module(py::handle module, LabelledBy labelled_by) {
+  labels_.label(*memory_, PyModuleView(module), labelled_by);
+}
+
+void PyMemTracker::track_optimizer(py::handle optimizer, LabelledBy labelled_by) {
+  memory_->expect_optimizer();
+  const py::object state = py::getattr(optimizer, "state", py::dict());
+  for (const py::handle of_parameter : state.attr("values")()) {
+    if (!PyDict_Check(of_parameter.ptr())) continue;
+    std::vector<at::Tensor> tensors;
+    append_tensors(of_parameter.ptr(), tensors);
+    for (const at::Tensor& tensor : tensors) {
+      const auto object = py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
+      label(object, Role::IsOptimizerState, Since::Birth, labelled_by);
+    }
+  }
+}
+
+void PyMemTracker::track_gradient(py::handle input, py::handle grad) {
+  if (THPVariable_Check(input.ptr()) && is_parameter(THPVariable_Unpack(input.ptr()))) {
+    label(grad, Role::IsGradient, Since::Birth, LabelledBy::Hook);
+  }
+}
+
+void PyMemTracker::reset_module_stats() {
+  labels_.forget_sizes();
+  memory_->reset_statistics();
+}
+
+void PyMemTracker::on_enter(py::handle module, ModuleId id, bool is_root_call, py::handle args,
+                            py::handle kwargs) {
+  const Phase phase = current_phase();
+  ScratchTensors inputs;
+  if (phase == Phase::Forward) {
+    try {
+      const char* name = is_sharded_ ? "FSDPMemTracker" : "MemTracker";
+      if (is_root_call) memory_->begin_root_call(id, strict_, name);
+    } catch (const NotSupported& error) {
+      PyErr_SetString(PyExc_NotImplementedError, error.what());
+      throw py::error_already_set();
+    }
+    labels_.on_call(*memory_, PyModuleView(module), id);
+    append_all_inner_tensors(args.ptr(), *inputs);
+    append_all_inner_tensors(kwargs.ptr(), *inputs);
+  }
+  memory_->enter_module(id, phase, *inputs);
+}
+
+void PyMemTracker::on_leave(ModuleId id, py::handle output) {
+  const Phase phase = current_phase();
+  ScratchTensors outputs;
+  if (phase == Phase::Forward) append_all_inner_tensors(output.ptr(), *outputs);
+  memory_->exit_module(id, phase, *outputs);
+}
+
+void PyMemTracker::on_compiled(py::handle module, py::handle output) {
+  const PyModuleView view(module);
+  labels_.on_compiled_call(*memory_, view, view.intern());
+  ScratchTensors outputs;
+  append_all_inner_tensors(output.ptr(), *outputs);
+  for (const at::Tensor& tensor : *outputs) observe_made(tensor);
+}
+
+void PyMemTracker::on_death(ModuleId id) {
+  labels_.forget(id);
+  memory_->forget_module(id);
+}
+
+py::list PyMemTracker::snapshot(bool at_peak) {
+  labels_.refresh(*memory_);
+  const Snapshot bytes = at_peak ? memory_->peak() : memory_->current();
+  return is_sharded_ ? to_fsdp_rows(bytes, &to_python) : to_mem_rows(bytes, &to_python);
+}
+
+py::list PyMemTracker::modules() {
+  py::list result;
+  for (const ModuleId id : memory_->modules()) {
+    if (is_sharded_ && !labels_.is_unit_module(id)) continue;
+    const py::object module = PyModuleRegistry::get().resolve(id);
+    if (!module.is_none()) result.append(py::make_tuple(module, modules_->activity()->name(id)));
+  }
+  return result;
+}
+
+py::dict PyMemTracker::module_stats(py::handle module) {
+  ModuleStats stats = memory_->module_stats(PyModuleRegistry::get().find(module.ptr()));
+  if (!is_sharded_) return to_mem_stats(stats, &to_python);
+  add_recompute_of_wrapped(module, stats);
+  return to_fsdp_stats(stats);
+}
+
+PyMemTrackerClass bind_mem_tracker(py::module_& m) {
+  fake_mode::connect_python(&find_fake_mode);
+  PyMemTrackerClass tracker(m, "MemTracker",
+                            "Bytes by device and category; see tidegauge.MemTracker.");
+  tracker
+      .def(py::init(&PyMemTracker::create), py::arg("mod_tracker"), py::arg("strict"),
+           py::arg("allocator") = false, py::arg("stacks") = "none", py::arg("is_sharded") = false)
+      .def("record_to", &PyMemTracker::record_to, py::arg("recorder"))
+      .def("start", &PyMemTracker::start)
+      .def("stop", &PyMemTracker::stop)
+      .def("track_tensor", &PyMemTracker::track_tensor, py::arg("tensor"), py::arg("role"))
+      .def(
+          "track_module",
+          [](PyMemTracker& self, py::handle module) {
+            self.track_module(module, LabelledBy::User);
+          },
+          py::arg("module"))
+      .def(
+          "track_optimizer",
+          [](PyMemTracker& self, py::handle optimizer) {
+            self.track_optimizer(optimizer, LabelledBy::User);
+          },
+          py::arg("optimizer"))
+      .def("reset_module_stats", &PyMemTracker::reset_module_stats)
+      .def("post_mortem", [](PyMemTracker& self) { return self.memory().post_mortem(); })
+      .def("current", [](PyMemTracker& self) { return self.snapshot(/*at_peak=*/false); })
+      .def("peak", [](PyMemTracker& self) { return self.snapshot(/*at_peak=*/true); })
+      .def("foreign", [](PyMemTracker& self) { return to_python(self.memory().foreign_bytes()); })
+      .def(
+          "splits",
+          [](PyMemTracker& self, bool at_peak) {
+            return to_splits(at_peak ? self.memory().peak() : self.memory().current());
+          },
+          py::arg("at_peak"))
+      .def("modules", &PyMemTracker::modules)
+      .def("module_stats", &PyMemTracker::module_stats, py::arg("module"))
+      .def_property_readonly("version", [](PyMemTracker& self) { return self.memory().version(); })
+      .def("in_optimizer_step", [](PyMemTracker&) { return moment::in_optimizer_step(); })
+      .def("in_recompute", [](PyMemTracker&) { return moment::in_recompute(); })
+      .def("anomalies",
+           [](PyMemTracker& self) {
+             return std::make_pair(self.memory().anomaly_count(), self.memory().first_anomaly());
+           })
+      .def_property_readonly("footprint_bytes",
+                             [](PyMemTracker& self) { return self.memory().footprint_bytes(); });
+  return tracker;
+}
+
+}  // namespace tidegauge::bindings

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bindings/torch/py_mod_tracker.h"
+#include "trace/recorder.h"
+#include "track/memory_tracker.h"
+#include "track/module_labels.h"
+
+namespace tidegauge::bindings {
+
+/// The implementation of tidegauge.MemTracker for Python modules, bound as `_C.MemTracker`. It
+/// notifies a MemoryTracker, the engine. With `is_sharded` it implements FSDPMemTracker: figures
+/// use its categories and states, and only modules of units are listed. All calls need the GIL.
+class PyMemTracker : public PyModuleListener, public std::enable_shared_from_this<PyMemTracker> {
+ public:
+  /// Throws UsageError for an unknown mode in `stacks` (capture/modules/birth_stacks.h).
+  static std::shared_ptr<PyMemTracker> create(std::shared_ptr<PyModTracker> modules, bool strict,
+                                              bool allocator, const std::string& stacks,
+                                              bool is_sharded);
+  ~PyMemTracker() override;
+
+  /// Throws UsageError if another tracker uses the recorder, or if this tracker already has events.
+  void record_to(const std::shared_ptr<Recorder>& recorder);
+  void start();
+  void stop();
+
+  /// Throws UsageError for an unknown role.
+  void track_tensor(pybind11::handle tensor, const std::string& role);
+  /// Call when `module` has registered a parameter or buffer. Raises TypeError like
+  /// PyModuleRegistry::intern.
+  void register_tensor(pybind11::handle module, pybind11::handle tensor, Role role);
+  void track_module(pybind11::handle module, LabelledBy labelled_by);
+  void track_optimizer(pybind11::handle optimizer, LabelledBy labelled_by);
+  /// Labels `grad` as the gradient of `input` if `input` is a parameter.
+  void track_gradient(pybind11::handle input, pybind11::handle grad);
+  void reset_module_stats();
+
+  void add_unit(UnitId unit, const std::string& name, const pybind11::sequence& modules);
+  void label_unit(UnitId unit, UnitFact fact, const pybind11::sequence& tensors);
+  /// No effect for a module that has no statistics or belongs to no unit.
+  void mark_module(pybind11::handle module, ModuleState state);
+  bool is_sharded() const { return is_sharded_; }
+  /// Counts a failure in our own hooks. Training does not see it.
+  void note_failure(const std::string& what);
+  int64_t failure_count() const { return failure_count_; }
+  const std::string& first_failure() const { return first_failure_; }
+
+  /// Updates all labels and returns the bytes by device and category, in the tracker's categories.
+  pybind11::list snapshot(bool at_peak);
+  pybind11::list modules();
+  pybind11::dict module_stats(pybind11::handle module);
+
+  MemoryTracker& memory() { return *memory_; }
+  bool is_started() const { return start_count_ > 0; }
+
+  void on_enter(pybind11::handle module, ModuleId id, bool is_root_call, pybind11::handle args,
+                pybind11::handle kwargs) override;
+  void on_leave(ModuleId id, pybind11::handle output) override;
+  void on_compiled(pybind11::handle module, pybind11::handle output) override;
+  void on_recompute() override { memory_->begin_recompute(); }
+  void on_death(ModuleId id) override;
+
+ private:
+  PyMemTracker(std::shared_ptr<PyModTracker> modules, bool strict, bool allocator, StackMode stacks,
+               bool is_sharded);
+  void label(pybind11::handle object, Role role, Since since, LabelledBy labelled_by,
+             ModuleId owner = {});
+  void add_recompute_of_wrapped(pybind11::handle module, ModuleStats& stats);
+
+  const std::shared_ptr<PyModTracker> modules_;
+  const std::shared_ptr<MemoryTracker> memory_;
+  ModuleLabels labels_;
+  const bool strict_;
+  const bool is_sharded_;
+  int start_count_ = 0;
+  int64_t failure_count_ = 0;
+  std::string first_failure_;
+};
+
+/// The trackers that are started.
+const std::vector<std::shared_ptr<PyMemTracker>>& all_started();
+
+using PyMemTrackerClass = pybind11::class_<PyMemTracker, std::shared_ptr<PyMemTracker>>;
+PyMemTrackerClass bind_mem_tracker(pybind11::module_& m);
+/// Binds the functions with which the patches of torch's Python notify all started trackers.
+void bind_mem_events(pybind11::module_& m);
+
+}  // namespace tidegauge::bindings

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bindings/torch/simulate.h"
+
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/device_lazy_init.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings/torch/python_stack.h"
+#include "simulate/adopt.h"
+#include "simulate/claimed_cuda.h"
+#include "simulate/known_values.h"
+#include "simulate/session.h"
+#include "simulate/simulated_tensor.h"
+
+namespace py = pybind11;
+
+namespace tidegauge::bindings {
+namespace {
+
+/// A stand-in for the address of a simulated storage; null for a storage without bytes.
+int64_t address_of(const c10::Storage& storage) {
+  return storage.nbytes() == 0 ? 0 : reinterpret_cast<int64_t>(storage.unsafeGetStorageImpl());
+}
+int64_t address_of_tensor(const at::Tensor& tensor) {
+  const int64_t storage = address_of(tensor.storage());
+  return storage == 0 ? 0
+                      : storage + tensor.storage_offset() * static_cast<int64_t>(tensor.itemsize());
+}
+bool is_simulated_storage(const c10::Storage& storage) {
+  return simulation::SimulatedStorage::find(storage) != nullptr;
+}
+
+std::optional<at::Tensor> known_values_of(const at::Tensor& tensor) {
+  const at::Tensor values = simulation::known_values::find(tensor);
+  return values.defined() ? std::optional(values.clone()) : std::nullopt;
+}
+
+}  // namespace
+
+void bind_simulate(py::module_& m) {
+  py::class_<OpCoverage>(m, "OpCoverage")
+      .def_readonly("op", &OpCoverage::op)
+      .def_readonly("calls", &OpCoverage::calls)
+      .def_readonly("cached", &OpCoverage::cached)
+      .def_readonly("is_decomposed", &OpCoverage::is_decomposed)
+      .def("__repr__", [](const OpCoverage& self) {
+        return "OpCoverage(op='" + self.op + "', calls=" + std::to_string(self.calls) +
+               ", cached=" + std::to_string(self.cached) +
+               ", is_decomposed=" + (self.is_decomposed ? "True" : "False") + ")";
+      });
+  m.def(
+      "simulation_start",
+      [](std::optional<double> item, double mask_fraction,
+         const std::vector<std::string>& decomposed) {
+        simulation::set_locate(&user_line);
+        simulation::start({item, mask_fraction}, decomposed);
+      },
+      py::arg("item"), py::arg("mask_fraction"), py::arg("decomposed"));
+  m.def("simulation_stop", &simulation::stop);
+  const auto made = [](bool only_integers) {
+    return only_integers ? simulation::Made::Integers : simulation::Made::All;
+  };
+  m.def(
+      "simulation_pause", [=](bool only_integers) { simulation::pause(made(only_integers)); },
+      py::arg("only_integers"));
+  m.def(
+      "simulation_resume", [=](bool only_integers) { simulation::resume(made(only_integers)); },
+      py::arg("only_integers"));
+  m.def("simulation_is_paused", [] { return simulation::is_paused(simulation::Made::All); });
+  m.def("simulation_coverage", &simulation::coverage);
+  m.def("is_simulated", &simulation::is_simulated, py::arg("tensor"));
+  m.def("adopt_tensors", &simulation::adopt, py::arg("tensors"), py::arg("device"));
+  m.def("is_simulated_storage", &is_simulated_storage, py::arg("storage"));
+  m.def("simulated_address", &address_of_tensor, py::arg("tensor"));
+  m.def("simulated_storage_address", &address_of, py::arg("storage"));
+  m.def("claim_cuda", &claimed_cuda::install, py::arg("device_count"));
+  m.def("unclaim_cuda", [] {
+    claimed_cuda::uninstall();
+    // Python's part of torch notes, too, that it has initialised CUDA.
+    torch::utils::set_requires_device_init(c10::kCUDA, true);
+  });
+  m.def("known_values", &known_values_of, py::arg("tensor"));
+}
+
+}  // namespace tidegauge::bindings

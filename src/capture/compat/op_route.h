@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/boxing/KernelFunction.h>
+
+/// Brings the ops of our dispatch keys (dispatch_key.h) to our handlers.
+///
+///   Fake has no other fallback   our fallback serves every op
+///   torch or a library has one   a kernel of ours for each op goes before it. Ops on its own fake
+///                                tensors, and ops in torch's fake mode, still go to it
+///
+/// Both give the same events. The choice is made at the first use.
+namespace tidegauge::op_route {
+
+/// Once for the process, and for good. `handler` is a boxed kernel for any op. Throws NotSupported
+/// if another library has a fallback for DeferredInit.
+void install(const c10::KernelFunction& handler);
+
+}  // namespace tidegauge::op_route
