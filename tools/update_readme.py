@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Generates the outputs and figures in README.md.
+"""Generates the outputs and figures in README.md and src/capture/fast/README.md.
 
 Replaces each block between `<!-- begin: NAME -->` and `<!-- end -->` by the output of NAME below.
 Run it after `make build` and `make bench`: `.venv/bin/python tools/update_readme.py [NAME...]`, by
-default for all blocks.
+default for all blocks. `costs`, `speeds` and `gains` only read benchmarks/results.json.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 REPO = Path(__file__).parent.parent
+DOCUMENTS = ("README.md", "src/capture/fast/README.md")
 BLOCK = re.compile(r"(<!-- begin: ([\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -60,23 +62,45 @@ def report() -> str:
 
 SIMULATED = "simulated"
 """the variant without a tracker"""
+LACKS_PATH = re.compile("without (?:the )?(.+)")
+"""variants that lack one fast path, in the C++ benchmark"""
+
+
+def read_results() -> dict[str, Any]:
+    results: dict[str, Any] = json.loads((REPO / "benchmarks" / "results.json").read_text())
+    return results
 
 
 def costs() -> str:
-    results = json.loads((REPO / "benchmarks" / "results.json").read_text())
+    results = read_results()
     rows = [
         "| case | variant | CPU time relative to no tracker | difference of two equal runs |",
         "|---|---|---|---|",
     ]
-    ratios = [r for r in results["ratios"] if r["variant"] != SIMULATED]
     rows += [
-        f"| {r['case']} | {r['variant']} | {r['ratio']:.2f}x | {r['spread']:.1%} |" for r in ratios
+        f"| {r['case']} | {r['variant']} | {r['ratio']:.2f}x | {r['spread']:.1%} |"
+        for r in results["ratios"]
+        if r["variant"] != SIMULATED and not LACKS_PATH.fullmatch(r["variant"])
     ]
     return "\n".join([*rows, "", f"({results['method']}.)", ""])
 
 
+def gains() -> str:
+    """What each fast path saves, in percentage points of an untracked step."""
+    ratios = read_results()["ratios"]
+    lacking = [r for r in ratios if LACKS_PATH.fullmatch(r["variant"])]
+    (case,) = {r["case"] for r in lacking}
+    (tracked,) = (r for r in ratios if r["case"] == case and r["variant"] == "tidegauge")
+    rows = ["| path | gain |", "|---|---:|"]
+    for r in lacking:
+        name = LACKS_PATH.sub(r"\1", r["variant"])
+        rows.append(f"| {name} | {100 * (r['ratio'] - tracked['ratio']):.1f} |")
+    note = f"({case}; two equal runs differ by {100 * tracked['spread']:.1f}.)"
+    return "\n".join([*rows, "", note, ""])
+
+
 def speeds() -> str:
-    results = json.loads((REPO / "benchmarks" / "results.json").read_text())
+    results = read_results()
     rows = ["| steady step | FakeTensorMode | simulated | speedup |", "|---|---|---|---|"]
     for r in results["ratios"]:
         if r["variant"] == SIMULATED:
@@ -97,20 +121,21 @@ GENERATORS = {
     "memory": lambda: example("mem_tracker.py"),
     "report": report,
     "costs": costs,
+    "gains": gains,
     "simulation": lambda: example("simulate.py"),
     "speeds": speeds,
 }
 
 
 def main(names: list[str]) -> None:
-    readme = REPO / "README.md"
-
     def replace(block: re.Match[str]) -> str:
         if names and block[2] not in names:
             return block[0]
         return block[1] + GENERATORS[block[2]]() + block[3]
 
-    readme.write_text(BLOCK.sub(replace, readme.read_text()))
+    for document in DOCUMENTS:
+        path = REPO / document
+        path.write_text(BLOCK.sub(replace, path.read_text()))
 
 
 if __name__ == "__main__":

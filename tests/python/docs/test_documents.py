@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 from collections.abc import Iterator
@@ -103,3 +104,17 @@ def test_worked_examples_apply() -> None:
             check=False,
         )
         assert done.returncode == 0, done.stderr
+
+
+def test_measured_figures_equal_the_results() -> None:
+    """The blocks that tools/update_readme.py makes from benchmarks/results.json."""
+    spec = importlib.util.spec_from_file_location("update_readme", REPO / "tools/update_readme.py")
+    assert spec is not None
+    assert spec.loader is not None
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    texts = [(REPO / name).read_text(encoding="utf-8") for name in tool.DOCUMENTS]
+    blocks = {block[2]: block[0] for text in texts for block in tool.BLOCK.finditer(text)}
+    assert blocks.keys() == tool.GENERATORS.keys()
+    for name in ("costs", "speeds", "gains"):
+        assert blocks[name] == f"<!-- begin: {name} -->\n{tool.GENERATORS[name]()}<!-- end -->"
