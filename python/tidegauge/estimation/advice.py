@@ -9,6 +9,7 @@ from typing import Any
 
 from tidegauge.estimation.contract import Contract, ModelError
 from tidegauge.estimation.estimator import Estimate, Estimator
+from tidegauge.estimation.plan import OPTIMIZERS
 from tidegauge.estimation.sweep import Question
 
 _EXPANDABLE = "expandable_segments:True"
@@ -110,10 +111,10 @@ def list_changes(contract: Contract, question: Question) -> Iterator[Change]:
         yield change("recomputes part of the forward pass", ac="selective")
     if plan.ac != "full":
         yield change("recomputes the forward pass", ac="full")
-    if plan.optimizer in ("", "adamw", "adam"):
-        # Adafactor does not support DTensors.
-        other = "sgd-momentum" if plan.is_sharded else "adafactor"
-        yield change("a different optimizer", optimizer=other)
+    for other in plan.optimizer_kind.smaller:
+        if OPTIMIZERS[other].supports_dtensor or not plan.has_dtensors:
+            yield change("a different optimizer", optimizer=other)
+            break
     if plan.is_sharded and not plan.offload:
         yield change("copies between host and device", offload=True)
     batch = getattr(contract.resolve(dict(plan.settings)), "batch", 1)

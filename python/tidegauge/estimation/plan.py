@@ -15,15 +15,35 @@ import torch
 from tidegauge._util.suggestions import did_you_mean
 
 CHECKPOINTING = ("none", "selective", "full")
-OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "adamw": torch.optim.AdamW,
-    "adam": torch.optim.Adam,
-    "sgd": torch.optim.SGD,
-    "sgd-momentum": functools.partial(torch.optim.SGD, momentum=0.9),
-    "adafactor": torch.optim.Adafactor,
-    "rmsprop": torch.optim.RMSprop,
-    "adagrad": torch.optim.Adagrad,
+
+
+@dataclass(frozen=True)
+class OptimizerKind:
+    """An optimizer that a plan can name, and what a simulation must know about it.
+
+    `reads_values`: the step calls `item()`; the value does not change the memory. `smaller`:
+    optimizers with less state, to suggest instead, the smallest first.
+    """
+
+    make: Callable[..., torch.optim.Optimizer]
+    has_foreach: bool = True
+    reads_values: bool = False
+    supports_dtensor: bool = True
+    smaller: tuple[str, ...] = ()
+
+
+OPTIMIZERS = {
+    "adamw": OptimizerKind(torch.optim.AdamW, smaller=("adafactor", "sgd-momentum")),
+    "adam": OptimizerKind(torch.optim.Adam, smaller=("adafactor", "sgd-momentum")),
+    "sgd": OptimizerKind(torch.optim.SGD),
+    "sgd-momentum": OptimizerKind(functools.partial(torch.optim.SGD, momentum=0.9)),
+    "adafactor": OptimizerKind(
+        torch.optim.Adafactor, has_foreach=False, reads_values=True, supports_dtensor=False
+    ),
+    "rmsprop": OptimizerKind(torch.optim.RMSprop),
+    "adagrad": OptimizerKind(torch.optim.Adagrad),
 }
+DEFAULT_OPTIMIZER = "adamw"
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
@@ -105,6 +125,15 @@ class Plan:
     @property
     def world_size(self) -> int:
         return self.copies * self.shards * self.tp
+
+    @property
+    def optimizer_kind(self) -> OptimizerKind:
+        """The default if the plan names none; the contract may then make another."""
+        return OPTIMIZERS[self.optimizer or DEFAULT_OPTIMIZER]
+
+    @property
+    def has_dtensors(self) -> bool:
+        return self.is_sharded or self.tp > 1
 
     @property
     def compute_dtype(self) -> torch.dtype | None:

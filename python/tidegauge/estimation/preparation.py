@@ -16,7 +16,7 @@ from torch.utils.checkpoint import (
 )
 
 from tidegauge.estimation.contract import Contract
-from tidegauge.estimation.plan import DTYPES, OPTIMIZERS, Plan
+from tidegauge.estimation.plan import DTYPES, Plan
 
 # "selective" keeps the outputs of these ops, which are expensive to recompute.
 _KEPT = (
@@ -143,11 +143,11 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     if not plan.optimizer and contract.make_optimizer is not None:
         return contract.make_optimizer(model)
-    name = plan.optimizer or "adamw"
+    kind = plan.optimizer_kind
     options = {}
-    if name != "adafactor" and plan.tp > 1 and not plan.is_sharded:
+    if kind.has_foreach and plan.tp > 1 and not plan.is_sharded:
         options["foreach"] = False  # foreach ops cannot mix DTensors and plain tensors
-    elif name != "adafactor" and device == "cpu":
+    elif kind.has_foreach and device == "cpu":
         options["foreach"] = True  # torch's own choice on a GPU
     parameters = [each for each in model.parameters() if each.requires_grad]
-    return OPTIMIZERS[name](parameters, lr=1e-3, **options)
+    return kind.make(parameters, lr=1e-3, **options)

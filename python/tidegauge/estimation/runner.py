@@ -126,10 +126,10 @@ def run_plan(contract: Contract, plan: Plan, rank: int, claim: Claim, progress: 
 
 
 def _item(plan: Plan) -> Any:
-    """The value for `item()`. Adafactor reads norms, whose values do not change the memory."""
+    """The value for `item()`: any, if only the optimizer reads values."""
     if plan.item:
         return float(plan.item)
-    return 1.0 if plan.optimizer == "adafactor" else "error"
+    return 1.0 if plan.optimizer_kind.reads_values else "error"
 
 
 def _on(device: str) -> contextlib.AbstractContextManager[Any]:
