@@ -10,20 +10,14 @@ from os import PathLike, fspath
 from tidegauge import _core
 from tidegauge._torch.compat import find_tie_rule
 from tidegauge.allocator.devices import DeviceModel
-from tidegauge.allocator.replay import RunFigures, Tie
+from tidegauge.allocator.replay import RunFigures, Tie, WhatIf
 from tidegauge.allocator.verdict import Assumptions, Layer, Verdict, judge
 
 # The table of settings, if the user names none.
 _OTHER_SETTINGS = ("expandable_segments:True", "max_split_size_mb:128", "max_split_size_mb:512")
 
 
-@dataclass(frozen=True)
-class Setting:
-    """The run with other settings. `saved_bytes`, of the peak reserved memory, may be negative."""
-
-    alloc_conf: str
-    figures: RunFigures
-    saved_bytes: int
+Setting = WhatIf
 
 
 @dataclass(frozen=True)
@@ -46,7 +40,7 @@ class DeviceMemory:
     fits: bool | None
     failed_requests: int
     smallest: DeviceModel | None
-    settings: list[Setting]
+    settings: list[WhatIf]
     verdict: Verdict
 
 
@@ -140,7 +134,7 @@ def replay_requests(
         failed_requests=verdict.failed_requests,
         smallest=verdict.smallest,
         settings=[
-            Setting(settings, other, figures.peak_reserved_bytes - other.peak_reserved_bytes)
+            WhatIf(settings, other, figures.peak_reserved_bytes - other.peak_reserved_bytes)
             for settings, other in rows
         ],
         verdict=verdict,

@@ -54,7 +54,10 @@ class Divergence:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """The same requests with other settings. `saved_bytes`, at the peak, may be negative."""
+    """The same requests with other settings.
+
+    `saved_bytes`: by how much they lower the peak of the reserved memory; may be negative.
+    """
 
     alloc_conf: str
     figures: RunFigures

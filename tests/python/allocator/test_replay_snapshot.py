@@ -6,12 +6,14 @@ from __future__ import annotations
 import copy
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import snapshots
 from snapshots import BASE, MIB, block, deferred_frees, event, segment, three_segments, write
+from tidegauge._torch.compat import TIE_RULES
 from tidegauge.allocator import replay_snapshot
+from tidegauge.allocator.replay import Tie
 from tidegauge.errors import FormatError
 
 
@@ -264,7 +266,15 @@ def test_unknown_tie_rule_is_refused(tmp_path: Path) -> None:
     assert not isinstance(caught.value, FormatError)
 
 
-def test_fraction_of_unknown_memory_is_no_limit(tmp_path: Path) -> None:
+def test_all_names_of_tie_rules_agree(tmp_path: Path) -> None:
+    """Those of the type, of the torch versions and of C++, which would reject another one."""
+    assert set(get_args(Tie)) == set(TIE_RULES)
+    path = write(tmp_path / "s.pickle", three_segments())
+    for rule in get_args(Tie):
+        assert replay_snapshot(path, tie=rule)[0].tie == rule
+
+
+def test_memory_fraction_is_ignored_without_device_memory(tmp_path: Path) -> None:
     snapshot = three_segments()
     conf = "per_process_memory_fraction:0.5,garbage_collection_threshold:0.5"
     snapshot["allocator_settings"]["PYTORCH_CUDA_ALLOC_CONF"] = conf
