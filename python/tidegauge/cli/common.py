@@ -18,9 +18,11 @@ from tidegauge._util.formatting import make_printable
 from tidegauge._util.formatting import render_bytes as render_bytes
 
 if TYPE_CHECKING:
-    from tidegauge.allocator import DeviceModel
+    from tidegauge.allocator import Assumptions, DeviceModel
     from tidegauge.report import Summary
     from tidegauge.report.run import Run
+
+Arguments = argparse._ActionsContainer  # a parser, or a group of one
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -53,6 +55,67 @@ def read_device(args: argparse.Namespace) -> DeviceModel | None:
         return find_device(args.device) if args.device else None
     except ValueError as error:
         raise UsageError(error) from None
+
+
+def add_device(parser: Arguments) -> None:
+    """For commands that call `read_device`."""
+    parser.add_argument(
+        "--device", metavar="NAME", help="a device that `tidegauge devices` lists, e.g. h100-80g"
+    )
+    parser.add_argument(
+        "--device-memory",
+        type=parse_bytes,
+        metavar="SIZE",
+        help="memory of the device, if it is not in the list, e.g. 40GiB",
+    )
+
+
+def add_alloc_conf(parser: Arguments, purpose: str, note: str = "", **options: Any) -> None:
+    parser.add_argument(
+        "--alloc-conf",
+        metavar="SETTINGS",
+        help=f"{purpose}, written as in PYTORCH_CUDA_ALLOC_CONF{note}",
+        **options,
+    )
+
+
+# The names of `--assume`, and the members of Assumptions that they set.
+_ASSUMED = {
+    "context": "context_bytes",
+    "cublas": "cublas_workspace_bytes",
+    "communication": "communication_bytes",
+}
+
+
+def add_assume(parser: Arguments, condition: str = "") -> None:
+    """For commands that call `parse_assumptions`."""
+    parser.add_argument(
+        "--assume",
+        action="append",
+        default=[],
+        metavar="NAME=SIZE",
+        help=f"{condition}replace an assumed size. NAME: {', '.join(_ASSUMED)} (cublas: one "
+        "workspace)",
+    )
+
+
+def parse_assumptions(texts: list[str]) -> Assumptions:
+    """Our defaults with the values of --assume. 0 is allowed."""
+    from tidegauge.allocator import Assumptions
+
+    given: dict[str, int] = {}
+    for text in texts:
+        name, equals, size = text.partition("=")
+        if not equals or name not in _ASSUMED:
+            names = ", ".join(_ASSUMED)
+            raise UsageError(
+                f"invalid --assume '{text}' (expected NAME=SIZE with NAME one of {names})"
+            )
+        try:
+            given[_ASSUMED[name]] = 0 if size == "0" else parse_bytes(size)
+        except argparse.ArgumentTypeError as error:
+            raise UsageError(error) from None
+    return dataclasses.replace(Assumptions(), **given)
 
 
 def parse_top(text: str) -> int:

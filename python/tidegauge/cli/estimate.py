@@ -17,17 +17,19 @@ from tidegauge.cli.common import (
     EXIT_INTERRUPTED,
     EXIT_USAGE,
     UsageError,
+    add_alloc_conf,
+    add_assume,
+    add_device,
     add_output,
     add_top,
     note,
-    parse_bytes,
+    parse_assumptions,
     read_device,
     refuse_to_replace,
     to_json,
     write_result,
 )
 from tidegauge.cli.html import add_html, check_html, make_page, write_page
-from tidegauge.cli.replay_trace import parse_assumptions
 from tidegauge.errors import FormatError
 
 if TYPE_CHECKING:
@@ -81,7 +83,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     plan.add_argument(
         "--ac", metavar="KIND", help="activation checkpointing: none, selective or full"
     )
-    plan.add_argument("--optimizer", metavar="NAME", help="adamw, adam, sgd, sgd-momentum, ...")
+    plan.add_argument(
+        "--optimizer",
+        metavar="NAME",
+        help="e.g. sgd-momentum; default: that of the target, or adamw",
+    )
     plan.add_argument(
         "--offload", action="store_const", const="yes", help="keep shards in host memory"
     )
@@ -95,23 +101,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="which ranks to simulate: worst (default), all, or a number",
     )
     where = parser.add_argument_group("device")
-    where.add_argument("--device", metavar="NAME", help="device in the catalogue, e.g. h100-80g")
-    where.add_argument(
-        "--device-memory", type=parse_bytes, metavar="SIZE", help="memory of the device, e.g. 40GiB"
+    add_device(where)
+    add_alloc_conf(
+        where, "allocator settings", "; by default the band covers plain and expandable segments"
     )
-    where.add_argument(
-        "--alloc-conf",
-        metavar="SETTINGS",
-        help="allocator settings, written as in PYTORCH_CUDA_ALLOC_CONF; by default the band "
-        "covers plain and expandable segments",
-    )
-    where.add_argument(
-        "--assume",
-        action="append",
-        default=[],
-        metavar="NAME=SIZE",
-        help="replace an assumed size: context, cublas (one workspace) or communication",
-    )
+    add_assume(where)
     where.add_argument(
         "--simulate",
         choices=("cuda", "cpu"),

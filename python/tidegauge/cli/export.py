@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, BinaryIO
 from tidegauge.cli.common import (
     EXIT_DONE,
     UsageError,
+    add_alloc_conf,
     add_file,
     open_result,
     read_trace,
     show_progress,
 )
 from tidegauge.errors import FormatError
+from tidegauge.export.tables import TABLES
 
 if TYPE_CHECKING:
     from tidegauge.report import Summary
@@ -32,7 +34,6 @@ EXAMPLES = """\
   tidegauge export train.tide --to csv --table modules
 """
 _FORMATS = ("memory-viz", "perfetto", "csv", "json", "flamegraph")
-_TABLES = ("peaks", "modules", "tensors", "steps", "units")
 # Options that are valid for one format only.
 _OPTIONS = {
     "alloc_conf": "memory-viz",
@@ -47,17 +48,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "traces", nargs="+", metavar="FILE", help="a trace, or the traces of all ranks of one run"
     )
     parser.add_argument("--to", required=True, choices=_FORMATS, help="output format")
-    parser.add_argument("--table", choices=_TABLES, help="csv: write one table instead of a folder")
+    parser.add_argument(
+        "--table", choices=tuple(TABLES), help="csv: write one table instead of a folder"
+    )
     parser.add_argument(
         "--at",
         metavar="MOMENT",
         help="flamegraph: peak (default), end, step:N (the peak of step N), or an event number",
     )
-    parser.add_argument(
-        "--alloc-conf",
-        metavar="SETTINGS",
-        help="memory-viz: settings of the simulated allocator, as in PYTORCH_CUDA_ALLOC_CONF",
-    )
+    add_alloc_conf(parser, "memory-viz: settings of the simulated allocator")
     parser.add_argument(
         "--traced-device",
         metavar="DEVICE",
@@ -126,7 +125,7 @@ def _write(
 
 
 def _write_folder(args: argparse.Namespace, summaries: list[Summary]) -> None:
-    from tidegauge.export import TABLES, to_csv
+    from tidegauge.export import to_csv
 
     os.makedirs(args.output, exist_ok=True)
     paths = {table: os.path.join(args.output, f"{table}.csv") for table in TABLES}

@@ -18,8 +18,10 @@ from tidegauge.cli.common import (
     EXIT_DOES_NOT_FIT,
     EXIT_DONE,
     UsageError,
+    add_alloc_conf,
+    add_assume,
+    add_device,
     add_output,
-    parse_bytes,
     read_device,
     render_bytes,
     write_result,
@@ -48,12 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--tie",
-        choices=("address", "counter", "private-counter"),
+        choices=tuple(TIE_RULES),
         help="which of several equally good free blocks to use: address, the lowest (torch "
         f"{TIE_RULES['address']}); counter, the one in the oldest segment "
         f"({TIE_RULES['counter']}); private-counter, counter in private pools and address "
-        f"elsewhere ({TIE_RULES['private-counter']}). Default: the one that matches the "
-        "recording; counter for a trace",
+        f"elsewhere ({TIE_RULES['private-counter']}). Default: for a snapshot the rule that "
+        "matches it, for a trace that of the torch that recorded it",
     )
     parser.add_argument(
         "--deferred",
@@ -61,34 +63,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="snapshot only: when a block that another stream used becomes free: recorded "
         "(default), low (at the next request) or high (only when the cache is emptied)",
     )
-    parser.add_argument(
-        "--alloc-conf",
+    add_alloc_conf(
+        *(parser, "simulate these settings", "; repeatable for a trace"),
         action="append",
         default=[],
-        metavar="SETTINGS",
-        help="simulate these settings, written as in PYTORCH_CUDA_ALLOC_CONF; repeatable for a "
-        "trace",
     )
     parser.add_argument(
         "--recorded-conf",
         metavar="SETTINGS",
         help="snapshot only: settings of the recorded run, if the snapshot lacks them",
     )
-    parser.add_argument("--device", metavar="NAME", help="device in the catalogue, e.g. a100-40g")
-    parser.add_argument(
-        "--device-memory",
-        type=parse_bytes,
-        metavar="SIZE",
-        help="memory of the device, e.g. 40GiB; the simulated allocator fails beyond it",
-    )
-    parser.add_argument(
-        "--assume",
-        action="append",
-        default=[],
-        metavar="NAME=SIZE",
-        help="trace only: replace an assumed size: context, cublas (one workspace) or "
-        "communication",
-    )
+    add_device(parser)
+    add_assume(parser, "trace only: ")
     parser.add_argument(
         "--traced-device",
         metavar="DEVICE",

@@ -13,7 +13,7 @@ from tidegauge.cli.common import (
     EXIT_DOES_NOT_FIT,
     EXIT_DONE,
     UsageError,
-    parse_bytes,
+    parse_assumptions,
     to_json,
     write_result,
 )
@@ -21,14 +21,9 @@ from tidegauge.errors import FormatError
 from tidegauge.report.text import join_sections, render_layers, render_verdict, wrap
 
 if TYPE_CHECKING:
-    from tidegauge.allocator import Assumptions, DeviceMemory, DeviceModel
+    from tidegauge.allocator import DeviceMemory, DeviceModel
 
 _LABEL = 36
-_ASSUMED = {
-    "context": "context_bytes",
-    "cublas": "cublas_workspace_bytes",
-    "communication": "communication_bytes",
-}
 
 
 def is_trace(path: str) -> bool:
@@ -70,24 +65,6 @@ def _to_json(memory: DeviceMemory) -> dict[str, Any]:
     names = ("needed_bytes", "low_bytes", "high_bytes", "margin_bytes")
     members = {name: getattr(verdict, name) for name in names}
     return {**dataclasses.asdict(memory), "verdict": verdict.name, **members}
-
-
-def parse_assumptions(texts: list[str]) -> Assumptions:
-    from tidegauge.allocator import Assumptions
-
-    given = {}
-    for text in texts:
-        name, equals, size = text.partition("=")
-        if name not in _ASSUMED or not equals:
-            names = ", ".join(_ASSUMED)
-            raise UsageError(
-                f"invalid assumption '{text}' (expected NAME=SIZE with NAME one of {names})"
-            )
-        try:
-            given[_ASSUMED[name]] = 0 if size == "0" else parse_bytes(size)
-        except argparse.ArgumentTypeError as error:
-            raise UsageError(error) from None
-    return dataclasses.replace(Assumptions(), **given)
 
 
 def render(memory: DeviceMemory) -> str:

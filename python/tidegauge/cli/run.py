@@ -218,6 +218,8 @@ def _without_own(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
+    """Checks the Python types of the exceptions that src/capture/compat/out_of_memory.cpp checks;
+    messages are read there."""
     import torch
 
     from tidegauge import _C

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 from tidegauge import _core
-from tidegauge.allocator.device_memory import choose_device
 from tidegauge.export.clock import epoch_shift_ns
 from tidegauge.report.ranks import sort_ranks
 from tidegauge.report.summary import Summary
@@ -34,7 +33,7 @@ def to_memory_viz(
     sources = []
     for summary in ordered:
         peaks = {peak.device: peak.total_bytes for peak in summary.peaks}
-        device = choose_device(peaks, traced_device)
+        device = _core.choose_device(list(peaks.items()), traced_device)
         number = summary.rank if len(ordered) > 1 else int(device.partition(":")[2] or 0)
         times = summary.started_ns, epoch_shift_ns(summary)
         sources.append((summary.path, device, number, *times))

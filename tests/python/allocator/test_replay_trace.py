@@ -160,7 +160,7 @@ def test_run_that_does_not_fit_exits_with_3(traces: Path, golden: Golden, capsys
         (["--device", "a100"], 2, "did you mean a100-40g or a100-80g?"),
         (["--device", "moon"], 2, "expected t4"),
         (["--device", "t4", "--device-memory", "1GiB"], 2, "mutually exclusive"),
-        (["--assume", "weather=1GiB"], 2, "invalid assumption 'weather=1GiB'"),
+        (["--assume", "weather=1GiB"], 2, "invalid --assume 'weather=1GiB'"),
         (["--assume", "context=much"], 2, "invalid size 'much'"),
         (["--traced-device", "cuda:1"], 2, "no memory on device 'cuda:1' (it used: cpu)"),
         (["--alloc-conf", "nonsense:1"], 2, "nonsense"),
