@@ -14,7 +14,8 @@ Here `core` stands for all lines above that begin with `core/`.
 The rules:
 - cycle: no C++ units (a header and its source) include each other, directly or indirectly, and no
   Python modules import each other. Imports inside functions and under TYPE_CHECKING count, too:
-  neither module can be understood without the other.
+  neither module can be understood without the other. So does `import_module("a.name")`, but not
+  `import_module(variable)`.
 - layer: a folder depends only on itself and on the names in its line. `torch`, `python` and
   `sqlite` stand for the headers of these libraries, `torch` also for its Python package.
 - version: only the files in VERSION_FILES name a version of torch.
@@ -127,10 +128,26 @@ def read_python(root: Path) -> set[Dependency]:
                 origin = ".".join([*base, *filter(None, [node.module])])
                 within = [f"{origin}.{alias.name}" for alias in node.names]
                 names = [name if name in modules else origin for name in within]
+            elif isinstance(node, ast.Call):
+                names = name_imported(node)
             targets = {modules[name] for name in names if name in modules} - {path}
             targets |= {"torch" for name in names if name.split(".")[0] == "torch"}
             found |= {Dependency(path, target) for target in targets}
     return found
+
+
+def name_imported(call: ast.Call) -> list[str]:
+    """The module in `import_module("a.name")`, `import_module(".name", "a")`, `__import__(...)`."""
+    function = call.func
+    called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    if called not in ("import_module", "__import__"):
+        return []
+    texts = [each.value for each in call.args if isinstance(each, ast.Constant)]
+    words = [text for text in texts if isinstance(text, str)]
+    if not words:
+        return []
+    name, *package = words
+    return [package[0] + name if package and name.startswith(".") else name]
 
 
 def name_module(path: str) -> str:

@@ -153,6 +153,29 @@ def test_import_of_torch_where_the_map_does_not_name_it(check: Check, line: str)
 
 
 @pytest.mark.parametrize(
+    ("call", "target"),
+    [
+        ('importlib.import_module("tidegauge.cli.main")', "python/tidegauge/cli/main.py"),
+        ('import_module("tidegauge.cli")', "python/tidegauge/cli/__init__.py"),
+        ('import_module(".cli", "tidegauge")', "python/tidegauge/cli/__init__.py"),
+        ('import_module("torch.nn")', "torch"),
+        ('__import__("torch")', "torch"),
+    ],
+)
+def test_module_imported_by_name_is_reported(check: Check, call: str, target: str) -> None:
+    files = {
+        "python/tidegauge/report/text.py": f"def render():\n    return {call}.render\n",
+        "python/tidegauge/cli/__init__.py": "",
+        "python/tidegauge/cli/main.py": "",
+    }
+    layer = "torch" if target == "torch" else "cli"
+    assert check(files) == [
+        f"python/tidegauge/report/text.py depends on {target}: layer: report may not depend on "
+        f"{layer} (docs/architecture.md)"
+    ]
+
+
+@pytest.mark.parametrize(
     ("path", "line", "found"),
     [
         ("include/tidegauge/export.h", "// since torch 2.12", "torch 2.12"),
