@@ -103,7 +103,7 @@ RequestStream::Run RequestStream::run(const AllocatorOptions& options, size_t re
   Run run;
   RunMeter meter;
   AllocatorOptions watched = options;
-  // If the device's memory is unknown, a fraction of it is no limit.
+  // Without device memory, ignore the memory fraction.
   if (options.total_bytes == kNoLimit) watched.config.per_process_memory_fraction = 1;
   const CachingAllocator* counted = nullptr;
   watched.on_segment_event = [&](const TraceEvent&) {

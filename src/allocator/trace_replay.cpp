@@ -78,7 +78,7 @@ class Replay {
                              .memory_fraction = {},
                              .place = {},
                              .on_segment_event = {}};
-    // If the device's memory is unknown, a fraction of it is no limit.
+    // Without device memory, ignore the memory fraction.
     if (options_.total_bytes == kNoLimit) options.config.per_process_memory_fraction = 1;
     options.on_segment_event = [this](const TraceEvent& event) {
       simulated_.push_back(event);

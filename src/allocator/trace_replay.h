@@ -39,15 +39,15 @@ struct ReplayResult {
 /// request, when it needs a segment, and how large that is. Compares these decisions with the
 /// recording at every event, and the layouts at the end.
 ///
-/// A recorded release of segments makes the simulator empty its cache. With `total_bytes`, it does
-/// so only if no new segment follows at once: otherwise the release was torch's reaction to a lack
-/// of memory, which the simulator must reproduce by itself.
+/// At a recorded release of segments the simulator empties its cache. With `total_bytes`, it does
+/// so only if no new segment follows at once: otherwise torch released them because memory ran out,
+/// which the simulator must reproduce by itself.
 ReplayResult replay_trace(const RewoundTrace& trace, const Layout& final_layout,
                           const ReplayOptions& options);
 
-/// Simulates the same requests with other settings. First allocates the blocks that were live at
-/// the start, in the order of addresses, on an empty device, because what other settings would have
-/// cached by then is unknown. So compare two settings only by this function.
+/// Simulates the same requests with other settings. Starts from an empty device and allocates the
+/// initially live blocks in the order of addresses: the cache that these settings would have left
+/// is unknown. To compare two settings, call this function for both.
 ReplayResult replay_fresh(const RewoundTrace& trace, const ReplayOptions& options);
 
 }  // namespace tidegauge

@@ -18,7 +18,8 @@ using Sink = std::function<void(std::string_view)>;
 /// Writes plain values one by one, so that a file of any size needs only a small buffer. Begin and
 /// end maps and lists explicitly; in a map, write a key before each value.
 ///
-/// Replaces each byte of a text that is not valid UTF-8 by U+FFFD. Throws what the sink throws.
+/// Replaces each byte of a text that is not valid UTF-8 by U+FFFD. Propagates exceptions from the
+/// sink.
 class ValueWriter {
  public:
   explicit ValueWriter(Sink sink) : sink_(std::move(sink)) {}
@@ -38,7 +39,7 @@ class ValueWriter {
   virtual void pair(int64_t first, int64_t second) = 0;
   /// A repeated value: `write` must write the same value for the same `id`.
   virtual void shared(uint64_t id, const std::function<void()>& write) = 0;
-  /// Call after the one value that makes up the file.
+  /// Call once, after the top-level value.
   virtual void finish();
 
  protected:

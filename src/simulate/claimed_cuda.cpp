@@ -188,7 +188,7 @@ std::unique_ptr<torch::Library> prefer_composites() {
   return library;
 }
 
-/// What was in the places that we took over.
+/// The values that `install` replaced; restored at the end.
 struct Before {
   void* hooks = nullptr;
   void* attention_choice = nullptr;

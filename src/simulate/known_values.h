@@ -41,7 +41,7 @@ void keep(const at::Tensor& simulated, const at::Tensor& real);
 /// The same with a copy of the values.
 void keep_copy(const at::Tensor& simulated, const at::Tensor& real);
 
-/// True if the op can run on known values: those of all its tensors are known, or it needs none.
+/// True if the op can run on known values: the values of all its tensors are known or not needed.
 bool can_follow(const OpTraits& traits, std::span<const c10::IValue> arguments);
 /// Runs the op on the known values and returns its real results.
 std::vector<c10::IValue> compute(const c10::OperatorHandle& op, const OpTraits& traits,

@@ -91,8 +91,8 @@ c10::DispatchKeySet keys_of(caffe2::TypeMeta dtype, c10::Device device);
 /// A meta tensor of the same sizes, strides and dtype.
 at::Tensor to_meta(const at::Tensor& tensor);
 
-/// The simulated tensor for a meta tensor that a meta kernel returned. A storage that is not
-/// simulated is replaced by one that is.
+/// The simulated tensor for a meta tensor that a meta kernel returned. Replaces its storage by a
+/// simulated one, unless it is simulated already.
 at::Tensor to_simulated(const at::Tensor& meta, c10::Device device);
 
 }  // namespace tidegauge::simulation

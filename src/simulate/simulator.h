@@ -14,8 +14,8 @@ namespace tidegauge::simulation {
 ///   else                 run torch's meta kernel on the meta storages and turn its results into
 ///                        simulated tensors on the claimed device
 ///
-/// Throws what torch's own checks throw, and c10::NotImplementedError, which names the op, if it
-/// cannot be simulated.
+/// Propagates exceptions from torch's checks. Throws c10::NotImplementedError, which names the op,
+/// if it cannot be simulated.
 void run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
 }  // namespace tidegauge::simulation

@@ -46,7 +46,7 @@ TEST(SettledLabels, EventThatTheLedgerRejectsChangesNothing) {
   EXPECT_EQ(settle({storage_born({}, kStorage, 8), storage_born({}, kStorage, 9)}).size(), 1U);
 }
 
-TEST(SettledLabels, ReusedStorageIdIsAnotherLife) {
+TEST(SettledLabels, ReusedStorageIdStartsANewLifetime) {
   const auto changes = settle({storage_born({}, kStorage, 8), storage_freed({}, kStorage),
                                storage_born({}, kStorage, 4), storage_freed({}, kStorage)});
   EXPECT_EQ(changes[1].life, 0U);

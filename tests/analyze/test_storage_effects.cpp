@@ -43,7 +43,7 @@ TEST(StorageEffects, HaveTheStorageBeforeAndAfter) {
   EXPECT_EQ(freed->new_bytes(), 0);
 }
 
-TEST(StorageEffects, ImpossibleEventHasNone) {
+TEST(StorageEffects, ImpossibleEventHasNoEffect) {
   StorageEffects effects;
   effects.apply(storage_born({}, kStorage, 8));
   constexpr StorageId kUnknown(2);
@@ -67,7 +67,7 @@ TEST(StorageEffects, ImpossibleEventHasNone) {
   EXPECT_EQ(effects.ledger().find_storage(kStorage), (StorageInfo{{}, 8, Category::Activation}));
 }
 
-TEST(StorageEffects, OtherEventHasNoneButIsCounted) {
+TEST(StorageEffects, OtherEventHasNoEffectButIsCounted) {
   StorageEffects effects;
   EXPECT_EQ(effects.apply(module_enter({}, ModuleId(1), Phase::Forward)), std::nullopt);
   EXPECT_EQ(effects.apply(peak_reset({})), std::nullopt);

@@ -209,7 +209,7 @@ TEST(Timeline, LabelsSinceBirthDescribeAllPieces) {
   expect(2, 16, Category::Buffer);
 }
 
-TEST(Timeline, EmptyTraceHasNone) { EXPECT_TRUE(timelines_of({}, 100).empty()); }
+TEST(Timeline, EmptyTraceHasNoTimeline) { EXPECT_TRUE(timelines_of({}, 100).empty()); }
 
 TEST(Timeline, ProgressFunctionCanStopIt) {
   const Folder folder;

@@ -46,7 +46,7 @@ def python(site: Path) -> Path:
     return site.parents[2] / "bin" / "python"
 
 
-def test_names_its_torch(wheel: Path, site: Path) -> None:
+def test_wheel_requires_the_torch_it_was_built_for(wheel: Path, site: Path) -> None:
     minor = ".".join(torch.__version__.split(".")[:2])
     assert re.fullmatch(rf"tidegauge-[\d.]+\+torch{minor}-cp\d+-cp\d+-manylinux_\S+", wheel.name)
     (metadata,) = site.glob("tidegauge-*.dist-info/METADATA")

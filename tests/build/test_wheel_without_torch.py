@@ -49,7 +49,7 @@ def command(site: Path) -> Path:
     return site.parents[2] / "bin" / "tidegauge"
 
 
-def test_has_no_part_for_torch(wheel: Path, site: Path) -> None:
+def test_wheel_contains_nothing_for_torch(wheel: Path, site: Path) -> None:
     assert re.fullmatch(r"tidegauge-[\d.]+\+notorch-cp\d+-cp\d+-manylinux_\S+", wheel.name)
     (metadata,) = site.glob("tidegauge-*.dist-info/METADATA")
     assert "Requires-Dist: torch" not in metadata.read_text()

@@ -69,7 +69,7 @@ TEST(MemoryTracker, ThreadIsTrackedWhileAttached) {
   EXPECT_EQ(t.now(), 1024);
 }
 
-TEST(MemoryTracker, ThreadMayEndAttached) {
+TEST(MemoryTracker, ThreadMayEndWhileAttached) {
   for (int i = 0; i < 2; ++i) {
     Tracking t;
     std::thread(&attach_thread).join();

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What does not work with the torch in use, because its internals are unlike those that we know."""
+"""Lists features that are off because torch's internals have changed."""
 
 from __future__ import annotations
 

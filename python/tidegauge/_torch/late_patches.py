@@ -18,7 +18,7 @@ class Patches(Protocol):
 
 
 class LatePatches:
-    """The patches of one module. They are installed while they have users and it is imported.
+    """Patches of one module. Installed while a tracker uses them and the module is imported.
 
     `load` returns the patches, for which it may import the module; None if there are none.
     """

@@ -31,7 +31,8 @@ def _tracked_bootstrap(self: threading.Thread) -> None:
 def _tracked_exit_inference_mode(self: Any, *args: Any) -> Any:
     """Adds our dispatch key again if the end of inference mode has removed it.
 
-    The patch is on the C++ class, because `with` looks up `inference_mode.__exit__` at its begin.
+    The patch is on the C++ class, because a `with` statement looks up `inference_mode.__exit__`
+    when it begins, which may be before the patch.
     """
     try:
         return _exit_inference_mode(self, *args)
@@ -40,7 +41,7 @@ def _tracked_exit_inference_mode(self: Any, *args: Any) -> Any:
 
 
 def _extract_keys(tensors: Any, key_mask: Any) -> Any:
-    """Higher-order ops know a fixed set of dispatch keys, and ours are not among them."""
+    """Hides our dispatch keys from higher-order ops, which accept only a fixed set of keys."""
     keys = _key_extractor(tensors, key_mask)
     for key in _OUR_KEYS:
         keys = keys.remove(key)

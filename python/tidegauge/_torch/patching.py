@@ -25,7 +25,7 @@ class Patch:
     dynamo does not recompile.
 
     The parameters that the wrapper names must be those of the original, in the same order: another
-    version of torch may have changed them. `is_optional`: some versions do without the attribute.
+    version of torch may have changed them. `is_optional`: some versions lack the attribute.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ def _function_of(attribute: Any) -> Any:
 
 
 def _names_of(function: Any, *, follow_wrapped: bool) -> list[str] | None:
-    """The parameters of a function, `*name` for a list of arguments and `**name` for a dict; None
-    if Python does not know them (most functions of C++)."""
+    """The names of the parameters, `*name` and `**name` included; None if the function has no
+    signature, as most C++ functions."""
     stars: dict[Any, str] = {
         inspect.Parameter.VAR_POSITIONAL: "*",
         inspect.Parameter.VAR_KEYWORD: "**",
@@ -132,7 +132,7 @@ class Installation:
 
     `patches`: by the key in `variables` under which the wrapper finds the original.
     `needs`: another installation that must be in place as well.
-    `feature`: what does not work if this torch does not fit the patches; checked at the first use.
+    `feature`: the feature that is off if the patches do not fit this torch; checked at first use.
     """
 
     _lock = threading.Lock()

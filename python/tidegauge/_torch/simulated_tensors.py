@@ -27,7 +27,7 @@ class paused:  # noqa: N801, reads as a word
 
 
 def _simulated_like(tensors: list[torch.Tensor], device: torch.device | None) -> list[torch.Tensor]:
-    """Simulated tensors on `device`; by default on the source's device, for meta on the CPU."""
+    """Simulated tensors on `device`; by default on the device of each source (CPU for meta)."""
 
     def device_of(tensor: torch.Tensor) -> torch.device:
         if device is not None:
@@ -71,7 +71,7 @@ def find_simulated(tree: Any) -> torch.Tensor | None:
 
 
 def adopt_module(module: nn.Module, device: torch.device | None) -> Callable[[], None]:
-    """Gives the module simulated tensors; the returned function restores its own ones."""
+    """Replaces the module's tensors by simulated ones. Returns a function that restores them."""
     owners: list[tuple[dict[str, Any], str, torch.Tensor]] = []
     for child in module.modules():
         tables: tuple[dict[str, Any], ...] = (child._parameters, child._buffers)

@@ -12,7 +12,7 @@ from tidegauge.estimation.contract import ContractError
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Reads JSON, or TOML if the name ends so. Raises OSError or ContractError."""
+    """Reads JSON, or TOML if the file name ends in .toml. Raises OSError or ContractError."""
     text = path.read_text(encoding="utf-8")
     try:
         values = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)

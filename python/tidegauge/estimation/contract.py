@@ -89,7 +89,7 @@ class Contract:
 
 
 def describe_error(error: Exception) -> str:
-    """In one line; torch may write pages."""
+    """The type and the first line of the message, which may have pages."""
     first = (str(error).splitlines() or [""])[0]
     return f"{type(error).__name__}: {textwrap.shorten(first, 400, placeholder=' ...')}"
 

@@ -166,12 +166,13 @@ def _render_device(device: DeviceRanks, ranks: Ranks) -> list[str]:
         )
     lines += [
         "",
-        f"{'at the peak of each rank':24}{'lowest':>11}{'mean':>11}{'highest':>11}{'rank':>6}",
+        f"{'at the peak of each rank':24}{'lowest':>11}{'mean':>11}{'highest':>11}{'rank':>6}"
+        f"{'imbalance':>11}",
     ]
     for spread in (*device.categories, total):
         lines.append(
             f"  {spread.name:22}{render_bytes(spread.least_bytes):>11}"
             f"{render_bytes(spread.mean_bytes):>11}{render_bytes(spread.most_bytes):>11}"
-            f"{spread.worst_rank:>6}{spread.imbalance:>+9.1%}"
+            f"{spread.worst_rank:>6}{spread.imbalance:>+11.1%}"
         )
     return lines

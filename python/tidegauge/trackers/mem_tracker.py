@@ -369,7 +369,7 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return type(self).__torch_dispatch__ is not MemTracker.__torch_dispatch__
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """For overriding subclasses to call: runs the operator, which is observed further below.
+        """Runs the operator, for subclasses that override this; our handler observes it later.
 
         DTensors are unwrapped first, so that the mode gets local tensors.
         """

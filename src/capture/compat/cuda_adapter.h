@@ -6,9 +6,9 @@
 /// Connects us with torch's CUDA allocator, if this process has one.
 ///
 /// libtidegauge must load beside a torch without CUDA, so the code that knows the classes of
-/// libc10_cuda is in a library of its own, libtidegauge_cuda, beside libtidegauge. It is loaded
-/// when a tracker starts and libc10_cuda is there. All builds of a torch minor version use the same
-/// two files.
+/// libc10_cuda is in a separate library, libtidegauge_cuda, in the same folder. A tracker loads it
+/// when it starts, if libc10_cuda is loaded. All builds of a torch minor version use the same two
+/// files.
 namespace tidegauge::cuda_adapter {
 
 /// Called at each start of a tracker; does its work once. Until libc10_cuda is loaded, does

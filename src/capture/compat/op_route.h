@@ -5,15 +5,16 @@
 
 /// Brings the ops of our dispatch keys (dispatch_key.h) to our handlers.
 ///
-///   Fake has no other fallback   our fallback serves every op
-///   torch or a library has one   a kernel of ours for each op goes before it. Ops on its own fake
-///                                tensors, and ops in torch's fake mode, still go to it
+///   Fake has no other fallback   our fallback handles every op
+///   torch or a library has one   our kernel for each op takes precedence. Ops on the library's own
+///                                fake tensors, and ops in torch's fake mode, still reach its
+///                                fallback
 ///
 /// Both give the same events. The choice is made at the first use.
 namespace tidegauge::op_route {
 
-/// Once for the process, and for good. `handler` is a boxed kernel for any op. Throws NotSupported
-/// if another library has a fallback for DeferredInit.
+/// Call once per process; cannot be undone. `handler` is a boxed kernel for any op. Throws
+/// NotSupported if another library has a fallback for DeferredInit.
 void install(const c10::KernelFunction& handler);
 
 }  // namespace tidegauge::op_route

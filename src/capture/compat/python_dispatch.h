@@ -30,8 +30,8 @@ class PassingOn {
   static bool& is_passing_on() { return ThreadLocal<bool>::get(); }
 };
 
-/// From now on torch calls `handler` instead. Once for the process, and for good. The GIL must be
-/// held. Does nothing in a program without Python.
+/// Makes torch call `handler` instead. Call once per process; cannot be undone. Requires the GIL.
+/// Does nothing in a program without Python.
 using Handler = void (*)(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 void install(Handler handler);
 

@@ -3,8 +3,8 @@
 
 #include "tidegauge/export.h"
 
-/// Observes the ops that a user runs under Python's FakeTensorMode. Each op counts once, whatever
-/// ops it calls inside. The hook wraps the dispatch of an op to Python (compat/python_dispatch.h).
+/// Observes the ops that a user runs under Python's FakeTensorMode. Each op counts once; the ops
+/// that it calls do not. The hook wraps the dispatch of an op to Python (compat/python_dispatch.h).
 /// It pushes no mode, so it cannot disturb other modes.
 ///
 /// It works in threads in which op_hook is started, for ops of a mode in which a listener was

@@ -17,7 +17,8 @@ struct ThreadSwitch {
 
 namespace {
 
-/// Where our key is on, simulated tensors need no handler on the key that they carry.
+/// While our key is included, ops on simulated tensors reach us through it, so the key that these
+/// tensors carry is excluded.
 void include(bool is_on) {
   c10::impl::tls_set_dispatch_key_included(dispatch_key::kOurs, is_on);
   c10::impl::tls_set_dispatch_key_excluded(dispatch_key::kCarried, is_on);

@@ -231,7 +231,7 @@ Modules stops_before(const CallLog& log, uint64_t sequence) {
   return modules;
 }
 
-TEST(CallLog, CallsThatPassATensorOnAreStopsLastOneFirst) {
+TEST(CallLog, PassThroughCallsAreStopsInReverseOrder) {
   const CallLog log = net_with_two_that_hand_on();
   EXPECT_EQ(stops_before(log, 1), Modules{});
   EXPECT_EQ(stops_before(log, 0), (Modules{kSecond, kFirst}));

@@ -25,7 +25,7 @@ def test_other_version_is_explained(found: str) -> None:
     assert "pip install 'torch==2.13.*'" in message
 
 
-def test_only_a_supported_torch_is_worth_a_rebuild() -> None:
+def test_rebuild_is_suggested_only_for_a_supported_torch() -> None:
     rebuild = "`pip install --no-build-isolation --force-reinstall --no-deps .` in the sources"
     assert rebuild in str(explain_mismatch("2.15.0+cu132", "2.13"))
     unknown = str(explain_mismatch("2.9.1", "2.13"))

@@ -70,6 +70,6 @@ def test_optional_function_may_be_absent() -> None:
     patches.uninstall()
 
 
-def test_no_feature_is_missing_but_claimed_cuda() -> None:
+def test_all_features_but_claimed_cuda_work() -> None:
     """The torch that the tests run with fits all patches."""
     assert missing_features().keys() <= {"simulate(device='cuda')"}

@@ -253,7 +253,7 @@ _VALUES = st.one_of(
 @settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_any_value_anywhere_is_an_error_or_a_valid_run(tmp_path: Path, data: st.DataObject) -> None:
+def test_mutated_snapshot_is_rejected_or_replayed(tmp_path: Path, data: st.DataObject) -> None:
     snapshot = three_segments()
     for _ in range(data.draw(st.integers(1, 3))):
         place: Any = snapshot

@@ -127,7 +127,7 @@ def test_pickle_and_json_are_equal(traces: Path) -> None:
     assert export("before.tide", output="out.json") == plain
 
 
-def test_categories_include_the_unknown_that_the_viewer_needs(traces: Path) -> None:
+def test_only_segments_have_the_category_unknown(traces: Path) -> None:
     events = export("before.tide")["device_traces"][0]
     assert {e["category"] for e in events if e["action"] == "segment_alloc"} == {"unknown"}
     categories = {e["category"] for e in events if e["action"] == "alloc"}
@@ -195,7 +195,7 @@ def test_resizes_and_zero_bytes_follow_the_ledger(
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_tools_of_torch_can_read_it(traces: Path, settings: str) -> None:
+def test_torch_functions_read_the_snapshot(traces: Path, settings: str) -> None:
     snapshot = export("sharded.tide", "--alloc-conf", settings)
     text = lambda lines: lines  # noqa: E731
     allocated = sum(
@@ -217,7 +217,7 @@ def test_tools_of_torch_can_read_it(traces: Path, settings: str) -> None:
 
 
 @pytest.mark.parametrize("action", ["trace_plot", "segment_plot", "stats", "trace"])
-def test_command_of_torch_can_read_it(traces: Path, action: str) -> None:
+def test_torch_command_reads_the_file(traces: Path, action: str) -> None:
     export("before.tide")
     output = ["-o", "page.html"] if action.endswith("plot") else []
     done = subprocess.run(

@@ -50,7 +50,7 @@ _REENTRANT_BLOCKS = {
 }
 
 
-def is_mended(since: tuple[int, int]) -> bool:
+def is_fixed_upstream(since: tuple[int, int]) -> bool:
     """True if upstream has the right figures in this version of torch."""
     return since <= TORCH
 

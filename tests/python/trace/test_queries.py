@@ -63,7 +63,7 @@ def test_momentum_is_never_freed(answers: list[list[Any]]) -> None:
     assert [row[3] for row in answers[3] if row[1] == "Optstate"] == [160]
 
 
-def test_run_has_ended(answers: list[list[Any]]) -> None:
+def test_query_shows_that_the_run_ended(answers: list[list[Any]]) -> None:
     ((events, lost, ended),) = answers[4]
     assert events > 50
     assert lost == 0

@@ -27,7 +27,7 @@ export class ChartInput {
     overview.addEventListener("pointerdown", (event) => this.#grabOverview(event));
     overview.addEventListener("pointermove", (event) => this.#dragOverview(event));
     state.watch(["hovered", "timeline"], () => this.#showTooltip());
-    state.watch(["chosen", "timeline"], () => this.#tellReaders());
+    state.watch(["chosen", "timeline"], () => this.#notifyScreenReader());
   }
 
   #box() {
@@ -207,7 +207,7 @@ export class ChartInput {
     this.tooltip.style.transform = `translate(${x}px, ${Math.max(8, y)}px)`;
   }
 
-  #tellReaders() {
+  #notifyScreenReader() {
     const timeline = this.state.get("timeline");
     if (!timeline?.count) return;
     const chosen = this.state.get("chosen");

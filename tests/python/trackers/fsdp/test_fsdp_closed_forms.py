@@ -192,7 +192,7 @@ def test_module_sharded_within_the_context() -> None:
         assert now(tracker)["Sharded Param"] == SHARDS + WIDTH * WIDTH * FLOAT // WORLD
 
 
-def test_ignored_parameters_are_whole() -> None:
+def test_ignored_parameters_count_as_unsharded() -> None:
     model = nn.Sequential(Block(), nn.Linear(WIDTH, WIDTH, bias=False))
     fully_shard(model, mesh=flat_mesh(), ignored_params={model[1].weight})
     x = torch.randn(BATCH, WIDTH)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from differences import is_mended
+from differences import is_fixed_upstream
 from fsdp_cases import two_groups
 from runs import Split
 from sharded import BLOCK_NUMEL, BLOCKS, WIDTH, Net, shard_all, two_level_mesh, world
@@ -82,7 +82,7 @@ def test_whole_parameters_within_the_forward() -> None:
     padded_head = (8 * WIDTH + 8 + 2 * WIDTH) * FLOAT
     assert mine["Unsharded Param"] == padded_head + BLOCK
     assert head < padded_head
-    if is_mended(since=(2, 15)):
+    if is_fixed_upstream(since=(2, 15)):
         assert theirs == mine
         return
     assert mine["Activation"] == theirs["Activation"] - BLOCK
@@ -163,7 +163,7 @@ def test_gradients_accumulated_in_another_dtype() -> None:
     grads = BLOCKS * BLOCK + (5 * WIDTH + 5 + 2 * WIDTH) * FLOAT
     assert mine["Unsharded Grad"] == grads
     assert "Temp" not in mine
-    if is_mended(since=(2, 15)):
+    if is_fixed_upstream(since=(2, 15)):
         assert theirs == mine
         return
     assert theirs["Temp"] == grads

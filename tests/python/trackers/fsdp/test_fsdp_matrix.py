@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from differences import is_mended
+from differences import is_fixed_upstream
 from fsdp_cases import CASES
 from fsdp_runs import ALL, OTHER_WORLDS, RUNS, figures
 from sharded import has_equal_parameters, run, world
@@ -76,7 +76,7 @@ UPSTREAM_DIFFERS = {
 
 # Older versions of upstream count the tensors on which DTensor computes shardings; these have their
 # peak in the optimizer step then.
-if not is_mended(since=(2, 13)):
+if not is_fixed_upstream(since=(2, 13)):
     UPSTREAM_DIFFERS |= {"half_reduction", "custom_comm", "inputs_cast_by_the_blocks"}
     UPSTREAM_DIFFERS |= {"tensor_parallel", "tensor_parallel_in_half"}
 
@@ -88,7 +88,7 @@ def test_sharding_propagation_of_dtensor_is_not_memory() -> None:
         )
         mine, theirs = (each.peak["Total"] for each in runs)
     assert mine == 93_158
-    assert theirs == (93_158 if is_mended(since=(2, 13)) else 104_788)
+    assert theirs == (93_158 if is_fixed_upstream(since=(2, 13)) else 104_788)
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name not in UPSTREAM_DIFFERS])

@@ -57,7 +57,7 @@ def test_model_and_classes_are_restored() -> None:
     assert [sorted(vars(group)) for group in groups_of(model)] == attributes
 
 
-def test_group_of_two_modules_runs_on_after_exit() -> None:
+def test_group_of_two_modules_works_after_exit() -> None:
     model, x = Net(), torch.randn(8, 64)
     fully_shard([model.norm, model.head], mesh=flat_mesh())
     fully_shard(model, mesh=flat_mesh())

@@ -17,7 +17,7 @@ from unittest import mock
 import pytest
 import torch
 import torch.distributed as dist
-from differences import is_mended
+from differences import is_fixed_upstream
 from runs import SIZES, Kind, Record, Run, Split, read_split, run_scenario
 from scenarios import SCENARIOS
 from scenarios import record as record_real
@@ -86,7 +86,7 @@ def test_out_of_place_sums_change_only_the_peak_of_backward(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted((ADDED_OUT_OF_PLACE | OTHER_KERNELS) - {"lora"}))
-def test_where_the_fake_run_differs_totals_equal_upstream(name: str) -> None:
+def test_totals_equal_upstream_if_the_fake_run_differs_from_the_real_one(name: str) -> None:
     # The first fake run of an LSTM in a process copies two gradients that later runs do not: by
     # then the mode has its operators in a cache.
     record("untracked", name)
@@ -214,7 +214,7 @@ def test_training_in_another_mode_does_not_count(is_entered_in_a_mode: bool) -> 
     # The temporaries of Adam's step are two more tensors of all parameters, less the biases.
     step = 2 * 32 * 32 * 4
     peak = {"Optstate": TRAINED["Optstate"] + step, "Total": TRAINED["Total"] + step}
-    theirs = {} if is_mended(since=(2, 13)) else {"cpu": TRAINED | peak}
+    theirs = {} if is_fixed_upstream(since=(2, 13)) else {"cpu": TRAINED | peak}
     assert run(UpstreamMemTracker()) == (({"cpu": TRAINED}, theirs), ({"cpu": TRAINED}, theirs))
 
 
