@@ -25,7 +25,7 @@ namespace detail {
 extern TIDEGAUGE_API std::atomic<bool> is_any_entered;
 }  // namespace detail
 
-/// The forward of one module call, for all entered trackers. Nearly free if there are none. Must be
+/// The forward of one module call, for all entered trackers. Nearly free without trackers. Must be
 /// destroyed in the thread that created it.
 class TIDEGAUGE_API ModuleScope {
  public:

@@ -12,9 +12,9 @@
 
 namespace tidegauge {
 
-/// One step of an optimizer, for all entered trackers. Tensors made in it count as Optstate, even
-/// temporary ones. At its end the optimizer's states are labelled. Modules that a closure calls
-/// still make activations. Nests. Must be destroyed in the thread that created it.
+/// One step of an optimizer, for all entered trackers. Tensors created in it count as Optstate,
+/// even temporary ones. At its end the optimizer's states are labelled. Modules that a closure
+/// calls still make activations. Nests. Must be destroyed in the thread that created it.
 class TIDEGAUGE_API OptimizerStepScope {
  public:
   /// `optimizer` must outlive the scope.

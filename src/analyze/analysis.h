@@ -51,7 +51,7 @@ class Analysis {
 };
 
 /// Answers all `analyses` in at most two passes over the events: one if no analysis needs the
-/// second. Throws what the source throws.
+/// second. Propagates exceptions from the source.
 void analyze(EventSource& source, std::span<Analysis* const> analyses,
              const Progress& progress = {});
 

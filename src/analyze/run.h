@@ -29,7 +29,7 @@ struct RunQuestions {
 /// Used by one thread at a time.
 class Run {
  public:
-  /// Computes all answers. Throws what the source throws.
+  /// Computes all answers. Propagates exceptions from the source.
   explicit Run(std::shared_ptr<EventSource> source, const RunQuestions& questions = {},
                const Progress& progress = {});
 

@@ -69,7 +69,7 @@ class SettledLabels {
   std::vector<Birth> births_;
 };
 
-/// Makes the first pass over all events. Throws what the Reader throws.
+/// Makes the first pass over all events. Propagates exceptions from the Reader.
 SettledLabels learn_labels(Reader& reader, const trace::Passes& passes);
 
 /// Second pass: returns each change with its final categories. At every event, the sums by category

@@ -92,7 +92,7 @@ class SummaryAnalysis : public Analysis {
   std::unique_ptr<Sets> sets_;
 };
 
-/// Runs only a SummaryAnalysis. Throws what the source throws.
+/// Runs only a SummaryAnalysis. Propagates exceptions from the source.
 TraceSummary summarize(EventSource& source, const Progress& progress = {});
 
 /// The same for any moment of a device: the storages that were alive after event `sequence`, and

@@ -95,7 +95,7 @@ class TimelineAnalysis : public Analysis {
   std::unique_ptr<Filler> filler_;
 };
 
-/// Runs only a TimelineAnalysis. Throws what the source throws.
+/// Runs only a TimelineAnalysis. Propagates exceptions from the source.
 std::vector<DeviceTimeline> read_timelines(EventSource& source, const TimelineOptions& options = {},
                                            const Progress& progress = {});
 

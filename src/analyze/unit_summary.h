@@ -53,7 +53,7 @@ class UnitAnalysis : public Analysis {
   std::unique_ptr<State> state_;
 };
 
-/// Runs only a UnitAnalysis. Throws what the source throws.
+/// Runs only a UnitAnalysis. Propagates exceptions from the source.
 std::vector<UnitSummary> summarize_units(EventSource& source, const Progress& progress = {});
 
 }  // namespace tidegauge

@@ -38,7 +38,7 @@ struct AllocationPlan {
   std::vector<PlannedRequest> requests;
 };
 
-/// Makes two passes over the events. Throws what the Reader throws.
+/// Makes two passes over the events. Propagates exceptions from the Reader.
 AllocationPlan plan_allocations(Reader& reader, Device device, const Progress& progress = {});
 
 }  // namespace tidegauge

@@ -34,7 +34,8 @@ class MemoryVizWriter {
     int64_t begin_ns = 0;        ///< begin of the run by the trace's clock; no event is earlier
     int64_t epoch_shift_ns = 0;  ///< offset from that clock to the time of day
   };
-  /// Throws what the Reader throws; NotSupported for more memory than the viewer can address.
+  /// Propagates exceptions from the Reader. Throws NotSupported for more memory than the viewer can
+  /// address.
   void add(Reader& reader, const Source& source, const Progress& progress = {});
   /// Call after the last trace.
   void finish();

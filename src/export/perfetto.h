@@ -28,7 +28,7 @@ class PerfettoWriter {
     std::string name;
     int64_t begin_ns = 0;  ///< the time by the trace's clock that becomes 0 in the file
   };
-  /// Makes two passes over the events. Throws what the Reader throws.
+  /// Makes two passes over the events. Propagates exceptions from the Reader.
   void add(Reader& reader, const Source& source, const Progress& progress = {});
   /// Call after the last trace.
   void finish();

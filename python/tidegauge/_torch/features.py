@@ -16,7 +16,7 @@ def _check_trackers() -> None:
         each.check("MemTracker")
 
 
-# The others load parts of torch that are slow.
+# The functions below import parts of torch that are slow to load.
 
 
 def _check_fsdp() -> None:

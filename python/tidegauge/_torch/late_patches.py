@@ -20,7 +20,7 @@ class Patches(Protocol):
 class LatePatches:
     """Patches of one module. Installed while a tracker uses them and the module is imported.
 
-    `load` returns the patches, for which it may import the module; None if there are none.
+    `load` returns the patches, for which it may import the module; None if it needs no patches.
     """
 
     def __init__(self, module_name: str, load: Callable[[], Patches | None]) -> None:

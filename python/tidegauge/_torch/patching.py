@@ -45,7 +45,7 @@ class Patch:
         if original is None:
             return None if self.is_absent else f"it has no {place}"
         if not (getattr(original, "__module__", None) or "").startswith("torch"):
-            return None  # another tool's patch: it stands for torch's
+            return None  # another tool's patch; what torch has below it is unknown
         expected = _names_of(_function_of(self._wrapper), follow_wrapped=False)
         found = _names_of(original, follow_wrapped=True)
         if expected is None or found is None or _fits(expected, found):
@@ -83,7 +83,7 @@ def _function_of(attribute: Any) -> Any:
 
 def _names_of(function: Any, *, follow_wrapped: bool) -> list[str] | None:
     """The names of the parameters, `*name` and `**name` included; None if the function has no
-    signature, as most C++ functions."""
+    signature, like most C++ functions."""
     stars: dict[Any, str] = {
         inspect.Parameter.VAR_POSITIONAL: "*",
         inspect.Parameter.VAR_KEYWORD: "**",
@@ -96,9 +96,9 @@ def _names_of(function: Any, *, follow_wrapped: bool) -> list[str] | None:
 
 
 def _fits(expected: Sequence[str], found: Sequence[str]) -> bool:
-    """True if a wrapper with the parameters `expected` can stand for a function with `found`."""
+    """True if a wrapper with the parameters `expected` can replace a function with `found`."""
     named = [name for name in expected if not name.startswith("*")]
-    if len(named) < len(expected):  # it passes on the others, whatever they are
+    if len(named) < len(expected):  # the wrapper passes all others on
         return list(found[: len(named)]) == named
     return list(found) == named
 

@@ -13,7 +13,7 @@ from tidegauge.allocator.devices import DeviceModel
 from tidegauge.allocator.replay import RunFigures, Tie, WhatIf
 from tidegauge.allocator.verdict import Assumptions, Layer, Verdict, judge
 
-# The table of settings, if the user names none.
+# Compared in the table of settings, unless the user names settings.
 _OTHER_SETTINGS = ("expandable_segments:True", "max_split_size_mb:128", "max_split_size_mb:512")
 
 

@@ -249,7 +249,7 @@ def _estimate(args: argparse.Namespace, estimator: Estimator, question: Question
 def _write_html(
     args: argparse.Namespace, estimator: Estimator, points: Sequence[SweepPoint]
 ) -> None:
-    """Writes the simulated runs side by side, with a plot of the needs if this is a sweep."""
+    """Writes the simulated runs side by side, with a plot of the needed memory for a sweep."""
     from tidegauge.estimation.plot import plot_sweep
     from tidegauge.report.page import MOST_MOMENTS
     from tidegauge.report.run import Run

@@ -126,7 +126,7 @@ def run_plan(contract: Contract, plan: Plan, rank: int, claim: Claim, progress: 
 
 
 def _item(plan: Plan) -> Any:
-    """The value for `item()`: any, if only the optimizer reads values."""
+    """The value that `item()` returns. 1.0 if the optimizer reads values, which do not matter."""
     if plan.item:
         return float(plan.item)
     return 1.0 if plan.optimizer_kind.reads_values else "error"

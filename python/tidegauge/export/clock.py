@@ -27,7 +27,7 @@ def begin_ns(summary: Summary, others: list[Summary]) -> int:
 
 
 def _read_start(summary: Summary) -> int:
-    text = summary.facts.get("started", "").replace("Z", "+00:00")  # Python 3.10 knows no Z
+    text = summary.facts.get("started", "").replace("Z", "+00:00")  # Python 3.10 rejects Z
     try:
         return int(datetime.fromisoformat(text).timestamp())
     except (ValueError, OverflowError, OSError):

@@ -12,8 +12,8 @@
 ///   Fake           in the threads that we track; its handlers see every op (op_route.h)
 ///   the kernels
 ///
-/// Simulated tensors do not carry Fake itself: newer versions of torch take a tensor with that key
-/// for one of their own fake tensors.
+/// Simulated tensors do not carry Fake itself: newer versions of torch treat a tensor with that key
+/// as one of their own fake tensors.
 namespace tidegauge::dispatch_key {
 
 inline constexpr c10::DispatchKey kOurs = c10::DispatchKey::Fake;
@@ -27,8 +27,8 @@ inline constexpr c10::DispatchKeySet kBelowOurs(c10::DispatchKeySet::FULL_AFTER,
 inline constexpr c10::DispatchKeySet kBelowCarried(c10::DispatchKeySet::FULL_AFTER, kCarried);
 
 /// Up to torch 2.12, Fake is above Python: an op on a Python tensor or under a Python mode reaches
-/// us before Python has handled it. Such an op is passed on unseen, and our key stays on in
-/// Python's handler (compat/python_dispatch.h), so that we see what Python makes of it.
+/// us before Python has handled it. We pass such an op on without observing it. Our key stays on in
+/// Python's handler (compat/python_dispatch.h), so we observe the ops that Python calls for it.
 inline constexpr bool kIsAbovePython = kOurs > c10::DispatchKey::Python;
 inline bool is_for_python(c10::DispatchKeySet keys) {
   return kIsAbovePython && keys.has(c10::DispatchKey::Python);

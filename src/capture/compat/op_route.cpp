@@ -116,7 +116,7 @@ class NewOps final : public c10::OpRegistrationListener {
   std::atomic<bool> is_empty_{true};
 };
 
-/// Null if our fallback serves every op. Never destroyed, like the kernels: ops may run until the
+/// Null if our fallback handles every op. Never destroyed, like the kernels: ops may run until the
 /// process ends.
 constinit NewOps* new_ops = nullptr;
 

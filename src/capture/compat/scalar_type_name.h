@@ -7,8 +7,8 @@
 
 namespace tidegauge {
 
-/// As torch.dtype prints it, without its "torch."; empty if it has no name. Lives for ever, which
-/// the names that older versions of torch return do not.
+/// The name that torch.dtype prints, without "torch."; empty if it has none. The text is never
+/// destroyed, unlike the names that older versions of torch return.
 std::string_view scalar_type_name(c10::ScalarType type);
 
 }  // namespace tidegauge

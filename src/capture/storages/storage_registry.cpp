@@ -17,8 +17,8 @@ int64_t meta_bytes(const c10::StorageImpl& storage) {
   return storage.sym_nbytes().maybe_as_int().value_or(0);
 }
 
-/// A fake storage counts with the rounded size that the allocator of its device would allocate. A
-/// simulated storage counts with its own size, because its allocator is simulated, too.
+/// A fake storage counts its size rounded up, as the allocator of its device would. A simulated
+/// storage counts exactly its size, because the simulated allocator rounds later.
 int64_t counted_bytes(const c10::StorageImpl& storage, Device device, const void* fake_mode) {
   const int64_t size_bytes = meta_bytes(storage);
   const bool is_rounded = fake_mode != nullptr && device.type == cuda(0).type;

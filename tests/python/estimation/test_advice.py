@@ -8,6 +8,10 @@ import shlex
 
 import pytest
 from tidegauge.cli.main import main
+from tidegauge.estimation import load_contract
+from tidegauge.estimation.advice import list_changes
+from tidegauge.estimation.plan import Plan
+from tidegauge.estimation.sweep import Question
 
 COMMAND = [
     *("estimate", "small_model.py", "--json", "--fsdp", "4", "--set", "batch=4096"),
@@ -29,3 +33,19 @@ def test_following_the_advice_gives_the_promised_bytes(
         followed = json.loads(capsys.readouterr().out)
         assert followed["needed_bytes"] == found["needed_bytes"] - advice["saved_bytes"]
         assert followed["verdict"] == advice["estimate"]["verdict"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "change"),
+    [
+        (Plan(), "--optimizer adafactor"),
+        (Plan(fsdp=4), "--optimizer sgd-momentum"),  # Adafactor does not support DTensors
+        (Plan(tp=2), "--optimizer sgd-momentum"),
+        (Plan(optimizer="sgd"), None),
+    ],
+    ids=["plain", "fsdp", "tp", "already small"],
+)
+def test_smaller_optimizer_suits_the_plan(model_file: str, plan: Plan, change: str | None) -> None:
+    changes = list_changes(load_contract(model_file), Question(plan))
+    options = [each.options for each in changes if each.options.startswith("--optimizer")]
+    assert options == ([change] if change else [])

@@ -32,12 +32,12 @@ void record(const TraceEntry& entry) {
                    static_cast<int64_t>(entry.size_), reinterpret_cast<uint64_t>(entry.stream_)});
 }
 
-/// Attaches to the allocator of every device, if they exist. Only the first caller does, and it
+/// Attaches to the allocators of all devices, if they exist. Only the first caller does so, and it
 /// never waits for a caller that holds the lock of another device.
 void attach_to_devices() {
   CUDAAllocator* allocator = torchs_allocator->load();
-  // Another allocator, such as cudaMallocAsync, calls no callback, and cannot be attached to
-  // either.
+  // Other allocators, such as cudaMallocAsync, call no callback. Attaching to one fails, and the
+  // failure is reported.
   const bool is_ready = allocator->initialized() || allocator->name() != "native";
   if (!is_ready || is_attached.exchange(true)) return;
   try {
@@ -64,7 +64,7 @@ T* find(void* library, const char* name) {
 }
 
 void attach(void* libc10_cuda) {
-  // The layout of torch's classes, which the headers gave us, holds for one minor version.
+  // The class layouts in torch's headers are valid for one minor version.
   constexpr int kPatchBits = 48;
   if (aoti_torch_abi_version() >> kPatchBits != TORCH_ABI_VERSION >> kPatchBits) {
     return receiver.fail("libtidegauge_cuda was built for another version of torch");

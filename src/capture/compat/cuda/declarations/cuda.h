@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// torch includes the header of the driver, too, but uses nothing of it where we do.
+// torch includes the driver's header, too, but the headers that we include use nothing from it.
 #include "cuda_runtime_api.h"

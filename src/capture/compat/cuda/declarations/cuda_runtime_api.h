@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-/// What c10/cuda/CUDACachingAllocator.h names of the CUDA runtime, so that libtidegauge_cuda is
-/// compiled without NVIDIA's headers. Only the types matter, and only as pointers and enums. The
-/// functions stand in the bodies of torch's inline functions. We call none of those, so no function
-/// is linked and their parameters are left open.
+/// The parts of the CUDA runtime that c10/cuda/CUDACachingAllocator.h mentions, so that
+/// libtidegauge_cuda compiles without NVIDIA's headers. Only the types matter, as pointers and
+/// enums. The functions occur in torch's inline functions, which we do not call: no function is
+/// linked, and its parameters are left open.
 extern "C" {
 
 enum cudaError_t { cudaSuccess = 0, cudaErrorNotReady = 600 };
