@@ -223,7 +223,8 @@ void uninstall() {
   attention_choice() = before.attention_choice;
   guard_entry() = before.guard;
   composites.reset();
-  // If torch believed that it initialised CUDA meanwhile, it has to do so when CUDA is really used.
+  // torch may have marked CUDA as initialised meanwhile. Clear the mark, so that the first real use
+  // initialises it.
   if (!before.is_initialised && init_flag().test_once()) {
     std::destroy_at(&init_flag());
     std::construct_at(&init_flag());

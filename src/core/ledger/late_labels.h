@@ -23,7 +23,7 @@ struct StoredSplit {
 ///
 ///   log       [======a======)   [==b==)        each: these bytes were `from` and count as `to`
 ///                 [====c====)
-///   splits      x      y      z    w           x += a, y += a + c, z as it is, w += b
+///   splits      x      y      z    w           x += a, y += a + c, z unchanged, w += b
 ///
 /// Corrections only add and subtract, so their order does not matter. A sweep over both, sorted by
 /// (device, sequence), applies L corrections to M splits in O((M + L) log (M + L)). After that the

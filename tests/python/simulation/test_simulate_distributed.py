@@ -139,7 +139,7 @@ def test_pipeline_stage_keeps_the_microbatches_of_its_schedule(schedule: Any, ra
     with simulate(world_size=stages, rank=rank):
         layers = nn.Linear(16, 64, bias=False), nn.Tanh(), nn.Linear(64, 16, bias=False)
         model = nn.Sequential(*layers)
-        # Older versions want to be told that received inputs get gradients.
+        # In older versions the example must say that received inputs get gradients.
         example = torch.randn(rows, 16, requires_grad=TORCH < (2, 13) and rank > 0)
         stage = PipelineStage(
             model, rank, stages, torch.device("cpu"), input_args=example, output_args=model(example)

@@ -83,7 +83,7 @@ DIFFERENCES: dict[str, dict[str, Rows]] = {
     # end where the gradient passes. Before the second layer: parameters 8,448, x and the first
     # layer's output 1,024 each, loss and its gradient 8. After it: that output is freed; the
     # gradient that passes (1,024) and the layer's gradients (4,224) exist.
-    "modules_that_hand_on_their_input": {
+    "modules_that_return_their_input": {
         OWN_BACKWARD: {
             "Sequential.1: Peak-Backward": ([18952], [14728]),
             "Sequential.2: Peak-Backward": ([18952], [14728]),

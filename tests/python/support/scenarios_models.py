@@ -296,7 +296,7 @@ def dropout_and_softmax(run: Run) -> object:
 
 
 @scenario
-def modules_that_hand_on_their_input(run: Run) -> object:
+def modules_that_return_their_input(run: Run) -> object:
     inner = nn.Sequential(nn.Identity(), nn.Dropout(0.0))
     model = nn.Sequential(
         nn.Linear(32, 32), nn.Identity(), inner, nn.Linear(32, 32), nn.Dropout(0.0)
