@@ -33,8 +33,10 @@ if(NOT TIDEGAUGE_FAST_PATHS)
   list(REMOVE_ITEM capture_tests ${fast_tests})
 endif()
 if(capture_tests AND TARGET tidegauge)
-  tidegauge_test(capture_tests ${capture_tests} tests/allocator/recorded_traces.cpp)
-  target_link_libraries(capture_tests PRIVATE tidegauge)
+  # The objects of libtidegauge instead of the library, which hides the classes that it tests.
+  tidegauge_test(capture_tests ${capture_tests} tests/allocator/recorded_traces.cpp
+    $<TARGET_OBJECTS:tidegauge>)
+  target_link_libraries(capture_tests PRIVATE tidegauge::torch_cpu tidegauge::torch tidegauge_core)
   target_compile_definitions(capture_tests PRIVATE TIDEGAUGE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_precompile_headers(capture_tests PRIVATE cmake/pch_tests.h)
 endif()

@@ -4,8 +4,6 @@
 #include <atomic>
 #include <cstdint>
 
-#include "tidegauge/export.h"
-
 namespace tidegauge {
 
 /// Process-wide state that every op reads, in one cache line. The comment of each member names the
@@ -17,6 +15,6 @@ struct alignas(64) AtEveryOp {
   std::atomic<int64_t> stack_starts{0};    ///< starts minus stops; birth_stacks.h
   std::atomic<uint64_t> node_epoch{1};     ///< running_node.h
 };
-extern TIDEGAUGE_API AtEveryOp at_every_op;
+extern AtEveryOp at_every_op;
 
 }  // namespace tidegauge

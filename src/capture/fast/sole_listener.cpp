@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "capture/fast/sole_listener.h"
 
-#include <ATen/core/Tensor.h>
-
-#include <cstdint>
+#include <exception>
 #include <mutex>
 #include <tuple>
 
@@ -11,7 +9,6 @@
 #include "capture/fast/node_cache.h"
 #include "capture/fast/sole.h"
 #include "capture/hooks/moment_facts.h"
-#include "capture/hooks/op_watch.h"
 #include "capture/storages/capture_log.h"
 #include "capture/storages/storage_registry.h"
 #include "capture/storages/tensor_storages.h"
@@ -31,10 +28,12 @@ void listeners_changed(const Listeners& listeners) {
   sole = is_sole ? SoleListener{only, only->state().log} : SoleListener{};
 }
 
-/// See OpWatch::FastBirth.
-bool report_birth(const at::Tensor& result, uint8_t birth_facts, const OpFacts& facts) {
+/// Reports the birth and returns true, or returns false without effect. The lock must be held.
+[[gnu::always_inline]] inline bool report_birth(const OpWatch& watch, const at::Tensor& result) {
+  const OpFacts& facts = watch.facts();
+  if (sole.listener == nullptr || !facts.only_makes) return false;
   c10::StorageImpl* storage = storage_of(result);
-  if (sole.listener == nullptr || storage == nullptr) return false;
+  if (storage == nullptr || watch.running().gradient_listeners != 0) return false;
   StorageRegistry& registry = StorageRegistry::get();
   c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   if (!registry.is_usual(*storage, data)) return false;
@@ -44,8 +43,8 @@ bool report_birth(const at::Tensor& result, uint8_t birth_facts, const OpFacts& 
     known_memory.add(data.get());
   if (!sole.log->has_room()) [[unlikely]]
     sole.listener->make_room();
-  sole.log->append_birth(record, result.unsafeGetTensorImpl(), birth_facts, op_id(facts),
-                         moment::stream());
+  sole.log->append_birth(record, result.unsafeGetTensorImpl(),
+                         moment::birth_facts(watch.running().task), op_id(facts), moment::stream());
   return true;
 }
 
@@ -74,6 +73,17 @@ void free_usual(void* data) {
 
 constinit KnownMemory known_memory;
 
+void finish(OpWatch& watch, const at::Tensor& result) noexcept {
+  OpWatch::Results results(watch);
+  try {
+    if (report_birth(watch, result)) [[likely]]
+      return;
+  } catch (const std::exception& error) {
+    OpWatch::note_failure(error.what());
+  }
+  results.observe(result, 0);
+}
+
 void plug_known_memory(bool is_enabled) {
   const auto lock = StorageRegistry::lock();
   is_known_memory_plugged = is_enabled;
@@ -86,7 +96,6 @@ void plug_sole_listener(bool is_enabled) {
   is_sole_plugged = is_enabled;
   CpuDeleter::set_fast_free(&free_usual);
   CpuDeleter::use_fast_free(is_enabled);
-  OpWatch::set_fast_birth(is_enabled ? &report_birth : nullptr);
   StorageRegistry::get().listeners().set_epoch_observer(&listeners_changed);
 }
 

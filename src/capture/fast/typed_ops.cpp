@@ -18,6 +18,7 @@
 #include "capture/fast/known_memory.h"
 #include "capture/fast/node_cache.h"
 #include "capture/fast/sole.h"
+#include "capture/fast/sole_listener.h"
 #include "capture/hooks/boxed_op.h"
 #include "capture/hooks/op_switch.h"
 #include "capture/hooks/op_watch.h"
@@ -81,7 +82,7 @@ bool returns_first_argument(const c10::FunctionSchema& schema) {
          schema.returns()[0].type()->kind() == c10::TypeKind::TensorType;
 }
 
-void finish(OpWatch& watch, const at::Tensor& result) { watch.finish(result); }
+using fast::finish;  // for one result
 
 template <typename... Tensors>
 void finish(OpWatch& watch, const std::tuple<Tensors...>& result) {

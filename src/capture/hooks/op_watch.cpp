@@ -12,7 +12,6 @@
 #include "capture/hooks/allocator_channel.h"
 #include "capture/hooks/moment_facts.h"
 #include "capture/modules/birth_stacks.h"
-#include "capture/storages/storage_registry.h"
 #include "capture/storages/tensor_storages.h"
 
 namespace tidegauge {
@@ -38,8 +37,6 @@ bool is_unknown_on_meta(c10::StorageImpl& storage, const at::Tensor& tensor) {
 const void* memory_of(c10::StorageImpl* storage) {
   return storage->_mutable_data_ptr_no_checks().get();
 }
-
-constinit OpWatch::FastBirth fast_birth = nullptr;
 
 }  // namespace
 
@@ -87,32 +84,6 @@ void OpWatch::add_argument(const at::Tensor& tensor) noexcept {
   } catch (const std::exception& error) {
     note_failure(error.what());
   }
-}
-
-OpWatch::Results::Results(OpWatch& watch) noexcept : watch_(watch) {
-  StorageRegistry::get().mutex().lock();
-  watch_.is_over_ = true;
-  StorageRegistry::get().poll(4);
-}
-
-OpWatch::Results::~Results() {
-  StorageRegistry::get().end_op(watch_.pending_);
-  StorageRegistry::get().mutex().unlock();
-}
-
-void OpWatch::set_fast_birth(FastBirth birth) { fast_birth = birth; }
-
-void OpWatch::finish(const at::Tensor& result) noexcept {
-  Results results(*this);
-  try {
-    if (fast_birth != nullptr && facts_.only_makes && running_.gradient_listeners == 0 &&
-        fast_birth(result, moment::birth_facts(running_.task), facts_)) [[likely]] {
-      return;
-    }
-  } catch (const std::exception& error) {
-    note_failure(error.what());
-  }
-  results.observe(result, 0);
 }
 
 void OpWatch::Results::observe(const at::Tensor& tensor, size_t position) noexcept {

@@ -13,6 +13,7 @@
 #include "capture/hooks/op_facts.h"
 #include "capture/hooks/running_node.h"
 #include "capture/storages/pending_frees.h"
+#include "capture/storages/storage_registry.h"
 #include "core/events/ids.h"
 
 namespace tidegauge {
@@ -51,8 +52,15 @@ class OpWatch {
   /// Create it when the op has run. Holds the lock of StorageRegistry until it is destroyed.
   class Results {
    public:
-    explicit Results(OpWatch& watch) noexcept;
-    ~Results();
+    explicit Results(OpWatch& watch) noexcept : watch_(watch) {
+      StorageRegistry::get().mutex().lock();
+      watch_.is_over_ = true;
+      StorageRegistry::get().poll(4);
+    }
+    ~Results() {
+      StorageRegistry::get().end_op(watch_.pending_);
+      StorageRegistry::get().mutex().unlock();
+    }
     Results(const Results&) = delete;
     Results& operator=(const Results&) = delete;
 
@@ -61,13 +69,9 @@ class OpWatch {
    private:
     OpWatch& watch_;
   };
-  /// Shorthand for `Results` with one result.
-  void finish(const at::Tensor& result) noexcept;
 
-  /// A fast path of `finish` for an op that only makes storages, set by capture/fast. Reports the
-  /// birth and returns true, or returns false without effect. Called with the lock held.
-  using FastBirth = bool (*)(const at::Tensor& result, uint8_t birth_facts, const OpFacts& facts);
-  static void set_fast_birth(FastBirth birth);
+  const OpFacts& facts() const { return facts_; }
+  const RunningNode& running() const { return running_; }
 
   /// Counts a failure of our own code. The program does not see it.
   static void note_failure(const char* what);

@@ -5,7 +5,6 @@
 
 #include "capture/storages/end_watch.h"
 #include "core/util/spin_lock.h"
-#include "tidegauge/export.h"
 
 namespace tidegauge {
 
@@ -14,7 +13,7 @@ namespace tidegauge {
 /// and pickling work as before.
 ///
 /// A deleter receives only the address, so a process has one CpuDeleter.
-class TIDEGAUGE_API CpuDeleter final : public EndWatch {
+class CpuDeleter final : public EndWatch {
  public:
   CpuDeleter(SpinLock& lock, MemoryTable& memory, EndHandler& handler);
 

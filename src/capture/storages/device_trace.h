@@ -5,13 +5,12 @@
 
 #include "capture/storages/end_watch.h"
 #include "core/events/device_events.h"
-#include "tidegauge/export.h"
 
 namespace tidegauge {
 
 /// Watches device memory with the trace of its allocator. The deleter of such memory is never
 /// replaced.
-class TIDEGAUGE_API DeviceTrace final : public EndWatch {
+class DeviceTrace final : public EndWatch {
  public:
   DeviceTrace(MemoryTable& memory, EndHandler& handler) : memory_(memory), handler_(handler) {}
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "capture/storages/capture_listener.h"
-#include "tidegauge/export.h"
 
 namespace tidegauge {
 
@@ -16,7 +15,7 @@ namespace tidegauge {
 /// Each registered storage stores the epoch in which every started listener knew it. The epoch
 /// changes when a listener is added, removed, started or stopped. After that, the next op that uses
 /// a storage reports it to all started listeners again. A listener ignores a storage that it knows.
-class TIDEGAUGE_API Listeners {
+class Listeners {
  public:
   /// Called when the epoch changes. capture/fast updates its caches then.
   using EpochObserver = void (*)(const Listeners& listeners);

@@ -5,13 +5,12 @@
 
 #include "capture/storages/end_watch.h"
 #include "core/util/spin_lock.h"
-#include "tidegauge/export.h"
 
 namespace tidegauge {
 
 /// Watches meta storages, including fake and simulated ones. They have no memory, so their DataPtr
 /// can hold our context, which is destroyed with the storage.
-class TIDEGAUGE_API OwnContext final : public EndWatch {
+class OwnContext final : public EndWatch {
  public:
   OwnContext(SpinLock& lock, EndHandler& handler) : lock_(lock), handler_(handler) {}
 

@@ -16,7 +16,6 @@
 #include "capture/storages/own_context.h"
 #include "capture/storages/pending_frees.h"
 #include "capture/storages/weak_references.h"
-#include "tidegauge/export.h"
 
 namespace tidegauge {
 
@@ -26,7 +25,7 @@ namespace tidegauge {
 /// One per process, never destroyed, because deleters outlive trackers and the interpreter. One
 /// lock guards it, the listeners and their ledgers. While it is held, no tensor is destroyed and no
 /// code waits for the GIL.
-class TIDEGAUGE_API StorageRegistry final : EndHandler {
+class StorageRegistry final : EndHandler {
  public:
   static StorageRegistry& get() { return *instance_; }
   SpinLock& mutex() { return mutex_; }

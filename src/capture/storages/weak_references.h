@@ -8,14 +8,13 @@
 #include <vector>
 
 #include "capture/storages/end_watch.h"
-#include "tidegauge/export.h"
 
 namespace tidegauge {
 
 /// Watches storages that must not be changed: foreign memory (numpy, shared memory, from_blob,
 /// mapped files), storages that were resized to no bytes, and meta storages that were cloned
 /// lazily. Keeps a weak reference to each. Every op polls a few of them; a query polls all.
-class TIDEGAUGE_API WeakReferences final : public EndWatch {
+class WeakReferences final : public EndWatch {
  public:
   explicit WeakReferences(EndHandler& handler) : handler_(handler) {}
 
