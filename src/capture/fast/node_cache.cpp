@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "capture/fast/node_cache.h"
 
-#include <torch/csrc/autograd/graph_task.h>
-
 #include "capture/fast/sole.h"
 #include "capture/hooks/accumulated_leaf.h"
 
@@ -23,40 +21,29 @@ bool notify_sole(int task, const torch::autograd::Node& node, RunningNode& runni
   return leaf == nullptr || is_parameter;
 }
 
-[[gnu::noinline]] RunningNode notify(ObservedNode& last, const torch::autograd::Node* node) {
-  const uint64_t epoch = at_every_op.node_epoch.load(std::memory_order_relaxed);
-  // Without a started listener autograd holds no BackwardEnd, so the epoch would not change when
-  // the backward ends.
-  const bool may_remember = is_plugged && StorageRegistry::get().listeners().any_started();
-  const int task = torch::autograd::get_current_graph_task_id();
-  RunningNode running;
-  if (task == -1 || node == nullptr || !notify_sole(task, *node, running)) [[unlikely]] {
-    running = notify_running_node(task, node);
-  }
-  if (running.task != -1 && node == nullptr) return running;
-  last = {may_remember ? epoch : 0, running, node, node != nullptr ? node->sequence_nr() : 0};
-  return running;
-}
-
 }  // namespace
 
-RunningNode observe_node() {
-  ObservedNode& last = ObservedNode::of_this_thread();
-  const bool is_valid = last.is_valid();
-  if (is_valid && last.running.task == -1 && torch::autograd::get_current_graph_task_id() == -1) {
-    return {};
+RunningNode notify_and_cache(ObservedNode& last, const torch::autograd::Node* node) {
+  const uint64_t epoch = at_every_op.node_epoch.load(std::memory_order_relaxed);
+  const int task = torch::autograd::get_current_graph_task_id();
+  RunningNode running;
+  bool may_remember = is_plugged;
+  if (task == -1 || node == nullptr || !notify_sole(task, *node, running)) [[unlikely]] {
+    // Without a started listener autograd holds no BackwardEnd, so the epoch would not change when
+    // the backward ends.
+    may_remember &= StorageRegistry::get().listeners().any_started();
+    running = notify_running_node(task, node);
+    if (running.task != -1 && node == nullptr) return running;
   }
-  const auto node = torch::autograd::get_current_node();
-  if (is_valid && node && last.node == node.get() && last.sequence == node->sequence_nr()) {
-    return last.running;
-  }
-  return notify(last, node.get());
+  last = {may_remember ? epoch : 0, running, node, node != nullptr ? node->sequence_nr() : 0};
+  return running;
 }
 
 void plug_node_cache(bool is_enabled) {
   is_plugged = is_enabled;
   constexpr ObserveNode kGeneral = &notify_running_node;
-  observe_running_node = is_enabled ? &observe_node : kGeneral;
+  constexpr ObserveNode kCached = [] { return observe_node(); };
+  observe_running_node = is_enabled ? kCached : kGeneral;
   forget_running_nodes();
   const auto lock = StorageRegistry::lock();
   StorageRegistry::get().set_is_in_backward(is_enabled ? &is_in_backward

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <torch/csrc/autograd/graph_task.h>
+
+#include "capture/compat/autograd_node.h"
 #include "capture/compat/thread_local.h"
 #include "capture/hooks/running_node.h"
 #include "capture/storages/storage_registry.h"
@@ -21,8 +24,22 @@ struct ObservedNode {
   bool is_valid() const { return epoch == at_every_op.node_epoch.load(std::memory_order_relaxed); }
 };
 
+/// The uncommon case of `observe_node`: the cached entry is not valid. `node` may be null.
+[[gnu::noinline]] RunningNode notify_and_cache(ObservedNode& last,
+                                               const torch::autograd::Node* node);
 /// The same result as `notify_running_node`; notifies only if the cached entry is not valid.
-RunningNode observe_node();
+[[gnu::always_inline]] inline RunningNode observe_node() {
+  ObservedNode& last = ObservedNode::of_this_thread();
+  const bool is_valid = last.is_valid();
+  if (is_valid && last.running.task == -1 && torch::autograd::get_current_graph_task_id() == -1) {
+    return {};
+  }
+  const auto node = torch::autograd::get_current_node();
+  if (is_valid && node && last.node == node.get() && last.sequence == node->sequence_nr()) {
+    return last.running;
+  }
+  return notify_and_cache(last, node.get());
+}
 /// True if a backward runs in this thread.
 inline bool is_in_backward() {
   const ObservedNode& last = ObservedNode::of_this_thread();
