@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string_view>
 
 #include "allocator/alloc_config.h"
 #include "allocator/device_trace.h"
@@ -17,6 +18,9 @@ enum class TieRule : uint8_t {
   PrivateCounter,  ///< SegmentCounter in private pools, Address in the default pool
 };
 
+/// Parses "address", "counter" or "private-counter". Throws UsageError for any other name.
+TieRule parse_tie_rule(std::string_view name);
+
 /// When a freed block that another stream used becomes free. A simulator has no clock to decide
 /// this.
 enum class DeferredFrees : uint8_t {
@@ -24,6 +28,10 @@ enum class DeferredFrees : uint8_t {
   AtSync,        ///< it was slow: only synchronize_host() or a flush of the cache ends its use
   ByCaller,      ///< when the caller calls complete_free()
 };
+
+/// Parses the name of a policy: "low" (AtNextMalloc), "high" (AtSync) or "recorded" (ByCaller).
+/// Throws UsageError for any other name.
+DeferredFrees parse_deferred_frees(std::string_view name);
 
 struct AllocatorOptions {
   AllocConfig config;

@@ -79,14 +79,6 @@ Layout read_layout(const Table& segments, const Table& blocks) {
   return layout;
 }
 
-DeferredFrees parse_deferred(const std::string& deferred) {
-  if (deferred == "recorded") return DeferredFrees::ByCaller;
-  if (deferred == "low") return DeferredFrees::AtNextMalloc;
-  if (deferred == "high") return DeferredFrees::AtSync;
-  throw UsageError("unknown policy for deferred frees '" + deferred +
-                   "': expected recorded, low or high");
-}
-
 class AllocatorTrace {
  public:
   AllocatorTrace(const py::buffer& events, const py::buffer& segments, const py::buffer& blocks,
@@ -121,7 +113,7 @@ class AllocatorTrace {
   py::dict replay_fresh(const std::string& settings, const std::string& tie, int64_t total_bytes,
                         const std::string& deferred) const {
     ReplayOptions options = replay_options(parse_alloc_config(settings), tie, total_bytes);
-    options.deferred = parse_deferred(deferred);
+    options.deferred = parse_deferred_frees(deferred);
     ReplayResult result;
     {
       const py::gil_scoped_release released;
@@ -133,7 +125,7 @@ class AllocatorTrace {
  private:
   static ReplayOptions replay_options(const AllocConfig& config, const std::string& tie,
                                       int64_t total_bytes) {
-    ReplayOptions options{.config = config, .tie = parse_tie(tie)};
+    ReplayOptions options{.config = config, .tie = parse_tie_rule(tie)};
     if (total_bytes > 0) options.total_bytes = total_bytes;
     return options;
   }
@@ -145,13 +137,6 @@ class AllocatorTrace {
 };
 
 }  // namespace
-
-TieRule parse_tie(const std::string& tie) {
-  if (tie == "address") return TieRule::Address;
-  if (tie == "counter") return TieRule::SegmentCounter;
-  if (tie == "private-counter") return TieRule::PrivateCounter;
-  throw UsageError("unknown tie rule '" + tie + "' (expected address, counter or private-counter)");
-}
 
 py::dict to_dict(const RunFigures& figures) {
   py::dict dict;

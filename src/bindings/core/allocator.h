@@ -3,15 +3,10 @@
 
 #include <pybind11/pybind11.h>
 
-#include <string>
-
-#include "allocator/allocator_options.h"
 #include "allocator/run_figures.h"
 
 namespace tidegauge::bindings {
 
-/// Parses "address", "counter" or "private-counter". Throws UsageError for any other name.
-TieRule parse_tie(const std::string& tie);
 pybind11::dict to_dict(const RunFigures& figures);
 
 /// Binds AllocatorTrace: the recorded allocator events of one device, and their simulations.

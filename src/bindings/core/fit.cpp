@@ -45,7 +45,7 @@ std::unique_ptr<Requests> read_file(const std::string& path, const std::string& 
 }
 
 py::dict simulate(Requests& requests, const std::string& settings, const std::string& tie) {
-  Replays& replays = requests.replays(parse_tie(tie));
+  Replays& replays = requests.replays(parse_tie_rule(tie));
   const SimulatedRun* run = nullptr;
   {
     const py::gil_scoped_release released;
@@ -90,7 +90,7 @@ py::dict judge_requests(Requests& requests, const std::optional<ModelRow>& devic
     options.catalogue.emplace();
     for (const ModelRow& row : *catalogue) options.catalogue->push_back(from_row(row));
   }
-  Replays& replays = requests.replays(parse_tie(tie));
+  Replays& replays = requests.replays(parse_tie_rule(tie));
   Verdict verdict;
   {
     const py::gil_scoped_release released;
@@ -101,7 +101,7 @@ py::dict judge_requests(Requests& requests, const std::optional<ModelRow>& devic
 
 /// The segments by address, and their blocks, as columns for the HTML report.
 py::dict layout_columns(Requests& requests, const std::string& settings, const std::string& tie) {
-  Replays& replays = requests.replays(parse_tie(tie));
+  Replays& replays = requests.replays(parse_tie_rule(tie));
   Layout layout;
   {
     const py::gil_scoped_release released;
