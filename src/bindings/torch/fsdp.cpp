@@ -10,8 +10,7 @@
 #include "bindings/torch/py_module_registry.h"
 #include "bindings/torch/snapshots.h"
 #include "bindings/torch/tensors.h"
-#include "capture/hooks/moment_facts.h"
-#include "core/ledger/sharded_units.h"
+#include "core/ledger/fsdp_states.h"
 #include "track/unit_births.h"
 
 namespace py = pybind11;
@@ -31,16 +30,10 @@ void PyMemTracker::label_unit(UnitId unit, UnitFact fact, const py::sequence& te
   for (const at::Tensor& tensor : *inner) memory_->label_unit(unit, fact, tensor);
 }
 
-/// Returns the module inside a CheckpointWrapper, because a recompute in backward calls that
-/// module, not the wrapper.
 void PyMemTracker::add_recompute_of_wrapped(py::handle module, ModuleStats& stats) {
   const py::object wrapped = py::getattr(module, "_checkpoint_wrapped_module", py::none());
-  if (wrapped.is_none() || !stats[ModuleState::PreForwardAc].empty()) return;
-  ModuleStats inner = memory_->module_stats(PyModuleRegistry::get().find(wrapped.ptr()));
-  for (const ModuleState state : {ModuleState::PreForwardAc, ModuleState::PostForwardAc}) {
-    const auto i = static_cast<size_t>(state);
-    stats.snapshots[i] = std::move(inner.snapshots[i]);
-  }
+  if (wrapped.is_none()) return;
+  add_recompute(stats, memory_->module_stats(PyModuleRegistry::get().find(wrapped.ptr())));
 }
 
 void PyMemTracker::note_failure(const std::string& what) {
@@ -87,17 +80,6 @@ auto for_all(void (Owner::*method)(UnitId, Args...)) {
   return [notify = about_unit(method)](uint32_t unit, Args... args) {
     notify_sharded([&](PyMemTracker& tracker) { notify(tracker, unit, args...); });
   };
-}
-
-/// `training_state`: the name of FSDP2's TrainingState. Outside of forward and backward, only the
-/// user starts a gather.
-GatherReason find_reason(const std::string& training_state, bool is_prefetch) {
-  if (is_prefetch) return GatherReason::Prefetch;
-  if (training_state == "FORWARD") {
-    return moment::in_backward() ? GatherReason::Recompute : GatherReason::Forward;
-  }
-  if (training_state == "IDLE") return GatherReason::User;
-  return moment::in_recompute() ? GatherReason::Recompute : GatherReason::Backward;
 }
 
 }  // namespace
@@ -162,7 +144,8 @@ void bind_fsdp(py::module_& m) {
   m.def(
       "unit_gathering",
       [](uint32_t unit, const std::string& training_state, bool is_prefetch) {
-        for_all (&MemoryTracker::begin_gather)(unit, find_reason(training_state, is_prefetch));
+        for_all (&MemoryTracker::begin_gather)(unit,
+                                               find_gather_reason(training_state, is_prefetch));
       },
       py::arg("unit"), py::arg("training_state"), py::arg("is_prefetch"));
   m.def("unit_unsharded", for_all(&MemoryTracker::finish_gather), py::arg("unit"));

@@ -1,86 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Statistics with the states of FSDPMemTracker: a module call begins at "Before Pre-Forward" and
-// ends at "After Post-Forward".
+// Statistics with the states of FSDPMemTracker (core/ledger/fsdp_states.h), and its units.
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include <algorithm>
-#include <array>
 #include <string>
 #include <utility>
 
 #include "bindings/common/snapshots.h"
 #include "bindings/torch/snapshots.h"
+#include "core/ledger/fsdp_states.h"
 
 namespace py = pybind11;
 
 namespace tidegauge::bindings {
 namespace {
-
-struct NamedState {
-  ModuleState state;
-  const char* name;
-};
-
-/// If two states got their first entries at the same moment, this order decides.
-constexpr std::array kStates{
-    NamedState{ModuleState::PeakForward, "Peak Forward"},
-    NamedState{ModuleState::PreForward, "Before Pre-Forward"},
-    NamedState{ModuleState::AfterPreForward, "After Pre-Forward"},
-    NamedState{ModuleState::BeforePostForward, "Before Post-Forward"},
-    NamedState{ModuleState::PostForward, "After Post-Forward"},
-    NamedState{ModuleState::PeakBackward, "Peak Backward"},
-    NamedState{ModuleState::BeforePreBackward, "Before Pre-Backward"},
-    NamedState{ModuleState::AfterPreBackward, "After Pre-Backward"},
-    NamedState{ModuleState::PreForwardAc, "Pre-Forward AC"},
-    NamedState{ModuleState::PostForwardAc, "Post-Forward AC"},
-    NamedState{ModuleState::BeforePostBackward, "Before Post-Backward"},
-    NamedState{ModuleState::AfterPostBackward, "After Post-Backward"},
-};
-
-/// The moment at which upstream would have created the list.
-uint64_t first_moment(const ModuleStats& stats, ModuleState state) {
-  const ModuleSnapshot& first = stats[state].front();
-  if (state == ModuleState::PeakForward) return first.call;
-  if (state == ModuleState::PeakBackward) {
-    const auto& before = stats[ModuleState::BeforePreBackward];
-    return before.empty() ? first.call : std::min(first.call, before.front().bytes.taken.sequence);
-  }
-  return first.bytes.taken.sequence;
-}
-
-/// The maximum over all calls, for each device.
-Snapshot highest(const std::vector<ModuleSnapshot>& calls) {
-  Snapshot result = calls.front().bytes;
-  for (const ModuleSnapshot& call : calls) {
-    for (const DeviceSplit& entry : call.bytes.devices) {
-      const auto same = std::find_if(result.devices.begin(), result.devices.end(),
-                                     [&](const auto& d) { return d.device == entry.device; });
-      if (same == result.devices.end()) {
-        result.devices.push_back(entry);
-      } else if (entry.split.total() > same->split.total()) {
-        *same = entry;
-      }
-    }
-  }
-  return result;
-}
-
-py::list to_rows(const Snapshot& snapshot) { return to_fsdp_rows(snapshot, &to_python); }
-
-py::list to_list(const ModuleStats& stats, ModuleState state) {
-  py::list calls;
-  // Upstream creates these two lists in the first call and appends to them in the next.
-  if (state == ModuleState::PeakForward) {
-    calls.append(to_rows(highest(stats[state])));
-  } else if (state == ModuleState::PreForward) {
-    calls.append(to_rows(stats[state].front().bytes));
-  } else {
-    for (const ModuleSnapshot& call : stats[state]) calls.append(to_rows(call.bytes));
-  }
-  return calls;
-}
 
 py::dict to_dict(const std::map<Device, CategorySplit>& bytes) {
   py::dict result;
@@ -95,15 +29,11 @@ py::object to_ns(const std::optional<Instant>& instant) {
 }  // namespace
 
 py::dict to_fsdp_stats(const ModuleStats& stats) {
-  std::vector<NamedState> states;
-  std::copy_if(kStates.begin(), kStates.end(), std::back_inserter(states),
-               [&](const NamedState& named) { return !stats[named.state].empty(); });
-  std::stable_sort(states.begin(), states.end(), [&](const NamedState& a, const NamedState& b) {
-    return first_moment(stats, a.state) < first_moment(stats, b.state);
-  });
   py::list snapshots;
-  for (const auto& [state, name] : states) {
-    snapshots.append(py::make_tuple(name, to_list(stats, state)));
+  for (const FsdpState& state : fsdp_states(stats)) {
+    py::list calls;
+    for (const Snapshot& call : state.calls) calls.append(to_fsdp_rows(call, &to_python));
+    snapshots.append(py::make_tuple(std::string(state.name), std::move(calls)));
   }
   py::dict result;
   result["sizes"] = py::dict();
