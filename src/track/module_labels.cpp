@@ -30,6 +30,11 @@ void visit_modules(const ModuleView& module, VisitModule visit) {
   visit_modules(module, seen, visit);
 }
 
+/// Of a sparse gradient only the values: its indices may be those of an input.
+at::Tensor gradient_memory(const at::Tensor& gradient) {
+  return gradient.layout() == c10::kSparse ? gradient._values() : gradient;
+}
+
 int64_t known_bytes(MemoryTracker& memory, const ModuleView& module, Kind kind) {
   std::vector<at::Tensor> all;
   visit_modules(module, [&](const ModuleView& each, ModuleId) {
@@ -102,7 +107,7 @@ void ModuleLabels::label_gradients(MemoryTracker& memory, const ModuleView& modu
   module.visit_gradients([&](at::TensorList parameter, at::TensorList gradient) {
     const Role role = gradient_role(memory, parameter);
     for (const at::Tensor& tensor : gradient) {
-      memory.label(tensor, role, Since::Birth, /*owner=*/{}, labelled_by);
+      memory.label(gradient_memory(tensor), role, Since::Birth, /*owner=*/{}, labelled_by);
     }
   });
 }

@@ -266,6 +266,17 @@ TEST(MemTracker, ForeignMemoryIsListedSeparately) {
   EXPECT_EQ(t.now(MemCategory::Other), 1024);
 }
 
+TEST(MemTracker, IndicesOfASparseGradientAreNotGradients) {
+  torch::nn::Embedding words(torch::nn::EmbeddingOptions(10, 4).sparse(true));
+  const at::Tensor ids = torch::tensor({{1, 3}}, torch::kLong);
+  words->weight.mutable_grad() =
+      torch::_sparse_coo_tensor_unsafe(ids, torch::ones({2, 4}), {10, 4});
+  Tracking t;
+  t.tracker.track_external(words);
+  t.enter();
+  EXPECT_EQ(t.now(MemCategory::Gradient), 2 * 4 * 4);  // the program may use `ids` as an input
+}
+
 TEST(MemTracker, GradientThatIsNotAccumulatedIsTemp) {
   Tracked<Net> net;
   Tracking t;

@@ -142,9 +142,8 @@ void PyModuleView::visit_gradients(VisitGradient visit) const {
   visit_values(module_, Kind::Parameter, [&](PyObject*, PyObject* value) {
     if (!is_tensor(value)) return;
     const py::object held = borrow(value);
-    at::Tensor grad = THPVariable_Unpack(value).grad();
+    const at::Tensor& grad = THPVariable_Unpack(value).grad();
     if (!grad.defined()) return;
-    if (grad.layout() == c10::kSparse) grad = grad._values();  // indices may be shared with inputs
     const auto object = py::reinterpret_steal<py::object>(THPVariable_Wrap(grad));
     ScratchTensors parameter_memory;
     ScratchTensors memory;
