@@ -77,7 +77,7 @@ void StorageEffects::learn_device(const StorageRecord& record, Device device) {
 
 const StorageEffect* RepeatedEffects::apply(const Event& event) {
   advance(event);
-  if (!is_of_storage(event.kind) || is_refused()) return nullptr;
+  if (!is_of_storage(event.kind) || skip_refused()) return nullptr;
   effect_.before.reset();
   effect_.after.reset();
   set_label_facts(effect_, event);
@@ -139,7 +139,7 @@ void RepeatedEffects::advance(const Event& event) {
   }
 }
 
-bool RepeatedEffects::is_refused() {
+bool RepeatedEffects::skip_refused() {
   if (next_refused_ == refused_.size() || refused_[next_refused_] != now_.sequence) return false;
   ++next_refused_;
   return true;

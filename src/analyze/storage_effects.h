@@ -71,7 +71,8 @@ class RepeatedEffects {
   };
 
   void advance(const Event& event);
-  bool is_refused();
+  /// Returns true if the Ledger rejected the present event, and moves on to the next such event.
+  bool skip_refused();
 
   std::vector<uint64_t> refused_;
   size_t next_refused_ = 0;

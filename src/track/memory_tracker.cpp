@@ -232,7 +232,7 @@ void MemoryTracker::begin_root_call(ModuleId module, bool strict, const char* tr
   const auto lock = StorageRegistry::lock();
   const bool again = events_.has_statistics(module);
   if (again && strict) throw NotSupported(std::string(tracker_name) + kIterationError);
-  if (steps_.root_called(again)) begin_step();
+  if (steps_.note_root_call(again)) begin_step();
   if (!again) return;
   events_.record_names();
   events_.restart_module_lists();
@@ -251,7 +251,7 @@ void MemoryTracker::expect_optimizer() {
 void MemoryTracker::reset_statistics() {
   const auto lock = StorageRegistry::lock();
   events_.change_modules();
-  steps_.statistics_reset();
+  steps_.note_statistics_reset();
   events_.apply(events::statistics_reset(events_.origin()));
 }
 
@@ -261,8 +261,8 @@ void MemoryTracker::optimizer_step(bool begins) {
   events_.set_moment();
   thread_left_backward();
   if (!begins) {
-    steps_.optimizer_ends();
-  } else if (steps_.optimizer_begins()) {
+    steps_.note_optimizer_end();
+  } else if (steps_.note_optimizer_begin()) {
     begin_step();
   }
   events_.apply(begins ? events::optimizer_step_begin(events_.origin())

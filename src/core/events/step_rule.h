@@ -19,20 +19,20 @@ class StepRule {
 
   /// Call before a root module is called. `again`: the module was called before, since the last
   /// iteration or reset of statistics. Returns true if a step begins.
-  bool root_called(bool again) {
+  bool note_root_call(bool again) {
     has_roots_ = true;
-    return begins(again && !has_optimizer_);
+    return take_begin(again && !has_optimizer_);
   }
   /// Returns true if a step begins.
-  bool optimizer_begins() {
+  bool note_optimizer_begin() {
     has_optimizer_ = true;
-    return !has_roots_ && begins(false);
+    return !has_roots_ && take_begin(false);
   }
-  void optimizer_ends() { is_over_ = true; }
-  void statistics_reset() { is_over_ |= !has_optimizer_; }
+  void note_optimizer_end() { is_over_ = true; }
+  void note_statistics_reset() { is_over_ |= !has_optimizer_; }
 
  private:
-  bool begins(bool is_new_iteration) {
+  bool take_begin(bool is_new_iteration) {
     const bool result = is_over_ || is_new_iteration;
     if (result) is_over_ = false;
     return result;

@@ -15,11 +15,11 @@ std::string with_steps(const std::string& run) {
   StepRule rule;
   std::string result;
   for (const char moment : run) {
-    const bool begins = (moment == 'm' && rule.root_called(/*again=*/false)) ||
-                        (moment == 'a' && rule.root_called(/*again=*/true)) ||
-                        (moment == '(' && rule.optimizer_begins());
-    if (moment == ')') rule.optimizer_ends();
-    if (moment == 'r') rule.statistics_reset();
+    const bool begins = (moment == 'm' && rule.note_root_call(/*again=*/false)) ||
+                        (moment == 'a' && rule.note_root_call(/*again=*/true)) ||
+                        (moment == '(' && rule.note_optimizer_begin());
+    if (moment == ')') rule.note_optimizer_end();
+    if (moment == 'r') rule.note_statistics_reset();
     if (moment == 'o') rule.expect_optimizer();
     if (begins) result += '|';
     result += moment;
