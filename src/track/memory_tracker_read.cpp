@@ -78,7 +78,7 @@ std::optional<Category> MemoryTracker::find_category(const at::Tensor& tensor) {
   const auto lock = StorageRegistry::lock();
   std::optional<Category> category;
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
-    const auto known = events_.ledger().find_storage(StorageRegistry::get().observe(storage).id);
+    const auto known = events_.ledger().find_storage(StorageRegistry::get().find(*storage));
     if (known && !category) category = known->category;
   });
   return category;
