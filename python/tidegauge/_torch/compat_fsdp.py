@@ -14,8 +14,9 @@ import torch
 
 def groups_of(state: Any) -> list[Any]:
     """The param groups of a sharded module, by its FSDP2 state."""
-    if hasattr(state, "_fsdp_param_groups"):
-        return list(state._fsdp_param_groups)
+    groups: list[Any] | None = getattr(state, "_fsdp_param_groups", None)
+    if groups is not None:
+        return groups
     group = state._fsdp_param_group
     return [] if group is None else [group]
 
@@ -25,8 +26,16 @@ def index_of(group: Any) -> int:
     return int(getattr(group, "_param_group_index", 0))
 
 
+# Called several times per group and step, so these two make no further calls of Python.
+
+
+def is_first(group: Any) -> bool:
+    return bool(getattr(group, "_param_group_index", 0) == 0)
+
+
 def is_last(group: Any) -> bool:
-    return index_of(group) == int(getattr(group, "_num_param_groups", 1)) - 1
+    count = getattr(group, "_num_param_groups", 1)
+    return bool(count == 1 or group._param_group_index == count - 1)
 
 
 def read_reduction(

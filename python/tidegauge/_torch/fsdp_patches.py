@@ -127,12 +127,7 @@ def _call_with_births(
 
 # A module may have several groups. They enter forward and backward in their order, and leave the
 # backward in reverse order.
-
-
-def _is_first(group: FSDPParamGroup) -> bool:
-    return compat_fsdp.index_of(group) == 0
-
-
+_is_first = compat_fsdp.is_first
 _is_last = compat_fsdp.is_last
 
 
@@ -337,11 +332,15 @@ def _notify_reduced(unit: int, parameters: list[FSDPParam], comm: Any, result: A
     _C.unit_fact(unit, UnitFact.ALL_REDUCE_BUFFER, buffers)
     if partial_output is None:  # else there is no gradient yet
         # A gradient of another dtype than the buffers is a copy.
-        grads = shard_grads_of(parameters)
-        views = [grad for grad in grads if grad.dtype == reduce_input.dtype]
-        copies = [grad for grad in grads if grad.dtype != reduce_input.dtype]
-        _C.unit_fact(unit, UnitFact.REDUCED_GRAD, views)
-        _C.unit_fact(unit, UnitFact.SHARD_GRAD, copies)
+        dtype = reduce_input.dtype
+        views: list[torch.Tensor] = []
+        copies: list[torch.Tensor] = []
+        for grad in shard_grads_of(parameters):
+            (views if grad.dtype == dtype else copies).append(grad)
+        if views:
+            _C.unit_fact(unit, UnitFact.REDUCED_GRAD, views)
+        if copies:
+            _C.unit_fact(unit, UnitFact.SHARD_GRAD, copies)
     _C.unit_reduced(unit)
 
 
