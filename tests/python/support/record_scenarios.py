@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""record_scenarios.py FILE [--shared]: writes the events of every scenario to FILE, as JSON.
+"""record_scenarios.py FILE [--shared]: writes the events and figures of every scenario to FILE.
 
 With --shared, the dispatch key Fake has a fallback of its own, as if a newer torch had claimed it.
 """
@@ -45,6 +45,14 @@ def record(name: str, path: Path) -> list[str]:
     return [describe(event) for event in read_events(path)]
 
 
+def read_figures(name: str) -> list[str]:
+    """The figures of a tracker without a recorder: only such a tracker can be a sole listener."""
+    runs.make_tracker = lambda kind: MemTracker()
+    outcome = runs.run_scenario("ours", SCENARIOS[name])
+    assert outcome.error is None, (name, outcome.error)
+    return [f"{key} = {value}" for key, value in outcome.flat().items()]
+
+
 def record_simulation(path: Path) -> list[str]:
     with simulate(), MemTracker(record=path):
         model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 8))
@@ -61,5 +69,6 @@ with tempfile.TemporaryDirectory() as folder:
     result = {}
     for name in SCENARIOS:
         result[name] = record(name, Path(folder, f"{name}.tide"))
+        result[f"{name}: figures"] = read_figures(name)
     result["simulate"] = record_simulation(Path(folder, "simulate.tide"))
 Path(sys.argv[1]).write_text(json.dumps(result))
