@@ -35,7 +35,9 @@ def read_switch(run: Run, environment: dict[str, str]) -> str:
 
 
 @pytest.mark.long
-def test_events_and_figures_are_the_same(run: Run, repo: Path, packages: Path, tmp_path: Path) -> None:
+def test_events_and_figures_are_the_same(
+    run: Run, repo: Path, packages: Path, tmp_path: Path
+) -> None:
     script = repo / "tests" / "python" / "support" / "record_scenarios.py"
     general = {**os.environ, "PYTHONPATH": str(packages)}
     assert read_switch(run, general) == "False\n"
