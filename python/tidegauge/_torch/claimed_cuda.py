@@ -184,6 +184,8 @@ def find_obstacle() -> str | None:
         return f"torch is {torch.__version__}; the stand-in for CUDA needs {BUILT_FOR}"
     if torch.version.hip is not None:
         return "this torch build has ROCm; install one with CUDA or for the CPU"
+    if changes := _installation().explain_changes():
+        return f"torch {torch.__version__} is unlike what we know: {'; '.join(changes)}"
     return None
 
 

@@ -108,6 +108,26 @@ def test_other_torch_is_refused_with_both_versions(
     assert torch.ones(1).item() == 1
 
 
+def test_function_of_torch_that_is_gone_or_has_changed_is_named_before_anything_is_claimed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def changed(backend: str, device: object = None) -> None: ...
+
+    changed.__module__ = "torch.cuda"
+    device_count = torch.cuda.device_count()
+    monkeypatch.delattr(torch.cuda, "get_device_name")
+    monkeypatch.setattr(torch.cuda, "set_device", changed)
+    with (
+        pytest.raises(NotImplementedError, match=r"set_device\(backend.*no torch.cuda.get_device_"),
+        tidegauge.simulate("cuda"),
+    ):
+        pass
+    monkeypatch.undo()
+    assert torch.cuda.device_count() == device_count
+    with tidegauge.simulate("cuda"):
+        assert torch.cuda.get_device_name() == "simulated CUDA device"
+
+
 def test_failed_self_test_is_reported_and_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise NotImplementedError("off")
