@@ -9,7 +9,8 @@ docs/torch-versions.md.
     tools/matrix.py --write                       only the document, from the results
 
 A version that cannot be built gets a row that says why. Results are in
-benchmarks/torch_versions.json. `make matrix MATRIX="..."` passes arguments on.
+benchmarks/torch_versions.json. The exit code is 1 if a test failed or nothing could be built.
+`make matrix MATRIX="..."` passes arguments on.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -70,6 +72,7 @@ class Version:
         self.name = name
         self.folder = REPO / "build" / f"torch-{name}"
         self._env = Path(env).resolve() if env else REPO / "build" / "envs" / f"torch-{name}"
+        self._package = self.folder / "matrix_package"
         self._variables = {**os.environ, **({"TORCH_ENV": str(self._env)} if env else {})}
 
     def build(self) -> str | None:
@@ -89,17 +92,22 @@ class Version:
             except subprocess.TimeoutExpired:
                 return f"the build took more than {BUILD_SECONDS // 60} minutes"
         if ended.returncode == 0:
+            self._copy_package()
             return None
         lines = log.read_text(errors="replace").splitlines()
         errors = [line for line in lines if "error" in line.lower() or "tidegauge:" in line]
         return " ".join((errors or lines or ["no output"])[0].split())[:300]
 
+    def _copy_package(self) -> None:
+        """The package has links to the sources, which somebody may edit while the tests run."""
+        shutil.rmtree(self._package, ignore_errors=True)
+        shutil.copytree(self.folder / "package", self._package)
+
     def run(self, *arguments: str, seconds: int) -> subprocess.CompletedProcess[str]:
-        package = str(self.folder / "package")
         return subprocess.run(
             [str(self._env / "bin" / "python"), *arguments],
             cwd=REPO,
-            env={**self._variables, "PYTHONPATH": package, "OMP_NUM_THREADS": "1"},
+            env={**self._variables, "PYTHONPATH": str(self._package), "OMP_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
             timeout=seconds,
@@ -121,6 +129,7 @@ class Version:
         try:
             ended = self.run(
                 *("-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", *paths),
+                "--continue-on-collection-errors",
                 f"--junitxml={report}",
                 seconds=SUITE_SECONDS,
             )
@@ -170,6 +179,11 @@ def measure(name: str, env: str | None, suites: list[str], before: Result) -> It
 
 def read_results() -> dict[str, Result]:
     return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+
+
+def has_failed(result: Result) -> bool:
+    suites = result.get("suites", {}).values()
+    return "problem" in result or any("error" in s or s["failed"] for s in suites)
 
 
 def save(name: str, result: Result) -> None:
@@ -245,7 +259,8 @@ def main() -> int:
         for result in measure(name, envs.get(name), args.suite or list(SUITES), before):
             save(name, result)
     write_document()
-    return 0
+    results = read_results()
+    return int(not args.write and any(has_failed(results[name]) for name in args.versions))
 
 
 if __name__ == "__main__":
