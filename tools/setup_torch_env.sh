@@ -4,8 +4,8 @@
 # (2.15.0, 2.13.0+cu130) and everything else that our build and our tests need; does nothing if it
 # exists. TORCH_ENV names another environment, which must have this torch already.
 #
-# A version with a suffix (+cu130), and any but the pinned one, comes from the package index alone:
-# where pip has local files, these are CPU builds.
+# A version without +cpu comes from the package index alone: where pip has local files, these are CPU
+# builds. One with +cpu comes from wherever pip finds it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/common.sh
@@ -22,15 +22,13 @@ pip_install() {
 }
 
 set_up() {
-  local pinned base=${PYTHON:-python3.11}
-  pinned=$(sed -n 's/^torch==//p' requirements/build.txt)
+  local base=${PYTHON:-python3.11}
   "$base" -m venv "$env" || die "$base cannot make a virtual environment; set PYTHON to another"
   echo "installing torch $version into $env"
-  if [ "${version%+cpu}" = "$pinned" ]; then
-    pip_install install "torch==$pinned"
-  else
-    (unset PIP_FIND_LINKS && pip_install --isolated install "torch==${version%%+*}")
-  fi
+  case $version in
+    *+cpu) pip_install install "torch==$version" ;;
+    *) (unset PIP_FIND_LINKS && pip_install --isolated install "torch==${version%%+*}") ;;
+  esac
   sed '/^torch==/d; /^-c /d' requirements/build.txt requirements/test.txt >"$env/requirements.txt"
   sed '/^torch==/d' requirements/lock.txt >"$env/lock.txt"
   pip_install install -r "$env/requirements.txt" -c "$env/lock.txt"
