@@ -5,6 +5,11 @@ if(TARGET _core)
   install(TARGETS _core LIBRARY DESTINATION .)
   configure_file(cmake/_built_for.py.in _built_for.py @ONLY)
   install(FILES "${PROJECT_BINARY_DIR}/_built_for.py" DESTINATION .)
+  if(SKBUILD_METADATA_DIR)  # a wheel's .dist-info, for those who read it without importing us
+    file(CONFIGURE OUTPUT build.json CONTENT
+      "{\"torch_minor\": \"@torch_minor@\", \"build_type\": \"@CMAKE_BUILD_TYPE@\"}\n" @ONLY)
+    install(FILES "${PROJECT_BINARY_DIR}/build.json" DESTINATION "${SKBUILD_METADATA_DIR}")
+  endif()
 endif()
 if(NOT TARGET tidegauge)
   return()
