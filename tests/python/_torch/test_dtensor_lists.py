@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import tidegauge
 import torch
-from shardings import counted_propagations, forget_shardings
+from shardings import counted_propagations, forget_shardings, needs_decompositions
 from tidegauge._torch import dtensor_lists
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -71,6 +71,7 @@ def test_placeholders_of_the_sharding_search_are_not_counted() -> None:
     assert {device.type for device in tracker.get_tracker_snapshot("peak")} == {"cpu"}
 
 
+@needs_decompositions
 def test_decomposition_in_the_sharding_search_is_not_counted() -> None:
     with tidegauge.simulate("cuda", world_size=4):
         mesh = init_device_mesh("cuda", (4,))

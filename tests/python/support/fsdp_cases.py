@@ -24,8 +24,9 @@ from torch import nn
 from torch.distributed._composable import checkpoint
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp._fully_shard import _fsdp_common
 from torch.distributed.fsdp._fully_shard._fsdp_api import AllGather, ReduceScatter
-from torch.distributed.fsdp._fully_shard._fsdp_common import FSDPMeshInfo, ShardPlacementResult
+from torch.distributed.fsdp._fully_shard._fsdp_common import FSDPMeshInfo
 from torch.distributed.tensor import Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -36,6 +37,7 @@ from torch.utils.checkpoint import checkpoint as checkpoint_function
 from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
 HALF = torch.bfloat16
+HAS_SEVERAL_GROUPS = hasattr(_fsdp_common, "ShardPlacementResult")
 
 
 def train(model: nn.Module, x: torch.Tensor, step: int) -> torch.Tensor:
@@ -143,8 +145,8 @@ def two_groups() -> Net:
     half = FSDPMeshInfo(mesh_of("shard"), shard_mesh_dim=0)
     whole = FSDPMeshInfo(flat_mesh(), shard_mesh_dim=0)
 
-    def place(parameter: nn.Parameter) -> ShardPlacementResult:
-        return ShardPlacementResult(Shard(0), whole if parameter.ndim == 2 else half)
+    def place(parameter: nn.Parameter) -> Any:
+        return _fsdp_common.ShardPlacementResult(Shard(0), whole if parameter.ndim == 2 else half)
 
     model = Net()
     for block in model.blocks:
@@ -394,7 +396,7 @@ for _name, _method in _NEEDS.items():
 ONLY_IN_A_WORLD_OF_8: dict[str, tuple[Make, Train]] = {
     "resharded_to_2": (lambda: shard_all(Net(), reshard_after_forward=2), train),
     "by_columns": (by_columns, train),
-    "two_groups": (two_groups, train),
+    **({"two_groups": (two_groups, train)} if HAS_SEVERAL_GROUPS else {}),
     "tensor_parallel": (tensor_parallel, train),
     "tensor_parallel_in_half": (
         lambda: tensor_parallel(mp_policy=MixedPrecisionPolicy(HALF, torch.float32)),

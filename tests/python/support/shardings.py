@@ -4,20 +4,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 from unittest import mock
 
-from torch.distributed.tensor._decompositions import DecompShardingStrategy
+import pytest
+from torch.distributed.tensor import debug
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
-from torch.distributed.tensor.debug import _clear_sharding_prop_cache
+
+DecompShardingStrategy: Any
+try:
+    from torch.distributed.tensor._decompositions import DecompShardingStrategy
+except ImportError:
+    DecompShardingStrategy = None
+
+needs_decompositions = pytest.mark.skipif(
+    DecompShardingStrategy is None,
+    reason="DTensor of this torch shards no op by its decomposition",
+)
 
 
 def forget_shardings() -> None:
     """The next operators compute their shardings again, on DTensor's own tensors."""
-    _clear_sharding_prop_cache()  # the Python and the C++ cache
+    debug._clear_python_sharding_prop_cache()
+    debug._clear_fast_path_sharding_prop_cache()  # of C++
     ShardingPropagator._propagate_tensor_meta_cached.cache_clear()
 
 
@@ -42,8 +54,12 @@ def counted_propagations() -> Iterator[Propagations]:
 
         return mock.patch.object(owner, name, wrapper)
 
-    with (
-        counting(ShardingPropagator, "_propagate_tensor_meta_non_cached", "on_fakes"),
-        counting(DecompShardingStrategy, "propagate_strategy", "by_decomposition"),
-    ):
+    with ExitStack() as patches:
+        patches.enter_context(
+            counting(ShardingPropagator, "_propagate_tensor_meta_non_cached", "on_fakes")
+        )
+        if DecompShardingStrategy is not None:
+            patches.enter_context(
+                counting(DecompShardingStrategy, "propagate_strategy", "by_decomposition")
+            )
         yield counts

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from counting import counting
 from runs import Split, read_split
-from shardings import counted_propagations, forget_shardings
+from shardings import counted_propagations, forget_shardings, needs_decompositions
 from tidegauge import MemTracker
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -198,6 +198,7 @@ def test_one_tensor_by_hand() -> None:
         assert now(tracker) == split(Other=local)
 
 
+@needs_decompositions
 @pytest.mark.parametrize("is_fake", [False, True])
 def test_sharding_search_by_decomposition_is_not_counted(is_fake: bool) -> None:
     """hardswish has no sharding strategy: DTensor runs its decomposition in full size on meta."""
