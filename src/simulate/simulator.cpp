@@ -224,8 +224,10 @@ void run_meta(const OperatorHandle& op, const OpTraits& traits, const Scan& foun
     (*stack)[base + traits.device_argument] = c10::Device(c10::kMeta);
   }
   if (traits.pin_argument >= 0) (*stack)[base + traits.pin_argument] = IValue();
-  const c10::impl::ExcludeDispatchKeyGuard exclude(dispatch_key::kBoth);
-  const c10::impl::IncludeDispatchKeyGuard include{DispatchKeySet(DispatchKey::Meta)};
+  // Not IncludeDispatchKeyGuard: up to torch 2.11 its end leaves the bit of the meta backend behind.
+  const c10::impl::LocalDispatchKeySet local = c10::impl::tls_local_dispatch_key_set();
+  const c10::impl::ForceDispatchKeyGuard guard(local.included_ | DispatchKeySet(DispatchKey::Meta),
+                                               local.excluded_ | dispatch_key::kBoth);
   if (found.real.defined()) replace_real(std::span(*stack).subspan(base));
   try {
     op.redispatchBoxed((keys & kBelowOurs) | DispatchKeySet(DispatchKey::Meta), stack);
