@@ -20,6 +20,12 @@ try:
 except ImportError:
     DecompShardingStrategy = None
 
+_CACHED_META: Any = getattr(
+    ShardingPropagator,
+    "_propagate_tensor_meta_cached",
+    getattr(ShardingPropagator, "_propagate_tensor_meta", None),  # its older name
+)
+
 needs_decompositions = pytest.mark.skipif(
     DecompShardingStrategy is None,
     reason="DTensor of this torch shards no op by its decomposition",
@@ -30,7 +36,7 @@ def forget_shardings() -> None:
     """The next operators compute their shardings again, on DTensor's own tensors."""
     debug._clear_python_sharding_prop_cache()
     debug._clear_fast_path_sharding_prop_cache()  # of C++
-    ShardingPropagator._propagate_tensor_meta_cached.cache_clear()
+    _CACHED_META.cache_clear()
 
 
 @dataclass
