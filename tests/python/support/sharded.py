@@ -136,8 +136,10 @@ def run(
     steps: int = 2,
     is_fake: bool = False,
     foreach: bool = False,
+    forgets: bool = True,
 ) -> Run:
-    """Marks are after entry, after each backward and after each optimizer step."""
+    """Marks are after entry, after each backward and after each optimizer step. `forgets`: DTensor
+    computes its shardings again."""
     make, train_step = case
     result = Run()
     gc.collect()  # free earlier models before the allocator counts
@@ -153,7 +155,8 @@ def run(
         tracker = make_tracker(model, optimizer) if make_tracker else None  # type: ignore[arg-type]
         if tracker is not None:
             tracker.track_inputs((x,))
-        forget_shardings()
+        if forgets:
+            forget_shardings()
         with counted_propagations() as result.propagations, tracker or nullcontext():
             settle()
             base = allocator.read().storage_bytes
