@@ -88,7 +88,7 @@ def test_sharding_propagation_of_dtensor_is_not_memory() -> None:
 def test_totals_equal_upstream(name: str) -> None:
     """Older versions of upstream count the tensors on which DTensor computes shardings, so there
     all shardings are known before."""
-    forgets = is_mended(since=(2, 13))
+    forgets = is_fixed_upstream(since=(2, 13))
     with world(8):
         if not forgets:
             run(ALL[name], None, steps=1)

@@ -38,7 +38,11 @@ def places() -> list[Any]:
         list(nn_module._global_buffer_registration_hooks),
         FakeTensorMode.__dict__["__enter__"],
         ShardingPropagator.__dict__["_propagate_tensor_meta_non_cached"],
-        *([DecompShardingStrategy.__dict__["propagate_strategy"]] if DecompShardingStrategy else []),
+        *(
+            [DecompShardingStrategy.__dict__["propagate_strategy"]]
+            if DecompShardingStrategy
+            else []
+        ),
         torch._C._len_torch_dispatch_stack(),
     ]
 
