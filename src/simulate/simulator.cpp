@@ -224,7 +224,8 @@ void run_meta(const OperatorHandle& op, const OpTraits& traits, const Scan& foun
     (*stack)[base + traits.device_argument] = c10::Device(c10::kMeta);
   }
   if (traits.pin_argument >= 0) (*stack)[base + traits.pin_argument] = IValue();
-  // Not IncludeDispatchKeyGuard: up to torch 2.11 its end leaves the bit of the meta backend behind.
+  // Not IncludeDispatchKeyGuard: in older versions of torch, its end leaves the bit of the meta
+  // backend behind.
   const c10::impl::LocalDispatchKeySet local = c10::impl::tls_local_dispatch_key_set();
   const c10::impl::ForceDispatchKeyGuard guard(local.included_ | DispatchKeySet(DispatchKey::Meta),
                                                local.excluded_ | dispatch_key::kBoth);

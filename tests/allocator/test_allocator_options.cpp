@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "allocator/allocator_options.h"
-
 #include <gtest/gtest.h>
 
+#include "allocator/allocator_options.h"
 #include "tidegauge/errors.h"
 
 namespace tidegauge {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "capture/storages/capture_log.h"
-
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
+#include "capture/storages/capture_log.h"
 #include "core/ledger/ledger.h"
 
 namespace tidegauge {

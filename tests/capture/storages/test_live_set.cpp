@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "capture/storages/live_set.h"
-
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
+#include "capture/storages/live_set.h"
 #include "core/events/event_factory.h"
 #include "core/ledger/ledger.h"
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/ledger/fsdp_states.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "core/ledger/fsdp_states.h"
 #include "ledger_script.h"
 
 namespace tidegauge {
