@@ -64,6 +64,7 @@ std::vector<Snapshot> list_of(const ModuleStats& stats, ModuleState state) {
   if (state == ModuleState::PeakForward) return {highest(stats[state])};
   if (state == ModuleState::PreForward) return {stats[state].front().bytes};
   std::vector<Snapshot> calls;
+  calls.reserve(stats[state].size());
   for (const ModuleSnapshot& call : stats[state]) calls.push_back(call.bytes);
   return calls;
 }
@@ -78,6 +79,7 @@ std::vector<FsdpState> fsdp_states(const ModuleStats& stats) {
     return first_moment(stats, a.state) < first_moment(stats, b.state);
   });
   std::vector<FsdpState> states;
+  states.reserve(present.size());
   for (const auto& [state, name] : present) states.push_back({name, list_of(stats, state)});
   return states;
 }
