@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed import device_mesh as mesh_module
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.pipelining import PipelineStage
-from torch.distributed.tensor._sharding_prop import ShardingPropagator
+from torch.distributed.tensor._sharding_prop import LocalLRUCache, ShardingPropagator
 from torch.nn.parallel import distributed as data_parallel
 
 from tidegauge import _C
@@ -138,6 +138,16 @@ def _propagate(self: Any, op_schema: Any) -> Any:
     return dtensor_lists.propagate(_originals["propagate"], self, op_schema)
 
 
+def _propagate_cached(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """The cache in front of the function above, which calls the original by reference. Older
+    versions look up lists in it."""
+
+    def torchs(_: Any, schema: Any) -> Any:
+        return _originals["propagate_cached"](self, schema)
+
+    return dtensor_lists.propagate(torchs, None, *args, **kwargs)
+
+
 def _simulate_result(name: str) -> Callable[..., Any]:
     """Converts tensors that torch makes without the dispatcher, e.g. from NumPy."""
 
@@ -237,6 +247,7 @@ def installation() -> Installation:
         "load": _wrap(torch, "load", _load),
         "save": _wrap(torch, "save", _refuse_save),
         "propagate": _wrap(ShardingPropagator, "propagate_op_sharding_non_cached", _propagate),
+        "propagate_cached": _wrap(LocalLRUCache, "__call__", _propagate_cached),
     }
     for name in _FOREIGN_MEMORY:
         patches[name] = _wrap(torch, name, _simulate_result(name))

@@ -15,7 +15,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Shard, distribute_tensor
 from torch.distributed.tensor._op_schema import OpSchema
-from torch.distributed.tensor._sharding_prop import ShardingPropagator
+from torch.distributed.tensor._sharding_prop import LocalLRUCache, ShardingPropagator
 
 
 # Each test has its own widths, because torch caches shardings.
@@ -30,20 +30,27 @@ from torch.distributed.tensor._sharding_prop import ShardingPropagator
 def test_shardings_equal_those_of_torch(
     monkeypatch: pytest.MonkeyPatch, width: int, options: dict[str, Any], expected: str
 ) -> None:
-    torchs = ShardingPropagator.propagate_op_sharding_non_cached
     asked: list[str] = []
 
-    def compare(propagator: Any, schema: OpSchema) -> Any:
-        ours = dtensor_lists.propagate(torchs, propagator, schema)
-        theirs = torchs(propagator, schema)
-        if dtensor_lists._find_lists(schema) is not None:
-            asked.append(schema.op.name())
-            assert ours.output_spec == theirs.output_spec
-            assert ours.needs_redistribute == theirs.needs_redistribute
-        return theirs
+    def compared(torchs: Any) -> Any:
+        def compare(propagator: Any, schema: OpSchema) -> Any:
+            ours = dtensor_lists.propagate(torchs, propagator, schema)
+            theirs = torchs(propagator, schema)
+            if dtensor_lists._find_lists(schema) is not None:
+                asked.append(schema.op.name())
+                assert ours.output_spec == theirs.output_spec
+                assert ours.needs_redistribute == theirs.needs_redistribute
+            return theirs
+
+        return compare
+
+    # Older versions look up lists in a cache that keeps the function itself.
+    places = (ShardingPropagator, "propagate_op_sharding_non_cached"), (LocalLRUCache, "__call__")
+    comparing = [compared(getattr(*place)) for place in places]
 
     with tidegauge.simulate("cuda", world_size=4):
-        monkeypatch.setattr(ShardingPropagator, "propagate_op_sharding_non_cached", compare)
+        for place, function in zip(places, comparing, strict=True):
+            monkeypatch.setattr(*place, function)
         net = nn.Sequential(*[nn.Linear(width * n, width * n + width) for n in range(1, 5)]).to(
             "cuda"
         )
