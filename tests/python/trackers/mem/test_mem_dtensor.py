@@ -7,7 +7,7 @@ import functools
 import gc
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from typing import Any
 
@@ -37,6 +37,8 @@ from tracked import now, split
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 WORLD = 4
+# Older versions keep the shardings of lists in a cache that they do not use under fake mode.
+LISTS_IN_PYTHON = TORCH < (2, 12)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -87,6 +89,16 @@ MODELS = {
     "fully_sharded_foreach": fully_sharded,
 }
 FAKE_MODE_FAILS = {"sequence_parallel"}  # it reads a value, with or without a tracker
+_CANNOT_FLATTEN = pytest.mark.skipif(
+    TORCH < (2, 12), reason="DTensor of this torch cannot flatten a sharded dimension"
+)
+
+
+def each(names: Iterable[str]) -> pytest.MarkDecorator:
+    marks = {"sequence_parallel": [_CANNOT_FLATTEN]}
+    return pytest.mark.parametrize(
+        "name", [pytest.param(name, marks=marks.get(name, [])) for name in names]
+    )
 
 
 class Figures:
@@ -136,14 +148,14 @@ def figures(name: str, kind: str = "ours") -> Figures:
     return Figures(name, make_tracker, is_fake=kind == "fake")
 
 
-@pytest.mark.parametrize("name", MODELS)
+@each(MODELS)
 def test_totals_equal_the_allocator(name: str) -> None:
     mine = figures(name)
     assert [mark["Total"] for mark in mine.marks] == mine.allocated
     assert mine.peak["Total"] == mine.allocated_peak
 
 
-@pytest.mark.parametrize("name", MODELS)
+@each(MODELS)
 def test_labels_equal_those_of_upstream(name: str) -> None:
     mine, theirs = figures(name), figures(name, "upstream")
     assert mine.marks == theirs.marks
@@ -154,22 +166,25 @@ def test_labels_equal_those_of_upstream(name: str) -> None:
     assert mine.peak["Gradient"] >= theirs.peak["Gradient"]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@each(MODELS)
 def test_sizes_of_modules_are_local(name: str) -> None:
     assert figures(name).sizes == figures(name, "upstream").sizes
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in FAKE_MODE_FAILS])
+@each(name for name in MODELS if name not in FAKE_MODE_FAILS)
 def test_figures_under_fake_mode_equal_those_of_the_real_run(name: str) -> None:
     real, fake = figures(name), figures(name, "fake")
-    assert fake.propagations == real.propagations
+    if LISTS_IN_PYTHON and name == "fully_sharded_foreach":
+        assert fake.propagations.on_fakes > real.propagations.on_fakes
+    else:
+        assert fake.propagations == real.propagations
     assert fake.propagations.on_fakes > 0
     assert fake.marks == real.marks
     assert fake.peak == real.peak
     assert fake.sizes == real.sizes
 
 
-@pytest.mark.parametrize("name", sorted(FAKE_MODE_FAILS))
+@each(FAKE_MODE_FAILS)
 def test_error_of_the_mode_is_the_same_as_without_a_tracker(name: str) -> None:
     def train(tracker: Any) -> str:
         with FakeTensorMode():
@@ -274,6 +289,7 @@ print(cold == run())
 """
 
 
+@pytest.mark.skipif(TORCH < (2, 11), reason="this torch cannot scatter fake tensors")
 def test_first_run_of_a_process_under_fake_mode_that_imports_dtensor_late() -> None:
     done = subprocess.run([sys.executable, "-c", FAKE_FIRST], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
