@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from traceback import walk_stack
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import distributed as dist
@@ -188,15 +188,27 @@ def _vote(self: Any, has_backward: bool, received_acc: Any = None) -> torch.Tens
     from torch.distributed.pipelining._utils import InferenceMode
 
     if InferenceMode.needs_dynamic(self._user_meta, has_backward):
-        raise RuntimeError(
-            f"stage {self.stage_index} of a pipeline asks its neighbours for shapes, but a "
-            "simulation has no neighbours; give `PipelineStage` its input_args and output_args"
-        )
+        _refuse_shapes_of_neighbours(self)
     return torch.ones(1, dtype=torch.int32)
 
 
 def _vote_result(self: Any, received_result: Any = None) -> torch.Tensor:
     return torch.ones(1, dtype=torch.int32)
+
+
+def _infer_shapes(self: Any, args: Any, kwargs: Any = None) -> Any:
+    """Older versions have no votes: a stage waits for the pickled shapes of the one before it."""
+    before = self.stage_index - 1
+    if not self.is_first and self.stage_index_to_group_rank[before] != self.group_rank:
+        _refuse_shapes_of_neighbours(self)
+    return _originals["infer_shapes"](self, args, kwargs)
+
+
+def _refuse_shapes_of_neighbours(stage: Any) -> NoReturn:
+    raise RuntimeError(
+        f"stage {stage.stage_index} of a pipeline asks its neighbours for shapes, but a "
+        "simulation has no neighbours; give `PipelineStage` its input_args and output_args"
+    )
 
 
 _FOREIGN_MEMORY = ("from_numpy", "frombuffer", "as_tensor", "asarray")
@@ -233,6 +245,7 @@ def installation() -> Installation:
         "share_memory": _wrap(torch.UntypedStorage, "share_memory_", _share_memory),
         "enter_fake_mode": _wrap(FakeTensorMode, "__enter__", _enter_fake_mode),
         "vote": _wrap(PipelineStage, "_warmup_forward_vote", _vote, is_optional=True),
+        "infer_shapes": _wrap(PipelineStage, "_shape_inference", _infer_shapes, is_optional=True),
         "vote_result": _wrap(
             PipelineStage, "_warmup_backward_result", _vote_result, is_optional=True
         ),

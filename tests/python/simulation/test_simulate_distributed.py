@@ -123,6 +123,15 @@ def test_data_parallel_runs_with_many_ranks() -> None:
         assert tracker._native.anomalies() == (0, "")
 
 
+def test_pipeline_stage_that_asks_for_shapes_is_refused() -> None:
+    with simulate(world_size=4, rank=1):
+        stage = PipelineStage(nn.Linear(16, 16), 1, 4, torch.device("cpu"))
+        pipeline = ScheduleGPipe(stage, 8, loss_fn=nn.functional.mse_loss)
+        refusal = "asks its neighbours" if TORCH < (2, 15) else "not supported with a fake process"
+        with pytest.raises(RuntimeError, match=refusal):
+            pipeline.step()
+
+
 @pytest.mark.parametrize("schedule", [ScheduleGPipe, Schedule1F1B])
 @pytest.mark.parametrize("rank", [0, 1, 3])
 def test_pipeline_stage_keeps_the_microbatches_of_its_schedule(schedule: Any, rank: int) -> None:
