@@ -37,7 +37,7 @@ std::vector<Block*> CachingAllocator::adopt(const Layout& layout) {
     // the next segment begins.
     const int64_t page_bytes =
         first.is_small ? kSmallSegmentBytes : options_.config.large_segment_bytes;
-    int64_t end = first.address + std::min(range_bytes(page_bytes), kNoLimit - first.address);
+    int64_t end = first.address + std::min(range_bytes(page_bytes), kAddressEnd - first.address);
     size_t last = i;
     while (last + 1 < layout.size() && layout[last + 1].is_expandable &&
            layout[last + 1].address < end && &shelf_of(layout[last + 1]) == &shelf) {

@@ -98,6 +98,9 @@ int64_t mebibytes(uint64_t count) {
 int64_t read_large_segment(const Words& words, size_t i) {
   const uint64_t value = words.number(i);
   if (value <= 10) words.fail("CachingAllocator option large_segment_size_mb must be > 10 MB");
+  if (value > kMaxPageBytes / kMiB) {
+    words.fail("large_segment_size_mb must be at most " + std::to_string(kMaxPageBytes / kMiB));
+  }
   return mebibytes(value);
 }
 

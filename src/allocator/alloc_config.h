@@ -11,6 +11,7 @@ namespace tidegauge {
 
 inline constexpr int64_t kMiB = int64_t{1} << 20;
 inline constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+inline constexpr int64_t kMaxPageBytes = int64_t{1} << 40;  ///< of large_segment_size_mb
 
 /// The settings that torch reads from PYTORCH_CUDA_ALLOC_CONF, with torch's defaults.
 struct AllocConfig {

@@ -33,11 +33,14 @@ enum class DeferredFrees : uint8_t {
 /// Throws UsageError for any other name.
 DeferredFrees parse_deferred_frees(std::string_view name);
 
+/// The memory of a device is at most this, so that no sum of sizes can overflow.
+inline constexpr int64_t kMaxDeviceBytes = int64_t{1} << 60;
+
 struct AllocatorOptions {
   AllocConfig config;
   TieRule tie = TieRule::SegmentCounter;
   DeferredFrees deferred = DeferredFrees::AtNextMalloc;
-  int64_t total_bytes = kNoLimit;  ///< memory of the device
+  int64_t total_bytes = kNoLimit;  ///< memory of the device: kNoLimit or up to kMaxDeviceBytes
   int64_t outside_bytes = 0;       ///< of it, used by the context, libraries and other processes
   /// Set by torch.cuda.set_per_process_memory_fraction; overrides the settings.
   std::optional<double> memory_fraction;

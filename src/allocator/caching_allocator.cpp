@@ -44,6 +44,10 @@ void CachingAllocator::compute_limits() {
     }
     return;
   }
+  if (options_.total_bytes < 0 || options_.total_bytes > kMaxDeviceBytes) {
+    throw UsageError("invalid device memory of " + std::to_string(options_.total_bytes) +
+                     " bytes (expected at most 2^60)");
+  }
   const auto total = static_cast<double>(options_.total_bytes);
   limits_.device_bytes = options_.total_bytes - options_.outside_bytes;
   if (fraction < 1) limits_.allowed_bytes = std::llround(fraction * total);

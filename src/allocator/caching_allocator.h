@@ -86,9 +86,9 @@ class CachingAllocator {
     int64_t size_bytes = 0;
   };
   struct Limits {
-    int64_t device_bytes = kNoLimit;   // limit of the driver
-    int64_t allowed_bytes = kNoLimit;  // limit of the memory fraction
-    int64_t reject_bytes = kNoLimit;   // limit of throw_on_cudamalloc_oom
+    int64_t device_bytes = kMaxDeviceBytes;  // limit of the driver
+    int64_t allowed_bytes = kNoLimit;        // limit of the memory fraction
+    int64_t reject_bytes = kNoLimit;         // limit of throw_on_cudamalloc_oom
   };
 
   // caching_allocator.cpp

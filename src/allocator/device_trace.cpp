@@ -2,7 +2,6 @@
 #include "allocator/device_trace.h"
 
 #include <algorithm>
-#include <limits>
 #include <string>
 
 #include "tidegauge/errors.h"
@@ -17,8 +16,8 @@ void check(const SegmentState& segment, const SegmentState* below) {
                         std::to_string(segment.size_bytes) + " bytes " + what);
     }
   };
-  require(segment.address >= 0 && segment.size_bytes > 0 &&
-              segment.size_bytes <= std::numeric_limits<int64_t>::max() - segment.address,
+  require(segment.address >= 0 && segment.size_bytes > 0 && segment.address < kAddressEnd &&
+              segment.size_bytes <= kAddressEnd - segment.address,
           "has an invalid address or size");
   require(below == nullptr || below->address + below->size_bytes <= segment.address,
           "overlaps the previous one");
@@ -29,6 +28,7 @@ void check(const SegmentState& segment, const SegmentState* below) {
     require(block.address == address && block.size_bytes > 0 && block.size_bytes <= end - address,
             "has blocks with gaps or overlaps");
     require(block.requested_bytes >= 0, "has a block of negative size");
+    require(block.requested_bytes <= block.size_bytes, "has a block smaller than its request");
     require(!was_free || block.use != BlockUse::Free, "has free blocks that were not merged");
     was_free = block.use == BlockUse::Free;
     address += block.size_bytes;

@@ -47,6 +47,9 @@ struct SegmentState {
   friend bool operator==(const SegmentState&, const SegmentState&) = default;
 };
 
+/// Memory ends below this address, so that no sum of an address and a size can overflow.
+inline constexpr int64_t kAddressEnd = int64_t{1} << 62;
+
 /// All segments of a device, by address.
 using Layout = std::vector<SegmentState>;
 

@@ -28,6 +28,7 @@ int64_t CachingAllocator::range_bytes(int64_t page_bytes) const {
 /// Maps the pages that are missing for the request. Pages stay mapped even if later ones fail.
 Block* CachingAllocator::grow_expandable(const Request& request) {
   Block* block = find_room(request);
+  if (block == nullptr) return nullptr;
   if (!block->is_mapped) {
     block = map(block, std::min(block->size_bytes, request.size_bytes));
   }
@@ -40,7 +41,7 @@ Block* CachingAllocator::grow_expandable(const Request& request) {
 }
 
 /// The lowest run of free and unmapped blocks with room for the request; makes a new range if there
-/// is none.
+/// is none. Null if there are no addresses for one.
 Block* CachingAllocator::find_room(const Request& request) {
   Shelf& shelf = *request.shelf;
   for (Block* unmapped : shelf.unmapped) {
@@ -57,6 +58,7 @@ Block* CachingAllocator::find_room(const Request& request) {
   const int64_t size_bytes =
       std::max(range_bytes(page_bytes), round_up(request.size_bytes, page_bytes));
   const int64_t address = place(size_bytes, /*is_expandable=*/true);
+  if (address == kNoAddress) return nullptr;
   Segment* segment = add_segment(address, size_bytes, page_bytes, shelf);
   put_on_shelf(segment->head);
   return segment->head;

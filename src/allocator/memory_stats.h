@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,17 +20,24 @@ struct Stat {
 
   void increase(int64_t amount) {
     current += amount;
-    allocated += amount;
+    allocated = add_capped(allocated, amount);
     peak = std::max(peak, current);
   }
   void decrease(int64_t amount) {
     current -= amount;
-    freed += amount;
+    freed = add_capped(freed, amount);
   }
   void reset_peak() { peak = current; }
   void reset_accumulated() { allocated = freed = 0; }
 
   friend bool operator==(const Stat&, const Stat&) = default;
+
+ private:
+  /// Sums over a whole run have no limit.
+  static int64_t add_capped(int64_t sum, int64_t amount) {
+    return sum > std::numeric_limits<int64_t>::max() - amount ? std::numeric_limits<int64_t>::max()
+                                                              : sum + amount;
+  }
 };
 
 /// A figure for the small pool, the large pool and both together. Blocks of private pools count as

@@ -27,6 +27,7 @@ Block* CachingAllocator::new_segment(Request& request) {
 Block* CachingAllocator::new_plain_segment(const Request& request) {
   const int64_t size_bytes = request.segment_bytes;
   const int64_t address = place(size_bytes, /*is_expandable=*/false);
+  if (address == kNoAddress) return nullptr;
   Segment* segment = add_segment(address, size_bytes, /*page_bytes=*/0, *request.shelf);
   stats_.segment.increase(request.is_small(), 1);
   if (size_bytes >= options_.config.max_split_bytes) stats_.oversize_segments.increase(1);
@@ -36,9 +37,11 @@ Block* CachingAllocator::new_plain_segment(const Request& request) {
   return segment->head;
 }
 
+/// kNoAddress if the addresses are used up.
 int64_t CachingAllocator::place(int64_t size_bytes, bool is_expandable) {
   int64_t address = options_.place ? options_.place(size_bytes, is_expandable) : kNoAddress;
   if (address == kNoAddress) address = next_address_;
+  if (address > kAddressEnd - size_bytes) return kNoAddress;
   next_address_ = std::max(next_address_, round_up(address + size_bytes, kLargeRoundingBytes));
   return address;
 }

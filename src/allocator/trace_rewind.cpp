@@ -52,7 +52,7 @@ class Rewind {
 
   void undo(TraceEvent& event) {
     if (event.size_bytes < 0 || event.address < 0 || event.size_bytes > kMaxRequestBytes ||
-        event.address > kNoLimit - event.size_bytes) {
+        event.address > kAddressEnd - event.size_bytes) {
       fail("invalid address or size");
     }
     switch (event.action) {
