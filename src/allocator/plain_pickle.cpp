@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace tidegauge {
 namespace {
@@ -33,25 +35,132 @@ constexpr std::array<Argument, 256> make_arguments() {
   const auto set = [&](std::string_view opcodes, Argument argument) {
     for (const char opcode : opcodes) arguments[static_cast<unsigned char>(opcode)] = argument;
   };
-  // Marks, constants, containers, MEMOIZE, and reading the memo at a position that is checked
-  // later.
-  set("(012N})]dltaesu\x85\x86\x87\x88\x89\x8f\x90\x91\x94", Argument::None);
-  set("\x80Kh", Argument::Bytes1);
+  // Marks, constants, containers and MEMOIZE.
+  set("(012N})]dltaesu\x85\x86\x87\x88\x89\x94", Argument::None);
+  set("\x80K", Argument::Bytes1);
   set("M", Argument::Bytes2);
-  set("Jj", Argument::Bytes4);
+  set("J", Argument::Bytes4);
   set("G\x95", Argument::Bytes8);
-  set("ILFSVg", Argument::Line);
+  set("ILFSV", Argument::Line);
   set("UC\x8a\x8c", Argument::Length1);
   set("TXB\x8b", Argument::Length4);
   set("\x8d\x8e\x96", Argument::Length8);
-  set("q", Argument::Memo1);
-  set("r", Argument::Memo4);
-  set("p", Argument::MemoLine);
+  set("hq", Argument::Memo1);
+  set("jr", Argument::Memo4);
+  set("gp", Argument::MemoLine);
   set(".", Argument::Stop);
+  // Sets are hashed like keys, and no snapshot has one.
+  set("\x8f\x90\x91", Argument::Object);
   set("cioRbPQ\x81\x82\x83\x84\x92\x93\x97\x98", Argument::Object);
   return arguments;
 }
 constexpr std::array<Argument, 256> kArguments = make_arguments();
+
+/// The stack of the machine that a pickle is a program for, with one fact about each value: whether
+/// it is plain, that is a number, a text or None.
+class Stack {
+ public:
+  /// Applies an opcode that is not followed by a memo position. Returns what is wrong with it, or
+  /// an empty text.
+  std::string_view apply(unsigned char opcode) {
+    switch (opcode) {
+      case '(':
+        marks_.push_back(values_.size());
+        return {};
+      case '0':
+        return pop(1);
+      case '1':
+        return pop_to_mark();
+      case '2':
+        return values_.empty() ? kNoValue : push(values_.back());
+      case '}':
+      case ')':
+      case ']':
+      case 0x96:  // a bytearray
+        return push(false);
+      case 'd':
+        return replace(pop_items());
+      case 'l':
+      case 't':
+        return replace(pop_to_mark());
+      case 'a':
+        return pop(1);
+      case 'e':
+        return pop_to_mark();
+      case 's':
+        return values_.size() < 2 ? kNoValue : has_plain_keys(values_.size() - 2) ? pop(2) : kKey;
+      case 'u':
+        return pop_items();
+      case 0x85:
+      case 0x86:
+      case 0x87:
+        return replace(pop(opcode - 0x85 + 1));
+      case 0x94:
+        return put(memo_.size());
+      case 0x80:  // the protocol
+      case 0x95:  // a frame
+        return {};
+      default:
+        return push(true);
+    }
+  }
+
+  std::string_view get(uint64_t place) {
+    return place < memo_.size() ? push(memo_[place]) : std::string_view("reads an unset memo");
+  }
+
+  std::string_view put(uint64_t place) {
+    if (values_.empty()) return kNoValue;
+    if (place >= memo_.size()) memo_.resize(place + 1);
+    memo_[place] = values_.back();
+    return {};
+  }
+
+ private:
+  static constexpr std::string_view kNoValue = "needs a value that is not there";
+  static constexpr std::string_view kKey = "uses a key that is neither a number nor a text";
+
+  std::string_view push(bool is_plain) {
+    values_.push_back(is_plain);
+    return {};
+  }
+
+  /// A mark stays below the values that follow it.
+  std::string_view pop(size_t count) {
+    const size_t floor = marks_.empty() ? 0 : marks_.back();
+    if (values_.size() - floor < count) return kNoValue;
+    values_.resize(values_.size() - count);
+    return {};
+  }
+
+  std::string_view pop_to_mark() {
+    if (marks_.empty()) return kNoValue;
+    values_.resize(marks_.back());
+    marks_.pop_back();
+    return {};
+  }
+
+  /// Pops keys and values up to the mark.
+  std::string_view pop_items() {
+    if (marks_.empty()) return kNoValue;
+    return has_plain_keys(marks_.back()) ? pop_to_mark() : kKey;
+  }
+
+  std::string_view replace(std::string_view fault) { return fault.empty() ? push(false) : fault; }
+
+  /// For keys and values from `first` on. The hash of a tuple is the work of hashing all that is in
+  /// it, and references make that any number of values.
+  bool has_plain_keys(size_t first) const {
+    for (size_t i = first; i < values_.size(); i += 2) {
+      if (!values_[i]) return false;
+    }
+    return true;
+  }
+
+  std::vector<bool> values_;
+  std::vector<size_t> marks_;  // the number of values below each
+  std::vector<bool> memo_;
+};
 
 class Walk {
  public:
@@ -74,11 +183,30 @@ class Walk {
       if (!step_over(argument)) {
         return "damaged at byte " + std::to_string(start) + ": invalid length or number";
       }
+      if (const std::string_view fault = apply(opcode); !fault.empty()) {
+        return "not a memory snapshot, or damaged: the pickle " + std::string(fault) + " at byte " +
+               std::to_string(start);
+      }
     }
     return "truncated: the end of the pickle is missing";
   }
 
  private:
+  std::string_view apply(unsigned char opcode) {
+    switch (opcode) {
+      case 'h':
+      case 'j':
+      case 'g':
+        return stack_.get(memo_place_);
+      case 'q':
+      case 'r':
+      case 'p':
+        return stack_.put(memo_place_);
+      default:
+        return stack_.apply(opcode);
+    }
+  }
+
   bool step_over(Argument argument) {
     switch (argument) {
       case Argument::Bytes1:
@@ -98,11 +226,11 @@ class Walk {
       case Argument::Length8:
         return skip_counted(8);
       case Argument::Memo1:
-        return skip(1);
+        return set_memo_place(read_number(1));
       case Argument::Memo4:
-        return is_memo_place(read_number(4));
+        return set_memo_place(read_number(4));
       case Argument::MemoLine:
-        return is_memo_place(parse(read_line()));
+        return set_memo_place(parse(read_line()));
       default:
         return true;
     }
@@ -145,10 +273,17 @@ class Walk {
     return value;
   }
 
-  bool is_memo_place(std::optional<uint64_t> place) const { return place && *place <= position_; }
+  /// A place beyond the opcodes so far was never set, and one to set must not be far ahead: memory
+  /// is allocated up to it.
+  bool set_memo_place(std::optional<uint64_t> place) {
+    memo_place_ = place.value_or(0);
+    return place && (*place <= position_ || *place <= 0xff);
+  }
 
   std::string_view data_;
   size_t position_ = 0;
+  uint64_t memo_place_ = 0;
+  Stack stack_;
 };
 
 }  // namespace

@@ -49,6 +49,29 @@ TEST(PlainPickle, MemoPositionsMustExist) {
   EXPECT_EQ(fault("Nr\x01\0\0\0."s), "none");
 }
 
+TEST(PlainPickle, KeysMustBeNumbersOrTexts) {
+  // 40 tuples, each of the one before twice: hashing the last one takes 2^40 steps.
+  std::string doubling = "\x80\x04)";
+  for (int i = 0; i < 40; ++i) doubling += "2\x86";
+  const std::string message =
+      "not a memory snapshot, or damaged: the pickle uses a key that is neither a number nor a "
+      "text";
+  for (const std::string& data :
+       {"}"s + doubling + "Ns.", "}("s + doubling + "Nu.", "("s + doubling + "Nd.",
+        "}K\x01"s + doubling + "\x94" + "0(" + "h\0"s + "Nu."}) {
+    EXPECT_EQ(fault(data).substr(0, message.size()), message) << data;
+  }
+  EXPECT_EQ(fault("}(K\x01)X\x01\0\0\0a}u."s), "none") << "values may be anything";
+  EXPECT_NE(fault("\x8f("s + doubling + "\x90."), "none") << "a set";
+}
+
+TEST(PlainPickle, EveryOpcodeHasItsValues) {
+  for (const std::string& data : {"0."s, "s."s, "Ns."s, "u."s, "t."s, "\x86."s, "(0."s, "h\x00."s,
+                                  "q\x00."s, "g1\n."s, "2."s}) {
+    EXPECT_EQ(fault(data).substr(0, 33), "not a memory snapshot, or damaged") << data;
+  }
+}
+
 TEST(PlainPickle, MissingEndIsReportedAsTruncated) {
   EXPECT_EQ(fault(""), "truncated: the end of the pickle is missing");
   EXPECT_EQ(fault("NNN"), "truncated: the end of the pickle is missing");
