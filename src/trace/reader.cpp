@@ -41,6 +41,9 @@ class Reader::Impl {
     if (::stat(path_.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode)) {
       throw IoError(path_ + " is a folder; pass a trace file");
     }
+    if (!S_ISREG(facts.st_mode)) {  // opening a pipe would wait for a writer
+      throw IoError(path_ + " is not a regular file; copy its content to one");
+    }
     if (facts.st_size == 0) {
       throw FormatError(path_ + " is empty; record again, or copy the file again");
     }

@@ -1,11 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "trace/schema.h"
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+
 #include "core/events/category.h"
 #include "tidegauge/errors.h"
 
 namespace tidegauge::trace {
 namespace {
+
+constexpr std::array<std::string_view, 19> kTableNames = {
+    "run",      "batches",         "modules",     "ops",
+    "tensors",  "stacks",          "categories",  "storages",
+    "steps",    "optimizer_steps", "peaks",       "gaps",
+    "failures", "live_at_failure", "parameters",  "optimizers",
+    "units",    "unit_storages",   "unit_changes"};
 
 constexpr const char* kTables = R"sql(
 CREATE TABLE run (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -118,6 +129,26 @@ CREATE VIEW allocations AS
   LEFT JOIN stacks k ON k.id = s.stack;
 )sql";
 
+/// Throws FormatError if anything but a table of rows has the name of one of our tables: reading a
+/// view, a virtual table or a generated column runs SQL that the file contains.
+void check_objects(Database& database, const std::string& path) {
+  Statement objects = database.prepare(
+      "SELECT name, type, rootpage, CASE WHEN type = 'table' AND rootpage > 0 THEN"
+      " (SELECT count(*) FROM pragma_table_xinfo(sqlite_master.name) WHERE hidden <> 0) END"
+      " FROM sqlite_master WHERE type IN ('table', 'view')");
+  while (objects.step()) {
+    const std::string name = objects.text(0);
+    const bool is_ours =
+        std::find(kTableNames.begin(), kTableNames.end(), name) != kTableNames.end();
+    const bool is_plain =
+        objects.text(1) == "table" && objects.integer(2) > 0 && objects.integer(3) == 0;
+    if (is_ours && !is_plain) {
+      throw FormatError(path + " is not a trace that tidegauge has written: " + name +
+                        " is not a plain table. Do not open it with other tools");
+    }
+  }
+}
+
 }  // namespace
 
 void create_schema(Database& database) {
@@ -144,6 +175,7 @@ void check_schema(Database& database, const std::string& path) {
                       "; this version of tidegauge reads up to " + std::to_string(kMajorVersion) +
                       ". Install a newer tidegauge, or record again");
   }
+  check_objects(database, path);
 }
 
 void throw_read_error(const SqlError& error, const std::string& path) {
