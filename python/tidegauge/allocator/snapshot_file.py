@@ -15,11 +15,11 @@ import pickle
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from os import PathLike
-from pathlib import Path
+from os import PathLike, fspath
 from typing import Any, NoReturn
 
 from tidegauge import _core
+from tidegauge._util.files import read_file
 from tidegauge.errors import FormatError
 
 #: Larger files are refused: what they unpack to would not fit into the memory of most machines.
@@ -85,21 +85,15 @@ def read_snapshot(
     path: str | PathLike[str], *, max_file_bytes: int = MAX_FILE_BYTES
 ) -> SnapshotFile:
     """Reads the snapshot in `path`. Raises FormatError if it is not a valid one."""
-    path = Path(path)
+    hint = "record fewer events (max_entries of torch.cuda.memory._record_memory_history)"
+    data = read_file(path, max_file_bytes, hint)
     try:
-        size = path.stat().st_size
-        if size > max_file_bytes:
-            raise FormatError(
-                f"it has {size:,} bytes, but the limit is {max_file_bytes:,}; "
-                "record fewer events (max_entries of torch.cuda.memory._record_memory_history)"
-            )
-        data = path.read_bytes()
         is_json = data.lstrip()[:1] in (b"{", b"[")  # no pickle begins like this
         if not is_json and (fault := _core.find_pickle_fault(data)):
             raise FormatError(fault)
         return _Reader(len(data)).read(_load(data, is_json))
     except FormatError as error:
-        raise FormatError(f"{path}: {error}.") from None
+        raise FormatError(f"{fspath(path)}: {error}.") from None
 
 
 def _load(data: bytes, is_json: bool) -> Any:

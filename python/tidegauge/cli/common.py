@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tidegauge._util import formatting
+from tidegauge._util.files import replace_file
 from tidegauge._util.formatting import make_printable
 from tidegauge._util.formatting import render_bytes as render_bytes
 
@@ -29,6 +30,8 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_DOES_NOT_FIT = 3
 EXIT_INTERRUPTED = 130
+
+_MAX_LINE = 500
 
 
 class UsageError(Exception):
@@ -162,7 +165,22 @@ def add_verbosity(parser: argparse.ArgumentParser) -> None:
 def note(args: argparse.Namespace, text: str) -> None:
     """Prints to standard error, unless --quiet."""
     if not args.quiet:
-        print(f"tidegauge: {make_printable(text)}", file=sys.stderr)
+        print_line(text)
+
+
+def print_line(text: str) -> None:
+    """Prints one line of at most 500 characters to standard error."""
+    line = f"tidegauge: {make_printable(' '.join(text.split()))}"
+    if len(line) > _MAX_LINE:
+        line = line[: _MAX_LINE - 1] + "…"
+    print_error(line)
+
+
+def print_error(text: str) -> None:
+    """Prints to standard error, if it is open: a script may have closed it."""
+    if sys.stderr is not None:
+        with suppress(OSError, ValueError):
+            print(text, file=sys.stderr)
 
 
 def to_json(value: Any) -> str:
@@ -192,23 +210,12 @@ def refuse_to_replace(args: argparse.Namespace, path: str) -> None:
 
 @contextmanager
 def open_result(args: argparse.Namespace, path: str) -> Iterator[BinaryIO]:
-    """Writes a temporary file and renames it at the end, so `path` is never incomplete."""
+    """Writes `path`, which is never incomplete. Prints a note at the end."""
     refuse_to_replace(args, path)
     # Special files, e.g. /dev/null, are written to directly.
     is_special = os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode)
-    part = path if is_special else f"{path}.part"
-    try:
-        with open(part, "wb") as file:
-            yield file
-        if not is_special:
-            os.replace(part, path)
-    except BaseException as error:
-        if not is_special:
-            with suppress(OSError):
-                os.unlink(part)
-        if isinstance(error, OSError) and error.filename == part:
-            error.filename = path  # the user does not know the temporary name
-        raise
+    with open(path, "wb") if is_special else replace_file(path) as file:
+        yield file
     note(args, f"wrote {path}")
 
 

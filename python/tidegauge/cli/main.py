@@ -16,10 +16,15 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from tidegauge._build_info import __version__
-from tidegauge._util.formatting import make_printable
 from tidegauge.cli import devices, diff, estimate, export, info, merge, replay, report, run
 from tidegauge.cli.child import run_in_child
-from tidegauge.cli.common import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, UsageError
+from tidegauge.cli.common import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    UsageError,
+    print_line,
+)
 from tidegauge.errors import FormatError, TorchError
 
 COMMANDS: tuple[ModuleType, ...] = (
@@ -53,13 +58,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     With an explicit `argv` it never forks: the process belongs to the caller.
     """
     args = make_parser().parse_args(argv)
-    return run_in_child(args, _run) if args.in_child and argv is None else _run(args)
+    args.owns_process = argv is None
+    return run_in_child(args, _run) if args.in_child and args.owns_process else _run(args)
 
 
 def _run(args: argparse.Namespace) -> int:
     try:
         code: int = args.run(args)
-        sys.stdout.flush()
+        if args.command != run.NAME:  # otherwise its output is the script's, which may close it
+            sys.stdout.flush()
         return code
     except UsageError as error:
         return _fail(error, EXIT_USAGE)
@@ -74,8 +81,18 @@ def _run(args: argparse.Namespace) -> int:
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         return _fail(f"{name}{error.strerror or error}", EXIT_FAILED)
+    except MemoryError:
+        return _fail("out of memory; use a machine with more, or a smaller file", EXIT_FAILED)
+    except Exception as error:
+        if os.environ.get("TIDEGAUGE_DEBUG"):
+            raise
+        return _fail(
+            f"internal error: {type(error).__name__}: {str(error)[:300]}; please report it with "
+            "what TIDEGAUGE_DEBUG=1 prints",
+            EXIT_FAILED,
+        )
 
 
 def _fail(error: Exception | str, code: int) -> int:
-    print(f"tidegauge: {make_printable(str(error))}", file=sys.stderr)
+    print_line(str(error))
     return code

@@ -8,6 +8,7 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
+from tidegauge._util.files import read_start
 from tidegauge._util.formatting import render_bytes, render_change
 from tidegauge.cli.common import (
     EXIT_DOES_NOT_FIT,
@@ -29,9 +30,8 @@ _LABEL = 36
 def is_trace(path: str) -> bool:
     """Checks the first bytes. False for an unreadable file: its reader reports the error."""
     try:
-        with open(path, "rb") as file:
-            return file.read(16) == b"SQLite format 3\0"
-    except OSError:
+        return read_start(path, 16) == b"SQLite format 3\0"
+    except (OSError, FormatError):
         return False
 
 

@@ -8,12 +8,14 @@ standard output and its exit code. Our notes come last, on standard error.
 from __future__ import annotations
 
 import argparse
+import atexit
 import builtins
 import importlib.util
 import io
 import os
 import runpy
 import sys
+from contextlib import suppress
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -26,6 +28,7 @@ from tidegauge.cli.common import (
     UsageError,
     add_verbosity,
     note,
+    print_error,
     render_bytes,
 )
 from tidegauge.report.summary import largest_first
@@ -138,11 +141,26 @@ def _run_tracked(args: argparse.Namespace, script: str, is_module: bool) -> int:
     if args.verbose:
         note(args, f"recording to {path}")
     process = os.getpid()
-    with tracker:
-        code, died_of = _run_script(script, is_module)
-    if os.getpid() == process:  # otherwise this is a child that the script forked
-        recorder.close()
-        _print_result(args, tracker, recorder, died_of)
+    ran_out = False
+
+    def end() -> None:
+        tracker.__exit__(None, None, None)
+        if os.getpid() == process:  # otherwise this is a child that the script forked
+            recorder.close()
+            _print_result(args, tracker, recorder, ran_out)
+
+    tracker.__enter__()
+    if args.owns_process:
+        # Python joins threads, then calls exit handlers, the last registered one first. So ours
+        # comes after all that the script leaves to the end of the process.
+        atexit.register(end)
+    try:
+        code, error = _run_script(script, is_module)
+        ran_out = is_out_of_memory(error)
+        del error  # its traceback keeps tensors alive
+    finally:
+        if not args.owns_process:
+            end()
     return code
 
 
@@ -191,7 +209,8 @@ def _exit_code(end: SystemExit) -> int:
 
 def _show(error: BaseException) -> None:
     """Prints the traceback with the current `sys.excepthook`, without our frames."""
-    sys.stdout.flush()
+    with suppress(AttributeError, OSError, ValueError):  # the script may have closed it
+        sys.stdout.flush()
     _forget_own_frames(error)
     sys.excepthook(type(error), error, error.__traceback__)
 
@@ -233,13 +252,13 @@ def _print_result(
     args: argparse.Namespace,
     tracker: MemTracker,
     recorder: Recorder,
-    error: BaseException | None,
+    ran_out: bool,
 ) -> None:
     if args.quiet:
         return
     rank = os.environ.get("RANK", "")
     prefix = f"rank {rank}: " if rank else ""
-    if is_out_of_memory(error):
+    if ran_out:
         note(args, f"{prefix}the run ran out of memory")
     peaks = tracker._native.splits(True)
     for device, split in peaks.items():
@@ -247,7 +266,7 @@ def _print_result(
             args, f"{prefix}peak on {name_device(str(device))}: {render_bytes(sum(split.values()))}"
         )
         if rank in ("", "0"):  # one table, not one per rank
-            print("\n".join(render_categories(largest_first(split))), file=sys.stderr)
+            print_error("\n".join(render_categories(largest_first(split))))
     if not peaks:
         note(args, f"{prefix}the run created no tensors")
     if args.verbose:

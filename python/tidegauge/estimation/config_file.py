@@ -8,14 +8,20 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from tidegauge._util.files import MAX_TEXT_BYTES, read_file
+from tidegauge.errors import FormatError
 from tidegauge.estimation.contract import ContractError
 
 
 def read_config(path: Path) -> dict[str, Any]:
     """Reads JSON, or TOML if the file name ends in .toml. Raises OSError or ContractError."""
-    text = path.read_text(encoding="utf-8")
     try:
+        text = read_file(path, MAX_TEXT_BYTES).decode()
         values = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except FormatError as error:
+        raise ContractError(str(error)) from None
+    except RecursionError:
+        raise ContractError(f"cannot parse {path}: it is nested too deeply") from None
     except ValueError as error:
         raise ContractError(f"cannot parse {path}: {error}") from None
     if not isinstance(values, dict):

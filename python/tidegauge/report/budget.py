@@ -21,7 +21,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tidegauge._util.files import MAX_TEXT_BYTES, read_file
 from tidegauge._util.formatting import parse_bytes, render_bytes, render_change
+from tidegauge.errors import FormatError
 from tidegauge.report.comparison import Change, Comparison
 from tidegauge.report.summary import Summary
 
@@ -81,9 +83,12 @@ def read_budget(path: str) -> Budget:
     from tidegauge import _core
 
     try:
-        with open(path, "rb") as file:
-            tables = tomllib.load(file)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        tables = tomllib.loads(read_file(path, MAX_TEXT_BYTES).decode())
+    except FormatError as error:
+        raise BudgetError(str(error)) from None
+    except RecursionError:
+        raise BudgetError(f"{path} is nested too deeply") from None
+    except ValueError as error:
         raise BudgetError(f"{path} is not valid TOML: {error}") from None
     if unknown := sorted({*tables} - {"peak", "growth", "modules"}):
         raise BudgetError(f"{path}: unknown table [{unknown[0]}]; use [peak], [growth], [modules]")

@@ -282,6 +282,41 @@ def test_bad_input_is_reported_in_one_line_before_the_run(
     assert [*tmp_path.iterdir()] == []
 
 
+LATE_WORK = """
+import atexit, concurrent.futures, threading, time, torch
+pool = concurrent.futures.ThreadPoolExecutor(1)
+pool.submit(lambda: None)
+kept = []
+def work():
+    time.sleep(0.2)
+    kept.append(torch.ones(1 << 18))
+threading.Thread(target=work).start()
+atexit.register(lambda: kept.append(torch.ones(1 << 19)))
+"""
+
+
+def test_recording_ends_with_the_process(tmp_path: Path) -> None:
+    (tmp_path / "late.py").write_text(LATE_WORK)
+    done = run(tmp_path, "late.py")
+    assert done.returncode == 0, done.stderr
+    assert "peak on cpu: 3.00 MiB" in done.stderr
+    (peak,) = read_good(tmp_path / "late.tide").peaks
+    assert peak.total_bytes == (1 << 20) + (1 << 21)
+
+
+@pytest.mark.parametrize("names", [["stdout"], ["stderr"], ["stdout", "stderr"]])
+@pytest.mark.parametrize("end", ["", "sys.exit(7)"])
+def test_exit_code_is_kept_if_the_script_closes_its_output(
+    tmp_path: Path, names: list[str], end: str
+) -> None:
+    closing = "".join(f"sys.{name}.close()\n" for name in names)
+    (tmp_path / "quiet.py").write_text(f"import sys, torch\nx = torch.ones(8)\n{closing}{end}\n")
+    done = run(tmp_path, "quiet.py")
+    plain = subprocess.run([sys.executable, "quiet.py"], cwd=tmp_path, check=False)
+    assert done.returncode == plain.returncode
+    assert read_good(tmp_path / "quiet.tide").peaks[0].total_bytes == 32
+
+
 def test_trace_is_named_after_the_script_and_the_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RANK", raising=False)
     assert name_trace("jobs/train.py", False, None) == "train.tide"

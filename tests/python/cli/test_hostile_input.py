@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Bad input ends with one line and an exit code, never with a traceback, and in bounded time."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+from tidegauge.cli import main as main_module
+from tidegauge.cli.main import main
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+
+
+def fail(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 1) -> str:
+    """Runs a command that must fail, and returns its only line."""
+    assert main(arguments) == code
+    output = capsys.readouterr()
+    assert output.out == ""
+    (line,) = output.err.splitlines()
+    assert len(line) <= 500
+    return line
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> str:
+    path = tmp_path / "run.tide"
+    path.write_bytes((GOLDEN / "traces" / "format_1.2_plain.tide").read_bytes())
+    return str(path)
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, "[peak]\ntotal = " + "[" * 100_000, "\x00"])
+def test_budget_that_is_no_budget(
+    tmp_path: Path, trace: str, content: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "budget.toml").write_text(content)
+    fail(["diff", trace, trace, "--budget", str(tmp_path / "budget.toml")], capsys, 2)
+
+
+def test_budget_without_an_end(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = fail(["diff", trace, trace, "--budget", "/dev/zero"], capsys, 2)
+    assert "/dev/zero is not a regular file" in text
+
+
+def test_pipe_as_a_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "snapshot.pickle")
+    assert "is not a regular file" in fail(["replay", str(tmp_path / "snapshot.pickle")], capsys)
+
+
+def test_pickle_that_hashes_for_ever(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(b"\x80\x04})" + b"2\x86" * 60 + b"Ns.")
+    text = fail(["replay", str(path)], capsys)
+    assert "uses a key that is neither a number nor a text" in text
+
+
+def test_setting_beyond_all_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "snapshot.json"
+    path.write_text('{"segments": [], "device_traces": [[]]}')
+    settings = "expandable_segments:True,large_segment_size_mb:8796093022207"
+    text = fail(["replay", str(path), "--alloc-conf", settings], capsys, 2)
+    assert "large_segment_size_mb must be at most 1048576" in text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DROP TABLE ops; CREATE VIEW ops AS WITH RECURSIVE x(i) AS (SELECT 1 UNION ALL SELECT i + 1"
+        " FROM x) SELECT i AS id, 'a' AS name FROM x",
+        "DROP TABLE modules; CREATE TABLE modules (id INTEGER PRIMARY KEY, class TEXT DEFAULT '',"
+        " name TEXT AS (printf('%.*c', 500000000, 'x')));"
+        " INSERT INTO modules (id) VALUES (1), (2)",
+        "DROP TABLE ops; CREATE VIRTUAL TABLE ops USING fts5(id, name)",
+    ],
+)
+def test_only_plain_tables_are_read(
+    trace: str, change: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with sqlite3.connect(trace) as database:
+        database.executescript(change)
+    database.close()
+    assert "is not a plain table" in fail(["report", trace], capsys)
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("a\nb"), TypeError("x" * 9999), MemoryError(), RecursionError("deep")]
+)
+def test_unexpected_error_is_one_line(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def break_down(args: object) -> int:
+        raise error
+
+    monkeypatch.delenv("TIDEGAUGE_DEBUG", raising=False)
+    monkeypatch.setattr(main_module.devices, "run", break_down)
+    fail(["devices"], capsys)
+    if not isinstance(error, MemoryError):
+        monkeypatch.setenv("TIDEGAUGE_DEBUG", "1")
+        with pytest.raises(type(error)):
+            main(["devices"])
