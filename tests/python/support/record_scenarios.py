@@ -41,6 +41,7 @@ def record(name: str, path: Path) -> list[str]:
         return kept
 
     outcome = runs.run_scenario("ours", scenario)
+    recorder.close()  # a model that is still alive would keep its file open
     assert outcome.error is None, (name, outcome.error)
     return [describe(event) for event in read_events(path)]
 
