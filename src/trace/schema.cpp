@@ -129,6 +129,11 @@ CREATE VIEW allocations AS
   LEFT JOIN stacks k ON k.id = s.stack;
 )sql";
 
+[[noreturn]] void refuse_object(const std::string& path, const std::string& name) {
+  throw FormatError(path + " is not a trace that tidegauge has written: " + name +
+                    " is not a plain table. Do not open it with other tools");
+}
+
 /// Throws FormatError if anything but a table of rows has the name of one of our tables: reading a
 /// view, a virtual table or a generated column runs SQL that the file contains.
 void check_objects(Database& database, const std::string& path) {
@@ -142,10 +147,7 @@ void check_objects(Database& database, const std::string& path) {
         std::find(kTableNames.begin(), kTableNames.end(), name) != kTableNames.end();
     const bool is_plain =
         objects.text(1) == "table" && objects.integer(2) > 0 && objects.integer(3) == 0;
-    if (is_ours && !is_plain) {
-      throw FormatError(path + " is not a trace that tidegauge has written: " + name +
-                        " is not a plain table. Do not open it with other tools");
-    }
+    if (is_ours && !is_plain) refuse_object(path, name);
   }
 }
 
