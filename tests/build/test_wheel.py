@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The wheel in a new environment and another folder, with torch beside it."""
 
+import json
 import os
 import re
 import sys
@@ -51,6 +52,8 @@ def test_wheel_requires_the_torch_it_was_built_for(wheel: Path, site: Path) -> N
     assert re.fullmatch(rf"tidegauge-[\d.]+\+torch{minor}-cp\d+-cp\d+-manylinux_\S+", wheel.name)
     (metadata,) = site.glob("tidegauge-*.dist-info/METADATA")
     assert f"Requires-Dist: torch=={minor}.*\n" in metadata.read_text()
+    facts = json.loads(metadata.with_name("build.json").read_text())
+    assert facts == {"torch_minor": minor, "build_type": "Release"}
 
 
 def test_contains_one_sqlite_for_both_copies_of_the_core(run: Run, site: Path) -> None:

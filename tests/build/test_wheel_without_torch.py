@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -53,6 +54,8 @@ def test_wheel_contains_nothing_for_torch(wheel: Path, site: Path) -> None:
     assert re.fullmatch(r"tidegauge-[\d.]+\+notorch-cp\d+-cp\d+-manylinux_\S+", wheel.name)
     (metadata,) = site.glob("tidegauge-*.dist-info/METADATA")
     assert "Requires-Dist: torch" not in metadata.read_text()
+    facts = json.loads(metadata.with_name("build.json").read_text())
+    assert facts == {"torch_minor": "", "build_type": "Release"}
     assert not [*site.glob("tidegauge/_C.*"), *site.glob("tidegauge/lib"), *site.glob("*.libs")]
 
 
