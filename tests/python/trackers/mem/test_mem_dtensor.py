@@ -293,5 +293,5 @@ print(cold == run())
 def test_first_run_of_a_process_under_fake_mode_that_imports_dtensor_late() -> None:
     done = subprocess.run([sys.executable, "-c", FAKE_FIRST], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    # Older versions of DTensor pad fake tensors that they scatter, and no others.
-    assert done.stdout.split()[-1] == str(TORCH >= (2, 13))
+    # DTensor of 2.12 pads fake tensors that it scatters, and no others.
+    assert done.stdout.split()[-1] == str(TORCH != (2, 12))
