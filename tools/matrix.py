@@ -99,7 +99,7 @@ class Version:
         return " ".join((errors or lines or ["no output"])[0].split())[:300]
 
     def _copy_package(self) -> None:
-        """The package has links to the sources, which somebody may edit while the tests run."""
+        """The package has links to the sources, which an editor may change while the tests run."""
         shutil.rmtree(self._package, ignore_errors=True)
         shutil.copytree(self.folder / "package", self._package)
 

@@ -138,11 +138,11 @@ CREATE VIEW allocations AS
 /// view, a virtual table or a generated column runs SQL that the file contains.
 void check_objects(Database& database, const std::string& path) {
   Statement objects = database.prepare(
-      "SELECT name, type, rootpage, CASE WHEN type = 'table' AND rootpage > 0 THEN"
+      "SELECT lower(name), type, rootpage, CASE WHEN type = 'table' AND rootpage > 0 THEN"
       " (SELECT count(*) FROM pragma_table_xinfo(sqlite_master.name) WHERE hidden <> 0) END"
       " FROM sqlite_master WHERE type IN ('table', 'view')");
   while (objects.step()) {
-    const std::string name = objects.text(0);
+    const std::string name = objects.text(0);  // SQLite ignores the case of names
     const bool is_ours =
         std::find(kTableNames.begin(), kTableNames.end(), name) != kTableNames.end();
     const bool is_plain =

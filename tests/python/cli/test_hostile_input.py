@@ -72,6 +72,7 @@ def test_setting_beyond_all_memory(tmp_path: Path, capsys: pytest.CaptureFixture
         "DROP TABLE modules; CREATE TABLE modules (id INTEGER PRIMARY KEY, class TEXT DEFAULT '',"
         " name TEXT AS (printf('%.*c', 500000000, 'x')));"
         " INSERT INTO modules (id) VALUES (1), (2)",
+        "DROP TABLE ops; CREATE VIEW OPS AS SELECT 1 AS id, 'a' AS name",
         "DROP TABLE ops; CREATE VIRTUAL TABLE ops USING fts5(id, name)",
     ],
 )
