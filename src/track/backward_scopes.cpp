@@ -49,7 +49,7 @@ void BackwardScopes::move(Scope& scope, const torch::autograd::Node* node) {
   events_.set_moment();
   for (const auto& [module, enters] : moves_) {
     const bool is_dead = !dead_.empty() && dead_.contains(module);
-    if (is_dead && (enters || !events_.ledger().open_calls().is_open(module, Phase::Backward))) {
+    if (is_dead && (enters || !events_.apply_all().open_calls().is_open(module, Phase::Backward))) {
       continue;
     }
     events_.append_call(enters ? EventKind::ModuleEnter : EventKind::ModuleExit, module,

@@ -30,13 +30,13 @@ MemTracker::MemTracker(const MemTrackerOptions& options)
 MemTracker::~MemTracker() {
   if (impl_->entry_count == 0) return;
   impl_->stop();
-  impl_->memory->stop();
+  impl_->engine().stop();
 }
 
 void MemTracker::enter() {
   const std::lock_guard lock(impl_->entry_mutex);
   if (impl_->entry_count == 0) {
-    impl_->memory->start();
+    impl_->engine().start();
     impl_->start(impl_);
   }
   ++impl_->entry_count;
@@ -50,19 +50,19 @@ void MemTracker::exit() {
   }
   if (--impl_->entry_count > 0) return;
   impl_->stop();
-  impl_->memory->stop();
+  impl_->engine().stop();
   if (impl_->recorder) impl_->recorder->flush();
 }
 
 void MemTracker::track_external(const torch::nn::Module& module) { impl_->label_module(module); }
 
 void MemTracker::track_external(const torch::optim::Optimizer& optimizer) {
-  impl_->memory->expect_optimizer();
+  impl_->engine().expect_optimizer();
   impl_->label_states(optimizer);
 }
 
 void MemTracker::track_external(const at::Tensor& tensor) {
-  if (tensor.defined()) impl_->memory->label(tensor, Role::IsExternal, Since::Now);
+  if (tensor.defined()) impl_->engine().label(tensor, Role::IsExternal, Since::Now);
 }
 
 void MemTracker::track_external(std::string_view name, const torch::nn::Module& module) {
@@ -77,18 +77,18 @@ void MemTracker::track_external(std::string_view name, const torch::nn::Module& 
 void MemTracker::track_external(std::string_view name, const at::Tensor& tensor) {
   if (!tensor.defined()) return;
   track_external(tensor);
-  impl_->memory->name_owned(tensor, {}, name);
+  impl_->engine().name_owned(tensor, {}, name);
 }
 
 MemSnapshot MemTracker::get_tracker_snapshot(std::string_view type) const {
   check_type(type);
-  impl_->labels->refresh(*impl_->memory);
-  return to_mem_snapshot(type == "current" ? impl_->memory->current() : impl_->memory->peak());
+  impl_->observer.refresh();
+  return to_mem_snapshot(type == "current" ? impl_->engine().current() : impl_->engine().peak());
 }
 
 BytesByDevice MemTracker::get_foreign_memory() const {
   BytesByDevice all;
-  for (const auto& [device, bytes] : impl_->memory->foreign_bytes()) {
+  for (const auto& [device, bytes] : impl_->engine().foreign_bytes()) {
     all.emplace_back(to_torch(device), bytes);
   }
   return all;
@@ -96,7 +96,7 @@ BytesByDevice MemTracker::get_foreign_memory() const {
 
 BytesByDevice MemTracker::get_untracked_memory(std::string_view type) const {
   check_type(type);
-  const Snapshot held = type == "current" ? impl_->memory->current() : impl_->memory->peak();
+  const Snapshot held = type == "current" ? impl_->engine().current() : impl_->engine().peak();
   BytesByDevice all;
   for (const DeviceSplit& entry : held.devices) {
     const int64_t bytes = entry.split[Category::Untracked];
@@ -106,25 +106,22 @@ BytesByDevice MemTracker::get_untracked_memory(std::string_view type) const {
 }
 
 std::vector<ModMemStats> MemTracker::memory_tracking() const {
-  impl_->labels->refresh(*impl_->memory);
+  impl_->observer.refresh();
   std::vector<ModMemStats> all;
-  for (const ModuleId id : impl_->memory->modules()) {
+  for (const ModuleId id : impl_->engine().modules()) {
     if (!NnModuleRegistry::get().is_alive(id)) continue;
-    all.push_back(to_mod_mem_stats(impl_->memory->module_stats(id), impl_->activity->name(id)));
+    all.push_back(to_mod_mem_stats(impl_->engine().module_stats(id), impl_->activity->name(id)));
   }
   return all;
 }
 
 std::vector<UnitMemory> MemTracker::units() const {
   std::vector<UnitMemory> all;
-  for (const UnitReport& unit : impl_->memory->units()) all.push_back(to_unit_memory(unit));
+  for (const UnitReport& unit : impl_->engine().units()) all.push_back(to_unit_memory(unit));
   return all;
 }
 
-void MemTracker::reset_mod_stats() {
-  impl_->labels->forget_sizes();
-  impl_->memory->reset_statistics();
-}
+void MemTracker::reset_mod_stats() { impl_->observer.reset_module_stats(); }
 
 void MemTracker::display_snapshot(std::string_view type, std::string_view units) const {
   std::cout << render_snapshot(get_tracker_snapshot(type), units) << std::flush;
@@ -135,12 +132,12 @@ void MemTracker::display_modulewise_snapshots(int depth, std::string_view units)
 }
 
 std::string MemTracker::render_post_mortem() const {
-  const std::shared_ptr<const PostMortem> last = impl_->memory->post_mortem();
+  const std::shared_ptr<const PostMortem> last = impl_->engine().post_mortem();
   return last ? tidegauge::render_post_mortem(*last) : std::string();
 }
 
-int64_t MemTracker::anomaly_count() const { return impl_->memory->anomaly_count(); }
-std::string MemTracker::first_anomaly() const { return impl_->memory->first_anomaly(); }
+int64_t MemTracker::anomaly_count() const { return impl_->engine().anomaly_count(); }
+std::string MemTracker::first_anomaly() const { return impl_->engine().first_anomaly(); }
 
 int64_t MemTracker::lost_event_count() const {
   return impl_->recorder ? static_cast<int64_t>(impl_->recorder->health().lost_events) : 0;
@@ -151,13 +148,15 @@ std::string MemTracker::first_loss() const {
 }
 
 int64_t MemTracker::failure_count() const {
-  return impl_->failure_count() + impl_->activity->failure_count() + op_hook::failure_count();
+  return impl_->observer.failures().count() + impl_->activity->failures().count() +
+         op_hook::failures().count();
 }
 
 std::string MemTracker::first_failure() const {
-  for (const std::string& text :
-       {impl_->first_failure(), impl_->activity->first_failure(), op_hook::first_failure()}) {
-    if (!text.empty()) return text;
+  const NnMemTracker& impl = *impl_;
+  for (const Failures* failures :
+       {&impl.observer.failures(), &impl.activity->failures(), &op_hook::failures()}) {
+    if (failures->count() > 0) return failures->first();
   }
   return {};
 }

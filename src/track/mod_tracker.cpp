@@ -76,7 +76,7 @@ void ModTracker::register_user_hooks(UserHooks hooks) {
 
 void ModTracker::clear_user_hooks() { impl_->set_user_hooks({}); }
 
-int64_t ModTracker::failure_count() const { return impl_->activity->failure_count(); }
-std::string ModTracker::first_failure() const { return impl_->activity->first_failure(); }
+int64_t ModTracker::failure_count() const { return impl_->activity->failures().count(); }
+std::string ModTracker::first_failure() const { return impl_->activity->failures().first(); }
 
 }  // namespace tidegauge

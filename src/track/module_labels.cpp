@@ -35,14 +35,14 @@ at::Tensor gradient_memory(const at::Tensor& gradient) {
   return gradient.layout() == c10::kSparse ? gradient._values() : gradient;
 }
 
-int64_t known_bytes(MemoryTracker& memory, const ModuleView& module, Kind kind) {
+int64_t observe_bytes(MemEngine& engine, const ModuleView& module, Kind kind) {
   std::vector<at::Tensor> all;
   visit_modules(module, [&](const ModuleView& each, ModuleId) {
     each.visit_owned(kind, [&](std::string_view, const OwnedTensor&, at::TensorList tensors) {
       all.insert(all.end(), tensors.begin(), tensors.end());
     });
   });
-  return memory.known_bytes(all);
+  return engine.observe_bytes(all);
 }
 
 }  // namespace
@@ -50,51 +50,50 @@ int64_t known_bytes(MemoryTracker& memory, const ModuleView& module, Kind kind) 
 ModuleLabels::ModuleLabels(const ModuleSource& source)
     : source_(source), has_gil_(source.is_guarded_by_gil()) {}
 
-void ModuleLabels::label(MemoryTracker& memory, const ModuleView& module, LabelledBy labelled_by) {
+void ModuleLabels::label(MemEngine& engine, const ModuleView& module, LabelledBy labelled_by) {
   const auto guard = lock();
-  label_all(memory, module, labelled_by);
+  label_all(engine, module, labelled_by);
 }
 
-void ModuleLabels::on_call(MemoryTracker& memory, const ModuleView& module, ModuleId id) {
+void ModuleLabels::on_call(MemEngine& engine, const ModuleView& module, ModuleId id) {
   const auto guard = lock();
   LabelledModule* labelled = modules_.find(id);
-  if (labelled == nullptr || !labelled->is_described) return describe(memory, module, id);
+  if (labelled == nullptr || !labelled->is_described) return describe(engine, module, id);
   labelled->user = torch_thread::id();
-  if (module.has_exchanged(labelled->owned)) label_owned(memory, module, id, LabelledBy::Hook);
+  if (module.has_exchanged(labelled->owned)) label_owned(engine, module, id, LabelledBy::Hook);
 }
 
-void ModuleLabels::on_compiled_call(MemoryTracker& memory, const ModuleView& module, ModuleId id) {
+void ModuleLabels::on_compiled_call(MemEngine& engine, const ModuleView& module, ModuleId id) {
   const auto guard = lock();
   LabelledModule* labelled = modules_.insert(id).first;
   if (std::exchange(labelled->is_described, true)) return;
-  label_all(memory, module, LabelledBy::Hook);
+  label_all(engine, module, LabelledBy::Hook);
 }
 
-void ModuleLabels::describe(MemoryTracker& memory, const ModuleView& module, ModuleId id) {
+void ModuleLabels::describe(MemEngine& engine, const ModuleView& module, ModuleId id) {
   modules_.insert(id).first->is_described = true;
-  if (memory.is_recording()) memory.name_class(id, module.class_name());
-  label_all(memory, module, LabelledBy::Hook);
-  memory.set_module_size(id, SizeOf::Parameters, known_bytes(memory, module, Kind::Parameter));
-  memory.set_module_size(id, SizeOf::Buffers, known_bytes(memory, module, Kind::Buffer));
+  if (engine.is_recording()) engine.name_class(id, module.class_name());
+  label_all(engine, module, LabelledBy::Hook);
+  engine.set_module_size(id, SizeOf::Parameters, observe_bytes(engine, module, Kind::Parameter));
+  engine.set_module_size(id, SizeOf::Buffers, observe_bytes(engine, module, Kind::Buffer));
 }
 
-void ModuleLabels::label_all(MemoryTracker& memory, const ModuleView& module,
-                             LabelledBy labelled_by) {
+void ModuleLabels::label_all(MemEngine& engine, const ModuleView& module, LabelledBy labelled_by) {
   visit_modules(module, [&](const ModuleView& each, ModuleId id) {
-    label_owned(memory, each, id, labelled_by);
+    label_owned(engine, each, id, labelled_by);
     modules_.insert(id).first->user = torch_thread::id();
-    label_gradients(memory, each, labelled_by);
+    label_gradients(engine, each, labelled_by);
   });
 }
 
-void ModuleLabels::label_owned(MemoryTracker& memory, const ModuleView& module, ModuleId id,
+void ModuleLabels::label_owned(MemEngine& engine, const ModuleView& module, ModuleId id,
                                LabelledBy labelled_by) {
   std::vector<OwnedTensor> owned;
   for (const Kind kind : {Kind::Parameter, Kind::Buffer}) {
     module.visit_owned(kind, [&](std::string_view name, OwnedTensor each, at::TensorList tensors) {
       for (const at::Tensor& tensor : tensors) {
-        memory.label(tensor, role_of(kind), Since::Birth, id, labelled_by);
-        if (memory.is_recording()) memory.name_owned(tensor, id, name);
+        engine.label(tensor, role_of(kind), Since::Birth, id, labelled_by);
+        if (engine.is_recording()) engine.name_owned(tensor, id, name);
       }
       owned.push_back(std::move(each));
     });
@@ -102,25 +101,25 @@ void ModuleLabels::label_owned(MemoryTracker& memory, const ModuleView& module, 
   modules_.insert(id).first->owned = std::move(owned);
 }
 
-void ModuleLabels::label_gradients(MemoryTracker& memory, const ModuleView& module,
+void ModuleLabels::label_gradients(MemEngine& engine, const ModuleView& module,
                                    LabelledBy labelled_by) {
   module.visit_gradients([&](at::TensorList parameter, at::TensorList gradient) {
-    const Role role = gradient_role(memory, parameter);
+    const Role role = gradient_role(engine, parameter);
     for (const at::Tensor& tensor : gradient) {
-      memory.label(gradient_memory(tensor), role, Since::Birth, /*owner=*/{}, labelled_by);
+      engine.label(gradient_memory(tensor), role, Since::Birth, /*owner=*/{}, labelled_by);
     }
   });
 }
 
-Role ModuleLabels::gradient_role(MemoryTracker& memory, at::TensorList parameter) const {
+Role ModuleLabels::gradient_role(MemEngine& engine, at::TensorList parameter) const {
   if (unit_modules_.empty()) return Role::IsGradient;
   const bool is_shard = std::any_of(parameter.begin(), parameter.end(), [&](const auto& tensor) {
-    return memory.find_category(tensor) == Category::ShardedParam;
+    return engine.find_category(tensor) == Category::ShardedParam;
   });
   return is_shard ? Role::IsShardedGrad : Role::IsGradient;
 }
 
-void ModuleLabels::refresh(MemoryTracker& memory) {
+void ModuleLabels::refresh(MemEngine& engine) {
   // Destroyed after the lock is released: a view may have the last reference to its module.
   std::vector<std::shared_ptr<const ModuleView>> alive;
   const auto guard = lock();
@@ -132,11 +131,11 @@ void ModuleLabels::refresh(MemoryTracker& memory) {
     // Without the GIL, another thread may change its own module or drop its gradients at any time.
     if (!has_gil_ && labelled->user != torch_thread::id()) continue;
     if (module->may_own_others(labelled->owned)) {
-      label_owned(memory, *module, id, LabelledBy::Hook);
+      label_owned(engine, *module, id, LabelledBy::Hook);
     }
     // The engine does not hold the GIL when it replaces gradients.
-    if (has_gil_ && memory.has_backward_elsewhere()) continue;
-    label_gradients(memory, *module, LabelledBy::Hook);
+    if (has_gil_ && engine.has_backward_elsewhere()) continue;
+    label_gradients(engine, *module, LabelledBy::Hook);
   }
 }
 

@@ -13,7 +13,7 @@
 #include "core/util/flat_table.h"
 #include "core/util/spin_lock.h"
 #include "tidegauge/export.h"
-#include "track/memory_tracker.h"
+#include "track/mem_engine.h"
 
 namespace tidegauge {
 
@@ -31,14 +31,14 @@ class TIDEGAUGE_API ModuleLabels {
   explicit ModuleLabels(const ModuleSource& source);
 
   /// Labels the parameters, buffers and gradients of a module and of all modules below it.
-  void label(MemoryTracker& memory, const ModuleView& module, LabelledBy labelled_by);
+  void label(MemEngine& engine, const ModuleView& module, LabelledBy labelled_by);
   /// Call when the module begins a forward. The first call records the class and sizes of the
   /// module. Later calls label its parameters and buffers again if they have changed.
-  void on_call(MemoryTracker& memory, const ModuleView& module, ModuleId id);
+  void on_call(MemEngine& engine, const ModuleView& module, ModuleId id);
   /// Call when a compiled module is called. The first call labels it and all modules below it.
-  void on_compiled_call(MemoryTracker& memory, const ModuleView& module, ModuleId id);
+  void on_compiled_call(MemEngine& engine, const ModuleView& module, ModuleId id);
   /// Labels the tensors of all modules that have changed since they were last labelled.
-  void refresh(MemoryTracker& memory);
+  void refresh(MemEngine& engine);
 
   /// Makes the next call of each module record its sizes again. Call after a reset of statistics.
   void forget_sizes();
@@ -63,13 +63,13 @@ class TIDEGAUGE_API ModuleLabels {
   std::unique_lock<SpinLock> lock() const {
     return has_gil_ ? std::unique_lock<SpinLock>() : std::unique_lock(mutex_);
   }
-  [[gnu::noinline, gnu::cold]] void describe(MemoryTracker& memory, const ModuleView& module,
+  [[gnu::noinline, gnu::cold]] void describe(MemEngine& engine, const ModuleView& module,
                                              ModuleId id);
-  void label_all(MemoryTracker& memory, const ModuleView& module, LabelledBy labelled_by);
-  void label_owned(MemoryTracker& memory, const ModuleView& module, ModuleId id,
+  void label_all(MemEngine& engine, const ModuleView& module, LabelledBy labelled_by);
+  void label_owned(MemEngine& engine, const ModuleView& module, ModuleId id,
                    LabelledBy labelled_by);
-  void label_gradients(MemoryTracker& memory, const ModuleView& module, LabelledBy labelled_by);
-  Role gradient_role(MemoryTracker& memory, at::TensorList parameter) const;
+  void label_gradients(MemEngine& engine, const ModuleView& module, LabelledBy labelled_by);
+  Role gradient_role(MemEngine& engine, at::TensorList parameter) const;
   std::vector<ModuleId> labelled_modules() const;
 
   const ModuleSource& source_;

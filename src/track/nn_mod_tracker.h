@@ -41,7 +41,7 @@ class NnModTracker {
              at::TensorList outputs);
   /// Gives a root module the name that the user chose.
   void rename_root(const torch::nn::Module& module, std::string_view name);
-  virtual void begin_optimizer_step() {}
+  virtual void begin_optimizer_step(const torch::optim::Optimizer&) {}
   virtual void end_optimizer_step(const torch::optim::Optimizer&) {}
 
   UserHooks user_hooks() const;

@@ -9,7 +9,7 @@ namespace tidegauge {
 OptimizerStepScope::OptimizerStepScope(const torch::optim::Optimizer& optimizer)
     : optimizer_(optimizer), trackers_(NnModTracker::entered()) {
   moment::begin_optimizer_step();
-  for (const auto& tracker : *trackers_) tracker->begin_optimizer_step();
+  for (const auto& tracker : *trackers_) tracker->begin_optimizer_step(optimizer_);
 }
 
 OptimizerStepScope::~OptimizerStepScope() {

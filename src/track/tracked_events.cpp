@@ -27,7 +27,7 @@ void TrackedEvents::apply(const Event& event, const c10::TensorImpl* tensor, Sta
 }
 
 void TrackedEvents::make_room() {
-  if (log_.is_full()) ledger();
+  if (log_.is_full()) apply_all();
   if (log_.live().is_full()) log_.live().drop_dead(ledger_);
   log_.grow();
 }
@@ -58,7 +58,7 @@ uint64_t TrackedEvents::module_version() {
   follow_calls();
   // The peak of an open call changes with every event.
   return log_.backlog().open_calls().empty() ? module_version_
-                                             : (uint64_t{1} << 63) | ledger().now().sequence;
+                                             : (uint64_t{1} << 63) | apply_all().now().sequence;
 }
 
 StackId TrackedEvents::birth_stack(StackId python) {
@@ -102,13 +102,13 @@ void TrackedEvents::record(const Event& event, const c10::TensorImpl* tensor, St
 }
 
 ShardedUnits& TrackedEvents::start_units() {
-  ledger();  // applies the events from before the units exist
+  apply_all();  // applies the events from before the units exist
   units_ = std::make_unique<ShardedUnits>();
   return *units_;
 }
 
 void TrackedEvents::apply(const UnitEvent& event) {
-  if (units_->apply(event, ledger()) && sink_) sink_->record_unit(event);
+  if (units_->apply(event, apply_all()) && sink_) sink_->record_unit(event);
 }
 
 std::shared_ptr<const PostMortem> TrackedEvents::apply_failure(const FailedAllocation& failed,
@@ -116,7 +116,7 @@ std::shared_ptr<const PostMortem> TrackedEvents::apply_failure(const FailedAlloc
                                                                const std::string& message) {
   set_thread();
   read_clock();
-  const ModuleId module = ledger().open_calls().innermost(log_.thread());
+  const ModuleId module = apply_all().open_calls().innermost(log_.thread());
   const Event event =
       events::allocation_failed(origin(), failed.size_bytes.value_or(0), module, op);
   ledger_.apply(event);

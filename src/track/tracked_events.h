@@ -71,13 +71,13 @@ class TrackedEvents {
   /// Restarts the lists of module statistics, and applies all events.
   void restart_module_lists();
 
-  /// The Ledger after all events.
-  Ledger& ledger() {
+  /// Applies all events and returns the Ledger.
+  Ledger& apply_all() {
     if (!log_.backlog().empty()) apply_backlog();
     return ledger_;
   }
-  /// The Ledger after all events that may change a label.
-  const Ledger& labelled_ledger() { return log_.backlog().has_labels() ? ledger() : ledger_; }
+  /// Applies at least the events that may change a label, and returns the Ledger.
+  const Ledger& apply_labels() { return log_.backlog().has_labels() ? apply_all() : ledger_; }
   /// The answer of the Ledger after all events, without applying them.
   bool has_statistics(ModuleId module);
   /// Changes whenever module statistics change.

@@ -15,7 +15,7 @@
 
 #include "capture/modules/module_naming.h"
 #include "capture/modules/nn_module_view.h"
-#include "memory_tracking.h"
+#include "engine_tracking.h"
 #include "track/module_labels.h"
 
 namespace tidegauge {
@@ -156,14 +156,14 @@ class ModuleAdapter : public testing::Test {
     FrontEnd::add_child(net, "inner", inner);
   }
 
-  void label() { labels.label(*tracking.memory, FrontEnd::view(net), LabelledBy::Hook); }
+  void label() { labels.label(*tracking.engine, FrontEnd::view(net), LabelledBy::Hook); }
   void call(const typename FrontEnd::Module& module) {
     const auto view = FrontEnd::view(module);
-    labels.on_call(*tracking.memory, view, view.intern());
+    labels.on_call(*tracking.engine, view, view.intern());
   }
   std::optional<int64_t> parameter_size() {
     const ModuleId id = FrontEnd::view(net).intern();
-    return tracking.memory->module_stats(id).size_bytes(SizeOf::Parameters);
+    return tracking.engine->module_stats(id).size_bytes(SizeOf::Parameters);
   }
 
   typename FrontEnd::Module net = FrontEnd::make("Net");
@@ -196,7 +196,7 @@ TYPED_TEST(ModuleAdapter, NewParameterIsLabelledByRefresh) {
   this->label();
   TypeParam::add_parameter(this->inner, "bias");
   EXPECT_EQ(this->tracking.now(Category::Parameter), 2 * kRow);
-  this->labels.refresh(*this->tracking.memory);
+  this->labels.refresh(*this->tracking.engine);
   EXPECT_EQ(this->tracking.now(Category::Parameter), 3 * kRow);
 }
 
@@ -204,14 +204,14 @@ TYPED_TEST(ModuleAdapter, ExchangedGradientIsLabelledByRefresh) {
   this->label();
   this->weight.mutable_grad() = torch::ones({16});
   EXPECT_EQ(this->tracking.now(Category::Gradient), 0);
-  this->labels.refresh(*this->tracking.memory);
+  this->labels.refresh(*this->tracking.engine);
   EXPECT_EQ(this->tracking.now(Category::Gradient), kRow);
 }
 
 TYPED_TEST(ModuleAdapter, SizesAreRecordedAtTheFirstCallAndAfterAReset) {
   this->call(this->net);
   EXPECT_EQ(this->parameter_size(), 2 * kRow);
-  this->tracking.memory->reset_statistics();
+  this->tracking.engine->reset_statistics();
   this->call(this->net);
   EXPECT_EQ(this->parameter_size(), std::nullopt);
   this->labels.forget_sizes();
@@ -221,7 +221,7 @@ TYPED_TEST(ModuleAdapter, SizesAreRecordedAtTheFirstCallAndAfterAReset) {
 
 TYPED_TEST(ModuleAdapter, CompiledModuleIsLabelledWithoutSizes) {
   const auto view = TypeParam::view(this->net);
-  this->labels.on_compiled_call(*this->tracking.memory, view, view.intern());
+  this->labels.on_compiled_call(*this->tracking.engine, view, view.intern());
   EXPECT_EQ(this->tracking.now(Category::Parameter), 2 * kRow);
   EXPECT_EQ(this->parameter_size(), std::nullopt);
 }

@@ -9,7 +9,7 @@
 #include "allocator/recorded_traces.h"
 #include "capture/hooks/unseen_changes.h"
 #include "core/events/device_events.h"
-#include "memory_tracking.h"
+#include "engine_tracking.h"
 
 namespace tidegauge {
 namespace {
@@ -34,7 +34,7 @@ TEST(RecordedDevices, TrackerWithTheChannelHasTheLiveBytesOfEveryRecordedTrace) 
     SCOPED_TRACE(name);
     Tracking with({.has_channel = true});
     Tracking without;
-    const auto live = [&] { return with.memory->current().total_bytes(cuda(0)); };
+    const auto live = [&] { return with.engine->current().total_bytes(cuda(0)); };
     LiveBlocks counted;
     for (DeviceTraceEntry entry : entries_of(read_recorded_trace(name))) {
       entry.address += kElsewhere;
@@ -43,11 +43,11 @@ TEST(RecordedDevices, TrackerWithTheChannelHasTheLiveBytesOfEveryRecordedTrace) 
       ASSERT_EQ(live(), counted.live_bytes);
     }
     ASSERT_GT(counted.peak_bytes, 0);
-    const Snapshot peak = with.memory->peak();
+    const Snapshot peak = with.engine->peak();
     EXPECT_EQ(peak.total_bytes(cuda(0)), counted.peak_bytes);
     // No tensor uses this memory.
     EXPECT_EQ((*peak.find(cuda(0)))[Category::Untracked], counted.peak_bytes);
-    EXPECT_EQ(without.memory->peak().total_bytes(cuda(0)), 0);
+    EXPECT_EQ(without.engine->peak().total_bytes(cuda(0)), 0);
     free_all(counted.blocks);
     EXPECT_EQ(live(), 0);
   }

@@ -13,14 +13,14 @@
 #include "tidegauge/tidegauge.h"
 #include "trace/reader.h"
 #include "trace/recorder.h"
-#include "track/memory_tracker.h"
+#include "track/mem_engine.h"
 
 namespace tidegauge {
 namespace {
 
-std::shared_ptr<MemoryTracker> make_tracker() {
-  return MemoryTracker::create(ModuleActivity::create([](const at::Tensor&) { return ModuleId{}; }),
-                               [](const at::Tensor&) { return true; });
+std::shared_ptr<MemEngine> make_tracker() {
+  return MemEngine::create(ModuleActivity::create([](const at::Tensor&) { return ModuleId{}; }),
+                           [](const at::Tensor&) { return true; });
 }
 
 TEST(Recording, TrainingInCppReplaysToTheSameState) {

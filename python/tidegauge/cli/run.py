@@ -276,7 +276,7 @@ def _print_result(
             note(args, f"{prefix}{anomalies:,} events contradict others (first: {first})")
         failures, first = tracker._native.failures()
         if failures:
-            note(args, f"{prefix}{failures:,} FSDP2 events were not observed (first: {first})")
+            note(args, f"{prefix}tidegauge failed to observe {failures:,} events (first: {first})")
     note(args, f"{prefix}next: tidegauge report {recorder.path}")
     if rank == "0" and os.environ.get("WORLD_SIZE", "1") != "1":
         every = recorder.path.replace(".rank0.", ".rank*.")

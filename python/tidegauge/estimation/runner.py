@@ -206,7 +206,7 @@ def _describe_faults(tracker: MemTracker) -> tuple[str, ...]:
     if anomalies:
         notes.append(f"{anomalies:,} events contradict others (first: {first_anomaly})")
     if failures:
-        notes.append(f"{failures:,} FSDP2 events were not observed (first: {first_failure})")
+        notes.append(f"tidegauge failed to observe {failures:,} events (first: {first_failure})")
     return tuple(notes)
 
 

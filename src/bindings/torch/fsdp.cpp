@@ -18,31 +18,27 @@ namespace py = pybind11;
 namespace tidegauge::bindings {
 
 void PyMemTracker::add_unit(UnitId unit, const std::string& name, const py::sequence& modules) {
-  memory_->add_unit(unit, name);
+  engine().add_unit(unit, name);
   for (const py::handle module : modules) {
-    labels_.add_unit_module(PyModuleRegistry::get().intern(module.ptr()));
+    observer_.labels().add_unit_module(PyModuleRegistry::get().intern(module.ptr()));
   }
 }
 
 void PyMemTracker::label_unit(UnitId unit, UnitFact fact, const py::sequence& tensors) {
   ScratchTensors inner;
   for (const py::handle tensor : tensors) append_inner_tensors(tensor.ptr(), *inner);
-  for (const at::Tensor& tensor : *inner) memory_->label_unit(unit, fact, tensor);
+  for (const at::Tensor& tensor : *inner) engine().label_unit(unit, fact, tensor);
 }
 
 void PyMemTracker::add_recompute_of_wrapped(py::handle module, ModuleStats& stats) {
   const py::object wrapped = py::getattr(module, "_checkpoint_wrapped_module", py::none());
   if (wrapped.is_none()) return;
-  add_recompute(stats, memory_->module_stats(PyModuleRegistry::get().find(wrapped.ptr())));
-}
-
-void PyMemTracker::note_failure(const std::string& what) {
-  if (failure_count_++ == 0) first_failure_ = what;
+  add_recompute(stats, engine().module_stats(PyModuleRegistry::get().find(wrapped.ptr())));
 }
 
 void PyMemTracker::mark_module(py::handle module, ModuleState state) {
   const ModuleId id = PyModuleRegistry::get().find(module.ptr());
-  if (labels_.is_unit_module(id)) memory_->mark_module(id, state);
+  if (observer_.labels().is_unit_module(id)) engine().mark_module(id, state);
 }
 
 namespace {
@@ -53,11 +49,7 @@ template <typename Notify>
 void notify_sharded(Notify&& notify) {
   for (const auto& tracker : all_started()) {
     if (!tracker->is_sharded()) continue;
-    try {
-      notify(*tracker);
-    } catch (const std::exception& error) {
-      tracker->note_failure(error.what());
-    }
+    tracker->observer().failures().guard("FSDP2", [&] { notify(*tracker); });
   }
 }
 
@@ -69,9 +61,9 @@ auto about_unit(void (PyMemTracker::*method)(UnitId, Args...)) {
   };
 }
 template <typename... Args>
-auto about_unit(void (MemoryTracker::*method)(UnitId, Args...)) {
+auto about_unit(void (MemEngine::*method)(UnitId, Args...)) {
   return [method](PyMemTracker& tracker, uint32_t unit, Args... args) {
-    (tracker.memory().*method)(UnitId(unit), args...);
+    (tracker.engine().*method)(UnitId(unit), args...);
   };
 }
 /// The same for all started FSDPMemTrackers.
@@ -90,17 +82,12 @@ void bind_units(PyMemTrackerClass& tracker) {
            py::arg("modules"))
       .def("label_unit", about_unit(&PyMemTracker::label_unit), py::arg("unit"), py::arg("fact"),
            py::arg("tensors"))
-      .def(
-          "resume_unit",
-          [](PyMemTracker& self, uint32_t unit, bool is_unsharded) {
-            // The unit was gathered before the tracker started, for an unknown reason.
-            self.memory().begin_gather(UnitId(unit), GatherReason::User);
-            if (is_unsharded) self.memory().finish_gather(UnitId(unit));
-          },
-          py::arg("unit"), py::arg("is_unsharded"))
-      .def("units", [](PyMemTracker& self) { return to_python(self.memory().units()); })
+      .def("resume_unit", about_unit(&MemEngine::resume_gather), py::arg("unit"),
+           py::arg("is_unsharded"))
+      .def("units", [](PyMemTracker& self) { return to_python(self.engine().units()); })
       .def("failures", [](PyMemTracker& self) {
-        return std::make_pair(self.failure_count(), self.first_failure());
+        const Failures& failures = self.observer().failures();
+        return std::make_pair(failures.count(), failures.first());
       });
 }
 
@@ -129,7 +116,8 @@ void bind_fsdp(py::module_& m) {
   m.def(
       "unit_failure",
       [](const std::string& what) {
-        notify_sharded([&](PyMemTracker& tracker) { tracker.note_failure(what); });
+        notify_sharded(
+            [&](PyMemTracker& tracker) { tracker.observer().failures().note("", what); });
       },
       py::arg("what"));
   m.def("unit_made", for_all(&PyMemTracker::add_unit), py::arg("unit"), py::arg("name"),
@@ -144,14 +132,13 @@ void bind_fsdp(py::module_& m) {
   m.def(
       "unit_gathering",
       [](uint32_t unit, const std::string& training_state, bool is_prefetch) {
-        for_all (&MemoryTracker::begin_gather)(unit,
-                                               find_gather_reason(training_state, is_prefetch));
+        for_all (&MemEngine::begin_gather)(unit, find_gather_reason(training_state, is_prefetch));
       },
       py::arg("unit"), py::arg("training_state"), py::arg("is_prefetch"));
-  m.def("unit_unsharded", for_all(&MemoryTracker::finish_gather), py::arg("unit"));
-  m.def("unit_released", for_all(&MemoryTracker::release), py::arg("unit"),
+  m.def("unit_unsharded", for_all(&MemEngine::finish_gather), py::arg("unit"));
+  m.def("unit_released", for_all(&MemEngine::release), py::arg("unit"),
         py::arg("keeps_post_forward_shard"));
-  m.def("unit_reduced", for_all(&MemoryTracker::reduce), py::arg("unit"));
+  m.def("unit_reduced", for_all(&MemEngine::reduce), py::arg("unit"));
   m.def(
       "mark_modules",
       [](const py::sequence& modules, ModuleState mark) {

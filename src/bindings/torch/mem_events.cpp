@@ -9,16 +9,16 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <optional>
-#include <vector>
 
 #include "bindings/torch/py_mem_tracker.h"
 #include "bindings/torch/py_module_view.h"
 #include "capture/compat/dispatch_key.h"
+#include "capture/hooks/compiled_region.h"
 #include "capture/hooks/fake_hook.h"
 #include "capture/hooks/fast_switch.h"
 #include "capture/hooks/moment_facts.h"
-#include "capture/hooks/op_hook.h"
 #include "capture/hooks/unseen_changes.h"
 #include "simulate/session.h"
 #include "tidegauge/threads.h"
@@ -31,62 +31,44 @@ namespace {
 void optimizer_step_begin(py::handle optimizer) {
   moment::begin_optimizer_step();
   for (const auto& tracker : all_started()) {
-    MemoryTracker& memory = tracker->memory();
-    if (memory.is_recording()) memory.count_optimizer_step(class_name(optimizer));
-    memory.optimizer_step(true);
+    tracker->observer().begin_optimizer_step([&] { return class_name(optimizer); });
   }
 }
 
 void optimizer_step_end(py::handle optimizer) {
   for (const auto& tracker : all_started()) {
-    tracker->track_optimizer(optimizer, LabelledBy::Hook);
-    tracker->memory().optimizer_step(false);
+    tracker->observer().end_optimizer_step(
+        [&] { tracker->track_optimizer(optimizer, LabelledBy::Hook); });
   }
   moment::end_optimizer_step();
 }
 
-/// Replaces torch's guard with the same arguments around each call of compiled code. The guards of
-/// dynamo check the dispatch keys of the thread, so our key must be off; otherwise dynamo compiles
-/// the model again. This is C++, because dynamo would try to compile a Python function. In a
-/// simulation our key stays on, because the tensors of compiled code have no memory either.
-class CompiledRegion {
+/// A context manager with the arguments of torch's guard. It is native, because dynamo would try to
+/// compile a Python function.
+class CompiledCall {
  public:
-  CompiledRegion(c10::DispatchKeySet included, c10::DispatchKeySet excluded)
-      : hides_(!simulation::is_on()),
-        included_(hides_ ? included.remove(dispatch_key::kOurs) : included),
-        excluded_(excluded) {}
-  void enter() {
-    if (hides_) op_hook::suspend_in_this_thread();
-    guard_.emplace(included_, excluded_);
-  }
-  void exit(const py::args&) {
-    guard_.reset();
-    if (hides_) op_hook::resume_in_this_thread();
-  }
+  CompiledCall(c10::DispatchKeySet included, c10::DispatchKeySet excluded)
+      : region_(!simulation::is_on()), included_(included), excluded_(excluded) {}
+  void enter() { region_.enter(included_, excluded_); }
+  void exit(const py::args&) { region_.leave(); }
 
  private:
-  const bool hides_;
-  c10::DispatchKeySet included_, excluded_;
-  std::optional<c10::impl::ForceDispatchKeyGuard> guard_;
+  CompiledRegion region_;
+  const c10::DispatchKeySet included_, excluded_;
 };
 
-/// The same for versions of torch that have no such guard, but call two functions, `save` and
-/// `restore`, around compiled code: native functions that call these.
+/// The same for torch's functions `save` and `restore`: native functions that call these.
 py::tuple wrap_compiled_calls(const py::object& save, const py::object& restore) {
-  static thread_local std::vector<bool> hiding;
+  static thread_local std::deque<CompiledRegion> regions;
   const auto enter = [save] {
     py::object saved = save();
-    hiding.push_back(!simulation::is_on());
-    if (hiding.back()) {
-      op_hook::suspend_in_this_thread();
-      c10::impl::tls_set_dispatch_key_included(dispatch_key::kOurs, false);
-    }
+    regions.emplace_back(!simulation::is_on()).enter();
     return saved;
   };
   const auto leave = [restore](const py::args& saved) {
-    if (!hiding.empty()) {  // else the tracker was entered within the call
-      if (hiding.back()) op_hook::resume_in_this_thread();
-      hiding.pop_back();
+    if (!regions.empty()) {  // else the tracker was entered within the call
+      regions.back().leave();
+      regions.pop_back();
     }
     return restore(*saved);
   };
@@ -107,11 +89,11 @@ class UnseenRegion {
 }  // namespace
 
 void bind_mem_events(py::module_& m) {
-  py::class_<CompiledRegion>(m, "CompiledRegion")
+  py::class_<CompiledCall>(m, "CompiledRegion")
       .def(py::init<c10::DispatchKeySet, c10::DispatchKeySet>(), py::arg("included"),
            py::arg("excluded"))
-      .def("__enter__", &CompiledRegion::enter)
-      .def("__exit__", &CompiledRegion::exit);
+      .def("__enter__", &CompiledCall::enter)
+      .def("__exit__", &CompiledCall::exit);
   py::class_<UnseenRegion>(m, "UnseenRegion")
       .def(py::init<>())
       .def("__enter__", &UnseenRegion::enter)

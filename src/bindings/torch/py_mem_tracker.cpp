@@ -12,7 +12,6 @@
 #include "bindings/torch/tensors.h"
 #include "capture/compat/fake_mode.h"
 #include "capture/hooks/moment_facts.h"
-#include "capture/hooks/unseen_changes.h"
 #include "tidegauge/errors.h"
 #include "track/user_role.h"
 
@@ -20,8 +19,6 @@ namespace py = pybind11;
 
 namespace tidegauge::bindings {
 namespace {
-
-Phase current_phase() { return moment::in_backward() ? Phase::Recompute : Phase::Forward; }
 
 /// True if a leaf is an nn.Parameter. Called by autograd's threads.
 bool is_parameter(const at::Tensor& leaf) {
@@ -59,9 +56,12 @@ std::shared_ptr<PyMemTracker> PyMemTracker::create(std::shared_ptr<PyModTracker>
 PyMemTracker::PyMemTracker(std::shared_ptr<PyModTracker> modules, bool strict, bool allocator,
                            StackMode stacks, bool is_sharded)
     : modules_(std::move(modules)),
-      memory_(MemoryTracker::create(modules_->activity(), &is_parameter, allocator, stacks)),
-      labels_(py_modules()),
-      strict_(strict),
+      observer_(modules_->activity(), py_modules(),
+                {.strict = strict,
+                 .has_allocator_channel = allocator,
+                 .stack_mode = stacks,
+                 .tracker_name = is_sharded ? "FSDPMemTracker" : "MemTracker"},
+                &is_parameter),
       is_sharded_(is_sharded) {}
 
 PyMemTracker::~PyMemTracker() = default;
@@ -71,18 +71,18 @@ void PyMemTracker::record_to(const std::shared_ptr<Recorder>& recorder) {
     throw UsageError("the recorder of " + recorder->path() +
                      " already has a tracker; use one recorder per tracker");
   }
-  memory_->record_to(recorder);
+  engine().record_to(recorder);
 }
 
 void PyMemTracker::start() {
-  memory_->start();
+  engine().start();
   if (++start_count_ == 1) started_trackers().push_back(shared_from_this());
 }
 
 void PyMemTracker::stop() {
   if (start_count_ == 0) return;
   if (--start_count_ == 0) std::erase(started_trackers(), shared_from_this());
-  memory_->stop();
+  engine().stop();
 }
 
 void PyMemTracker::label(py::handle object, Role role, Since since, LabelledBy labelled_by,
@@ -90,7 +90,7 @@ void PyMemTracker::label(py::handle object, Role role, Since since, LabelledBy l
   ScratchTensors tensors;
   append_inner_tensors(object.ptr(), *tensors);
   for (const at::Tensor& tensor : *tensors) {
-    memory_->label(tensor, role, since, owner, labelled_by);
+    engine().label(tensor, role, since, owner, labelled_by);
   }
 }
 
@@ -102,16 +102,16 @@ void PyMemTracker::track_tensor(py::handle tensor, const std::string& role) {
 void PyMemTracker::register_tensor(py::handle module, py::handle tensor, Role role) {
   // A module under construction has no name yet. The trace will have the name that it gets later.
   const ModuleId owner =
-      memory_->is_recording() ? PyModuleRegistry::get().intern(module.ptr()) : ModuleId{};
+      engine().is_recording() ? PyModuleRegistry::get().intern(module.ptr()) : ModuleId{};
   label(tensor, role, Since::Birth, LabelledBy::Hook, owner);
 }
 
 void PyMemTracker::track_module(py::handle module, LabelledBy labelled_by) {
-  labels_.label(*memory_, PyModuleView(module), labelled_by);
+  observer_.labels().label(engine(), PyModuleView(module), labelled_by);
 }
 
 void PyMemTracker::track_optimizer(py::handle optimizer, LabelledBy labelled_by) {
-  memory_->expect_optimizer();
+  engine().expect_optimizer();
   const py::object state = py::getattr(optimizer, "state", py::dict());
   for (const py::handle of_parameter : state.attr("values")()) {
     if (!PyDict_Check(of_parameter.ptr())) continue;
@@ -130,60 +130,47 @@ void PyMemTracker::track_gradient(py::handle input, py::handle grad) {
   }
 }
 
-void PyMemTracker::reset_module_stats() {
-  labels_.forget_sizes();
-  memory_->reset_statistics();
-}
-
 void PyMemTracker::on_enter(py::handle module, ModuleId id, bool is_root_call, py::handle args,
                             py::handle kwargs) {
-  const Phase phase = current_phase();
   ScratchTensors inputs;
-  if (phase == Phase::Forward) {
-    try {
-      const char* name = is_sharded_ ? "FSDPMemTracker" : "MemTracker";
-      if (is_root_call) memory_->begin_root_call(id, strict_, name);
-    } catch (const NotSupported& error) {
-      PyErr_SetString(PyExc_NotImplementedError, error.what());
-      throw py::error_already_set();
-    }
-    labels_.on_call(*memory_, PyModuleView(module), id);
-    append_all_inner_tensors(args.ptr(), *inputs);
-    append_all_inner_tensors(kwargs.ptr(), *inputs);
+  try {
+    observer_.begin_call(PyModuleView(module), id, is_root_call, moment::in_backward(), [&] {
+      append_all_inner_tensors(args.ptr(), *inputs);
+      append_all_inner_tensors(kwargs.ptr(), *inputs);
+      return at::TensorList(*inputs);
+    });
+  } catch (const NotSupported& error) {
+    PyErr_SetString(PyExc_NotImplementedError, error.what());
+    throw py::error_already_set();
   }
-  memory_->enter_module(id, phase, *inputs);
 }
 
 void PyMemTracker::on_leave(ModuleId id, py::handle output) {
-  const Phase phase = current_phase();
   ScratchTensors outputs;
-  if (phase == Phase::Forward) append_all_inner_tensors(output.ptr(), *outputs);
-  memory_->exit_module(id, phase, *outputs);
+  observer_.end_call(id, moment::in_backward(), [&] {
+    append_all_inner_tensors(output.ptr(), *outputs);
+    return at::TensorList(*outputs);
+  });
 }
 
 void PyMemTracker::on_compiled(py::handle module, py::handle output) {
-  const PyModuleView view(module);
-  labels_.on_compiled_call(*memory_, view, view.intern());
   ScratchTensors outputs;
-  append_all_inner_tensors(output.ptr(), *outputs);
-  for (const at::Tensor& tensor : *outputs) observe_made(tensor);
-}
-
-void PyMemTracker::on_death(ModuleId id) {
-  labels_.forget(id);
-  memory_->forget_module(id);
+  observer_.compiled_call(PyModuleView(module), [&] {
+    append_all_inner_tensors(output.ptr(), *outputs);
+    return at::TensorList(*outputs);
+  });
 }
 
 py::list PyMemTracker::snapshot(bool at_peak) {
-  labels_.refresh(*memory_);
-  const Snapshot bytes = at_peak ? memory_->peak() : memory_->current();
+  observer_.refresh();
+  const Snapshot bytes = at_peak ? engine().peak() : engine().current();
   return is_sharded_ ? to_fsdp_rows(bytes, &to_python) : to_mem_rows(bytes, &to_python);
 }
 
 py::list PyMemTracker::modules() {
   py::list result;
-  for (const ModuleId id : memory_->modules()) {
-    if (is_sharded_ && !labels_.is_unit_module(id)) continue;
+  for (const ModuleId id : engine().modules()) {
+    if (is_sharded_ && !observer_.labels().is_unit_module(id)) continue;
     const py::object module = PyModuleRegistry::get().resolve(id);
     if (!module.is_none()) result.append(py::make_tuple(module, modules_->activity()->name(id)));
   }
@@ -191,7 +178,7 @@ py::list PyMemTracker::modules() {
 }
 
 py::dict PyMemTracker::module_stats(py::handle module) {
-  ModuleStats stats = memory_->module_stats(PyModuleRegistry::get().find(module.ptr()));
+  ModuleStats stats = engine().module_stats(PyModuleRegistry::get().find(module.ptr()));
   if (!is_sharded_) return to_mem_stats(stats, &to_python);
   add_recompute_of_wrapped(module, stats);
   return to_fsdp_stats(stats);
@@ -220,28 +207,28 @@ PyMemTrackerClass bind_mem_tracker(py::module_& m) {
             self.track_optimizer(optimizer, LabelledBy::User);
           },
           py::arg("optimizer"))
-      .def("reset_module_stats", &PyMemTracker::reset_module_stats)
-      .def("post_mortem", [](PyMemTracker& self) { return self.memory().post_mortem(); })
+      .def("reset_module_stats", [](PyMemTracker& self) { self.observer().reset_module_stats(); })
+      .def("post_mortem", [](PyMemTracker& self) { return self.engine().post_mortem(); })
       .def("current", [](PyMemTracker& self) { return self.snapshot(/*at_peak=*/false); })
       .def("peak", [](PyMemTracker& self) { return self.snapshot(/*at_peak=*/true); })
-      .def("foreign", [](PyMemTracker& self) { return to_python(self.memory().foreign_bytes()); })
+      .def("foreign", [](PyMemTracker& self) { return to_python(self.engine().foreign_bytes()); })
       .def(
           "splits",
           [](PyMemTracker& self, bool at_peak) {
-            return to_splits(at_peak ? self.memory().peak() : self.memory().current());
+            return to_splits(at_peak ? self.engine().peak() : self.engine().current());
           },
           py::arg("at_peak"))
       .def("modules", &PyMemTracker::modules)
       .def("module_stats", &PyMemTracker::module_stats, py::arg("module"))
-      .def_property_readonly("version", [](PyMemTracker& self) { return self.memory().version(); })
+      .def_property_readonly("version", [](PyMemTracker& self) { return self.engine().version(); })
       .def("in_optimizer_step", [](PyMemTracker&) { return moment::in_optimizer_step(); })
       .def("in_recompute", [](PyMemTracker&) { return moment::in_recompute(); })
       .def("anomalies",
            [](PyMemTracker& self) {
-             return std::make_pair(self.memory().anomaly_count(), self.memory().first_anomaly());
+             return std::make_pair(self.engine().anomaly_count(), self.engine().first_anomaly());
            })
       .def_property_readonly("footprint_bytes",
-                             [](PyMemTracker& self) { return self.memory().footprint_bytes(); });
+                             [](PyMemTracker& self) { return self.engine().footprint_bytes(); });
   return tracker;
 }
 

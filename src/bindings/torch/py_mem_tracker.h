@@ -9,14 +9,14 @@
 
 #include "bindings/torch/py_mod_tracker.h"
 #include "trace/recorder.h"
-#include "track/memory_tracker.h"
-#include "track/module_labels.h"
+#include "track/training_observer.h"
 
 namespace tidegauge::bindings {
 
-/// The implementation of tidegauge.MemTracker for Python modules, bound as `_C.MemTracker`. It
-/// notifies a MemoryTracker, the engine. With `is_sharded` it implements FSDPMemTracker: figures
-/// use its categories and states, and only modules of units are listed. All calls need the GIL.
+/// The front end of MemTracker for Python modules, bound as `_C.MemTracker`: a listener of a
+/// PyModTracker that notifies a TrainingObserver. With `is_sharded` it serves FSDPMemTracker:
+/// figures use its categories and states, and only modules of units are listed. All calls need the
+/// GIL.
 class PyMemTracker : public PyModuleListener, public std::enable_shared_from_this<PyMemTracker> {
  public:
   /// Throws UsageError for an unknown mode in `stacks` (capture/modules/birth_stacks.h).
@@ -39,32 +39,28 @@ class PyMemTracker : public PyModuleListener, public std::enable_shared_from_thi
   void track_optimizer(pybind11::handle optimizer, LabelledBy labelled_by);
   /// Labels `grad` as the gradient of `input` if `input` is a parameter.
   void track_gradient(pybind11::handle input, pybind11::handle grad);
-  void reset_module_stats();
 
   void add_unit(UnitId unit, const std::string& name, const pybind11::sequence& modules);
   void label_unit(UnitId unit, UnitFact fact, const pybind11::sequence& tensors);
   /// No effect for a module that has no statistics or belongs to no unit.
   void mark_module(pybind11::handle module, ModuleState state);
   bool is_sharded() const { return is_sharded_; }
-  /// Counts a failure in our own hooks. Training does not see it.
-  void note_failure(const std::string& what);
-  int64_t failure_count() const { return failure_count_; }
-  const std::string& first_failure() const { return first_failure_; }
 
   /// Updates all labels and returns the bytes by device and category, in the tracker's categories.
   pybind11::list snapshot(bool at_peak);
   pybind11::list modules();
   pybind11::dict module_stats(pybind11::handle module);
 
-  MemoryTracker& memory() { return *memory_; }
+  TrainingObserver& observer() { return observer_; }
+  MemEngine& engine() { return observer_.engine(); }
   bool is_started() const { return start_count_ > 0; }
 
   void on_enter(pybind11::handle module, ModuleId id, bool is_root_call, pybind11::handle args,
                 pybind11::handle kwargs) override;
   void on_leave(ModuleId id, pybind11::handle output) override;
   void on_compiled(pybind11::handle module, pybind11::handle output) override;
-  void on_recompute() override { memory_->begin_recompute(); }
-  void on_death(ModuleId id) override;
+  void on_recompute() override { engine().begin_recompute(); }
+  void on_death(ModuleId id) override { observer_.forget_module(id); }
 
  private:
   PyMemTracker(std::shared_ptr<PyModTracker> modules, bool strict, bool allocator, StackMode stacks,
@@ -74,13 +70,9 @@ class PyMemTracker : public PyModuleListener, public std::enable_shared_from_thi
   void add_recompute_of_wrapped(pybind11::handle module, ModuleStats& stats);
 
   const std::shared_ptr<PyModTracker> modules_;
-  const std::shared_ptr<MemoryTracker> memory_;
-  ModuleLabels labels_;
-  const bool strict_;
+  TrainingObserver observer_;
   const bool is_sharded_;
   int start_count_ = 0;
-  int64_t failure_count_ = 0;
-  std::string first_failure_;
 };
 
 /// The trackers that are started.

@@ -211,9 +211,9 @@ void bind_mod_tracker(py::module_& m) {
       .def("run_within", &PyModTracker::run_within, py::arg("module"), py::arg("body"))
       .def("stop", [](PyModTracker& self) { self.activity()->stop(); })
       .def_property_readonly("failure_count",
-                             [](PyModTracker& self) { return self.activity()->failure_count(); })
-      .def_property_readonly("first_failure",
-                             [](PyModTracker& self) { return self.activity()->first_failure(); });
+                             [](PyModTracker& self) { return self.activity()->failures().count(); })
+      .def_property_readonly(
+          "first_failure", [](PyModTracker& self) { return self.activity()->failures().first(); });
 }
 
 }  // namespace tidegauge::bindings

@@ -52,7 +52,7 @@ void bind_memory_trace(py::module_& m) {
       .def(
           "record",
           [](const std::shared_ptr<MemoryTrace>& self, PyMemTracker& tracker) {
-            tracker.memory().record_to(self);
+            tracker.engine().record_to(self);
           },
           py::arg("tracker"), "Takes the events of a tracker that has tracked nothing yet.")
       .def("save", &MemoryTrace::save, py::arg("path"), py::arg("overwrite"),

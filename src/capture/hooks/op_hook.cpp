@@ -33,7 +33,6 @@ Thread start_in_this_thread() {
 
 void add_handlers(RegisterHandlers handlers) { further_handlers = handlers; }
 
-int64_t failure_count() { return OpWatch::failure_count(); }
-std::string first_failure() { return OpWatch::first_failure(); }
+const Failures& failures() { return OpWatch::failures(); }
 
 }  // namespace tidegauge::op_hook

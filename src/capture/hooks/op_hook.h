@@ -3,11 +3,8 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "capture/hooks/op_switch.h"
+#include "core/util/failures.h"
 #include "tidegauge/export.h"
 
 /// Observes every op of the threads in which it is started: with a boxed fallback on our dispatch
@@ -25,7 +22,6 @@ using RegisterHandlers = void (*)();
 void add_handlers(RegisterHandlers handlers);
 
 /// Failures of our own code while an op ran. The program does not see them.
-TIDEGAUGE_API int64_t failure_count();
-TIDEGAUGE_API std::string first_failure();
+TIDEGAUGE_API const Failures& failures();
 
 }  // namespace tidegauge::op_hook

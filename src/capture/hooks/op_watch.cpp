@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <mutex>
 
 #include "capture/compat/dispatch_key.h"
 #include "capture/hooks/allocation_failure.h"
@@ -16,16 +15,6 @@
 
 namespace tidegauge {
 namespace {
-
-struct Failures {
-  std::mutex mutex;
-  int64_t count = 0;
-  std::string first;
-};
-Failures& failures() {
-  static auto* all = new Failures;
-  return *all;
-}
 
 /// A view alone does not register a meta storage: modes that make fake tensors (such as DTensor's
 /// sharding propagation) wrap storages that were made while nothing was observed.
@@ -46,7 +35,7 @@ OpWatch::OpWatch(const OpFacts& facts, const void* fake_mode) noexcept
     running_ = observe_running_node();
     if (facts_.makes_storages) stack_ = python_stacks::collect();
   } catch (const std::exception& error) {
-    note_failure(error.what());
+    failures().note("", error.what());
   }
 }
 
@@ -70,7 +59,7 @@ void OpWatch::note_exception(const std::exception& error) noexcept {
     allocation_failure::notify(*failed, op,
                                torch_error ? torch_error->what_without_backtrace() : error.what());
   } catch (const std::exception& own) {
-    note_failure(own.what());
+    failures().note("", own.what());
   }
 }
 
@@ -82,7 +71,7 @@ void OpWatch::add_argument(const at::Tensor& tensor) noexcept {
       arguments_.emplace_back(storage, memory_of(storage));
     });
   } catch (const std::exception& error) {
-    note_failure(error.what());
+    failures().note("", error.what());
   }
 }
 
@@ -92,7 +81,7 @@ void OpWatch::Results::observe(const at::Tensor& tensor, size_t position) noexce
       watch_.observe_storage(storage, tensor, position);
     });
   } catch (const std::exception& error) {
-    note_failure(error.what());
+    failures().note("", error.what());
   }
 }
 
@@ -122,19 +111,9 @@ void OpWatch::observe_storage(c10::StorageImpl* storage, const at::Tensor& tenso
   if (running_.gradient_listeners != 0) notify_gradient(running_, observed.id);
 }
 
-void OpWatch::note_failure(const char* what) {
-  const std::lock_guard lock(failures().mutex);
-  if (failures().count++ == 0) failures().first = what;
-}
-
-int64_t OpWatch::failure_count() {
-  const std::lock_guard lock(failures().mutex);
-  return failures().count;
-}
-
-std::string OpWatch::first_failure() {
-  const std::lock_guard lock(failures().mutex);
-  return failures().first;
+Failures& OpWatch::failures() {
+  static auto* all = new Failures;
+  return *all;
 }
 
 }  // namespace tidegauge

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <string>
 #include <utility>
 
 #include "capture/hooks/op_facts.h"
@@ -15,6 +14,7 @@
 #include "capture/storages/pending_frees.h"
 #include "capture/storages/storage_registry.h"
 #include "core/events/ids.h"
+#include "core/util/failures.h"
 
 namespace tidegauge {
 
@@ -73,10 +73,8 @@ class OpWatch {
   const OpFacts& facts() const { return facts_; }
   const RunningNode& running() const { return running_; }
 
-  /// Counts a failure of our own code. The program does not see it.
-  static void note_failure(const char* what);
-  static int64_t failure_count();
-  static std::string first_failure();
+  /// Failures of our own code around an op.
+  static Failures& failures();
 
  private:
   /// A storage and its memory before the op runs. The op may replace the memory.

@@ -212,7 +212,7 @@ std::shared_ptr<BackwardWatch> ModuleActivity::watch_inputs(const CallRef& call,
       if (needs_grad(input)) backward_.add_input(watch, input);
     }
   } catch (const std::exception& error) {
-    note_failure("hooking the inputs of a module", error.what());
+    failures_.note("hooking the inputs of a module", error.what());
   }
   return watch;
 }
@@ -274,7 +274,7 @@ bool ModuleActivity::leave_watched(ModuleId module, at::TensorList outputs) {
       }
     }
   } catch (const std::exception& error) {
-    note_failure("hooking the outputs of a module", error.what());
+    failures_.note("hooking the outputs of a module", error.what());
   }
   if (watch) held.swap(watch->held_until_left);
   thread.log.leave(*open, sequence);
@@ -410,20 +410,6 @@ void ModuleActivity::sweep_dead_modules() {
   }
   names_.sweep([&](ModuleId module) { return referenced.contains(module); });
   sweep_at_ = 64 + 2 * names_.dead_count();
-}
-
-int64_t ModuleActivity::failure_count() const {
-  const std::lock_guard lock(mutex_);
-  return failure_count_;
-}
-
-std::string ModuleActivity::first_failure() const {
-  const std::lock_guard lock(mutex_);
-  return first_failure_;
-}
-
-void ModuleActivity::note_failure(const char* where, const char* what) {
-  if (failure_count_++ == 0) first_failure_ = std::string(where) + ": " + what;
 }
 
 }  // namespace tidegauge

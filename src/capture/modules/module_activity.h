@@ -16,6 +16,7 @@
 #include "core/events/ids.h"
 #include "core/modules/call_log.h"
 #include "core/modules/module_tree.h"
+#include "core/util/failures.h"
 #include "core/util/spin_lock.h"
 #include "tidegauge/export.h"
 
@@ -100,8 +101,7 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
   void run_within(ModuleId module, const std::function<void()>& body);
 
   /// Failures in our own hooks. Training does not see them.
-  int64_t failure_count() const;
-  std::string first_failure() const;
+  const Failures& failures() const { return failures_; }
 
  private:
   struct ThreadState;
@@ -122,18 +122,16 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
   std::shared_ptr<BackwardWatch> watch_inputs(const CallRef& call, at::TensorList inputs);
   void end_thread(uint64_t thread);
   void sweep_dead_modules();
-  void note_failure(const char* where, const char* what);
 
   const FindOwner find_owner_;
   const uint64_t serial_;
   BackwardWatches backward_;
+  Failures failures_;
 
   mutable SpinLock mutex_;  // guards the members below
   ModuleTree names_;
   size_t sweep_at_ = 64;
   std::unordered_map<uint64_t, std::unique_ptr<ThreadState>> threads_;  // by torch_thread::id
-  int64_t failure_count_ = 0;
-  std::string first_failure_;
 };
 
 }  // namespace tidegauge

@@ -19,7 +19,7 @@ class CaptureLog;
 struct FailedAllocation;
 struct PostMortem;
 
-/// The notifications that capture sends. Memory trackers implement it (track/memory_tracker.h);
+/// The notifications that capture sends. Memory trackers implement it (track/mem_engine.h);
 /// capture knows trackers only as listeners.
 ///
 /// Capture holds the lock of StorageRegistry during each call, unless the function says otherwise.

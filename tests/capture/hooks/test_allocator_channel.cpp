@@ -15,7 +15,7 @@
 #include "capture/hooks/unseen_changes.h"
 #include "core/events/device_events.h"
 #include "tidegauge/threads.h"
-#include "track/memory_tracking.h"
+#include "track/engine_tracking.h"
 
 namespace tidegauge {
 namespace {
@@ -76,7 +76,7 @@ TEST(AllocatorChannel, ResizeHasBothMemoriesAtItsPeakUnderOneLabel) {
   for (const bool is_from_before : {false, true}) {
     WithChannel t;
     at::Tensor a = is_from_before ? before : torch::ones({256});
-    t.memory->label(a, Role::IsBuffer, Since::Birth);
+    t.engine->label(a, Role::IsBuffer, Since::Birth);
     a.resize_({512});
     EXPECT_EQ(t.now(Category::Buffer), 2048);
     EXPECT_EQ(t.now(), 2048);
@@ -88,7 +88,7 @@ TEST(AllocatorChannel, ResizeHasBothMemoriesAtItsPeakUnderOneLabel) {
 TEST(AllocatorChannel, StorageResizedToZeroKeepsItsLabel) {
   WithChannel t;
   at::Tensor a = torch::ones({256});
-  t.memory->label(a, Role::IsBuffer, Since::Birth);
+  t.engine->label(a, Role::IsBuffer, Since::Birth);
   c10::StorageImpl* storage = a.storage().unsafeGetStorageImpl();
   const auto resize = [&](size_t size_bytes) {
     begin_resize(storage);
@@ -195,14 +195,14 @@ TEST(AllocatorChannel, StorageOutlivesTrackerAndChannel) {
 
 TEST(AllocatorChannel, DestroyedTrackerClosesTheChannel) {
   c10::Allocator* const before = current();
-  auto memory = MemoryTracker::create(
+  auto engine = MemEngine::create(
       ModuleActivity::create([](const at::Tensor&) { return ModuleId{}; }),
       [](const at::Tensor&) { return false; }, /*has_allocator_channel=*/true);
   std::thread([&] {  // the op hook stays on in this thread
-    memory->start();
-    memory->start();
+    engine->start();
+    engine->start();
     EXPECT_NE(current(), before);
-    memory.reset();
+    engine.reset();
   })
       .join();
   EXPECT_EQ(current(), before);
@@ -306,11 +306,11 @@ TEST(AllocatorChannel, DeviceMemoryIsRoundedAndEndsWhenItsFreeIsRequested) {
     record_device({action, cuda(0), 0x7f0000000200, 700, 0});
   };
   report(TraceAction::Alloc);
-  EXPECT_EQ(with.memory->current().total_bytes(cuda(0)), 1024);
-  EXPECT_EQ(without.memory->current().total_bytes(cuda(0)), 0);  // no tensor was observed yet
+  EXPECT_EQ(with.engine->current().total_bytes(cuda(0)), 1024);
+  EXPECT_EQ(without.engine->current().total_bytes(cuda(0)), 0);  // no tensor was observed yet
   report(TraceAction::FreeRequested);
   report(TraceAction::FreeCompleted);
-  EXPECT_EQ(with.memory->current().total_bytes(cuda(0)), 0);
+  EXPECT_EQ(with.engine->current().total_bytes(cuda(0)), 0);
 }
 
 }  // namespace

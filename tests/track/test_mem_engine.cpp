@@ -11,14 +11,14 @@
 #include <utility>
 #include <vector>
 
-#include "memory_tracking.h"
+#include "engine_tracking.h"
 #include "tidegauge/errors.h"
 #include "tidegauge/threads.h"
 
 namespace tidegauge {
 namespace {
 
-TEST(MemoryTracker, StorageCountsFromItsOpToItsFree) {
+TEST(MemEngine, StorageCountsFromItsOpToItsFree) {
   Tracking t;
   {
     const at::Tensor a = torch::ones({256});  // 1 KiB
@@ -31,7 +31,7 @@ TEST(MemoryTracker, StorageCountsFromItsOpToItsFree) {
 }
 
 // The kinds of results that typed handlers have: one tensor, several, a list, an argument.
-TEST(MemoryTracker, OpsWithTypedHandlersReportAllResults) {
+TEST(MemEngine, OpsWithTypedHandlersReportAllResults) {
   Tracking t;
   at::Tensor x = torch::ones({8, 32});  // 1 KiB
   {
@@ -47,7 +47,7 @@ TEST(MemoryTracker, OpsWithTypedHandlersReportAllResults) {
   EXPECT_EQ(t.now(), 3 * 1024);
 }
 
-TEST(MemoryTracker, OpThatThrowsInATypedHandlerLeavesNoBytes) {
+TEST(MemEngine, OpThatThrowsInATypedHandlerLeavesNoBytes) {
   Tracking t;
   const at::Tensor x = torch::ones({8, 32});
   EXPECT_THROW(at::mm(x, x), c10::Error);
@@ -55,7 +55,7 @@ TEST(MemoryTracker, OpThatThrowsInATypedHandlerLeavesNoBytes) {
   EXPECT_EQ(t.now(), 1024 + 8 * 8 * 4);
 }
 
-TEST(MemoryTracker, ThreadIsTrackedWhileAttached) {
+TEST(MemEngine, ThreadIsTrackedWhileAttached) {
   Tracking t;
   std::vector<at::Tensor> kept;
   std::thread([&] {
@@ -69,7 +69,7 @@ TEST(MemoryTracker, ThreadIsTrackedWhileAttached) {
   EXPECT_EQ(t.now(), 1024);
 }
 
-TEST(MemoryTracker, ThreadMayEndWhileAttached) {
+TEST(MemEngine, ThreadMayEndWhileAttached) {
   for (int i = 0; i < 2; ++i) {
     Tracking t;
     std::thread(&attach_thread).join();
@@ -77,7 +77,7 @@ TEST(MemoryTracker, ThreadMayEndWhileAttached) {
   EXPECT_FALSE(c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Fake));
 }
 
-TEST(MemoryTracker, AttachedThreadsTrainConcurrently) {
+TEST(MemEngine, AttachedThreadsTrainConcurrently) {
   constexpr int kThreads = 4;
   constexpr int kSteps = 50;
   Tracking t({.leaves_are_parameters = true});
@@ -99,7 +99,7 @@ TEST(MemoryTracker, AttachedThreadsTrainConcurrently) {
   EXPECT_EQ(t.now(), 2 * kThreads * 1024);
 }
 
-TEST(MemoryTracker, TrackersStartAndStopWhileThreadsCompute) {
+TEST(MemEngine, TrackersStartAndStopWhileThreadsCompute) {
   std::atomic<bool> is_over = false;
   std::thread worker([&] {
     attach_thread();
@@ -113,14 +113,14 @@ TEST(MemoryTracker, TrackersStartAndStopWhileThreadsCompute) {
   worker.join();
 }
 
-TEST(MemoryTracker, FreeInAnotherThreadIsObserved) {
+TEST(MemEngine, FreeInAnotherThreadIsObserved) {
   Tracking t;
   at::Tensor a = torch::ones({256});
   std::thread([moved = std::move(a)]() mutable { moved.reset(); }).join();
   EXPECT_EQ(t.now(), 0);
 }
 
-TEST(MemoryTracker, StorageMayOutliveTheTracker) {
+TEST(MemEngine, StorageMayOutliveTheTracker) {
   at::Tensor a;
   {
     const Tracking t;
@@ -130,7 +130,7 @@ TEST(MemoryTracker, StorageMayOutliveTheTracker) {
   a.reset();
 }
 
-TEST(MemoryTracker, GradientIsLabelledSinceItsBirth) {
+TEST(MemEngine, GradientIsLabelledSinceItsBirth) {
   const at::Tensor w = torch::ones({16, 16}, torch::requires_grad());
   const at::Tensor x = torch::ones({16, 16});
   Tracking t({.leaves_are_parameters = true});
@@ -140,19 +140,19 @@ TEST(MemoryTracker, GradientIsLabelledSinceItsBirth) {
   EXPECT_EQ(t.at_peak(Category::Gradient), 1024);  // mm made it just before the peak
 }
 
-TEST(MemoryTracker, ParameterThatLostItsLabelIsLabelledAgain) {
+TEST(MemEngine, ParameterThatLostItsLabelIsLabelledAgain) {
   Tracking t({.leaves_are_parameters = true});
   const at::Tensor leaf = at::ones({16, 16}).requires_grad_();
   leaf.mul(2).sum().backward();
   EXPECT_EQ(t.now(Category::Parameter), 1024);
-  t.memory->label(leaf, Role::IsExternal, Since::Now);
+  t.engine->label(leaf, Role::IsExternal, Since::Now);
   EXPECT_EQ(t.now(Category::Parameter), 0);
   leaf.mul(2).sum().backward();  // the accumulator runs again
   EXPECT_EQ(t.now(Category::Parameter), 1024);
   EXPECT_EQ(t.now(Category::Gradient), 1024);
 }
 
-TEST(MemoryTracker, LeafThatIsNotAParameterHasNoGradient) {
+TEST(MemEngine, LeafThatIsNotAParameterHasNoGradient) {
   const at::Tensor w = torch::ones({256}, torch::requires_grad());
   Tracking t;
   (w * 2).sum().backward();
@@ -160,7 +160,7 @@ TEST(MemoryTracker, LeafThatIsNotAParameterHasNoGradient) {
   EXPECT_EQ(t.now(Category::Temp), 1024);
 }
 
-TEST(MemoryTracker, StorageFreedByABackwardWasSavedForIt) {
+TEST(MemEngine, StorageFreedByABackwardWasSavedForIt) {
   const at::Tensor w = torch::ones({256}, torch::requires_grad());
   Tracking t;
   at::Tensor loss = w.exp().sum();  // only the graph holds the result of exp
@@ -171,7 +171,7 @@ TEST(MemoryTracker, StorageFreedByABackwardWasSavedForIt) {
 
 // No op runs between the backward and the free, so only the end of the backward itself shows that
 // it is over.
-TEST(MemoryTracker, StorageFreedAfterABackwardWasNotSavedForIt) {
+TEST(MemEngine, StorageFreedAfterABackwardWasNotSavedForIt) {
   for (const bool fails : {false, true}) {
     Tracking t;
     at::Tensor x = torch::ones({256}, torch::requires_grad());
@@ -194,7 +194,7 @@ TEST(MemoryTracker, StorageFreedAfterABackwardWasNotSavedForIt) {
   }
 }
 
-TEST(MemoryTracker, RepeatedBackwardAfterAFailureHasTheGradientOnce) {
+TEST(MemEngine, RepeatedBackwardAfterAFailureHasTheGradientOnce) {
   Tracking t({.leaves_are_parameters = true});
   at::Tensor leaf = torch::ones({256}, torch::requires_grad());
   bool fails = true;
@@ -209,7 +209,7 @@ TEST(MemoryTracker, RepeatedBackwardAfterAFailureHasTheGradientOnce) {
   EXPECT_EQ(t.now(Category::Gradient), 1024);
 }
 
-TEST(MemoryTracker, ForeignMemoryIsCountedSeparatelyAndNeverChanged) {
+TEST(MemEngine, ForeignMemoryIsCountedSeparatelyAndNeverChanged) {
   std::array<float, 256> memory{};
   int frees = 0;
   Tracking t;
@@ -219,33 +219,33 @@ TEST(MemoryTracker, ForeignMemoryIsCountedSeparatelyAndNeverChanged) {
     a.add_(1);
     EXPECT_EQ(a.storage().data_ptr().get_deleter(), deleter);
     EXPECT_EQ(t.now(Category::Other), 1024);  // it existed before the first op
-    EXPECT_EQ(t.memory->foreign_bytes().at(kCpu), 1024);
+    EXPECT_EQ(t.engine->foreign_bytes().at(kCpu), 1024);
     EXPECT_EQ(frees, 0);
   }
   EXPECT_EQ(frees, 1);
   EXPECT_EQ(t.now(), 0);
 }
 
-TEST(MemoryTracker, ResizeKeepsTheLabel) {
+TEST(MemEngine, ResizeKeepsTheLabel) {
   Tracking t;
   at::Tensor a = torch::ones({256});
-  t.memory->label(a, Role::IsBuffer, Since::Birth);
+  t.engine->label(a, Role::IsBuffer, Since::Birth);
   a.resize_({512});
   EXPECT_EQ(t.now(Category::Buffer), 2048);
   EXPECT_EQ(t.now(), 2048);
 }
 
-TEST(MemoryTracker, MetaTensorsCountOnTheMetaDevice) {
+TEST(MemEngine, MetaTensorsCountOnTheMetaDevice) {
   Tracking t;
   {
     const at::Tensor a = torch::empty({1024}, torch::device(torch::kMeta));
-    EXPECT_EQ(t.memory->current().total_bytes(kMeta), 4096);
+    EXPECT_EQ(t.engine->current().total_bytes(kMeta), 4096);
     EXPECT_EQ(t.now(), 0);
   }
-  EXPECT_EQ(t.memory->current().total_bytes(kMeta), 0);
+  EXPECT_EQ(t.engine->current().total_bytes(kMeta), 0);
 }
 
-TEST(MemoryTracker, SparseTensorCountsIndicesAndValues) {
+TEST(MemEngine, SparseTensorCountsIndicesAndValues) {
   Tracking t;
   const at::Tensor indices = torch::zeros({1, 4}, torch::kLong);
   const at::Tensor values = torch::ones({4});
@@ -255,7 +255,7 @@ TEST(MemoryTracker, SparseTensorCountsIndicesAndValues) {
   EXPECT_EQ(t.now(), 2 * (32 + 16));
 }
 
-TEST(MemoryTracker, TwoTrackersObserveEventsOnlyWhileStarted) {
+TEST(MemEngine, TwoTrackersObserveEventsOnlyWhileStarted) {
   Tracking outer;
   const at::Tensor a = torch::ones({256});
   {
@@ -267,21 +267,21 @@ TEST(MemoryTracker, TwoTrackersObserveEventsOnlyWhileStarted) {
   EXPECT_EQ(outer.now(), 1024);
 }
 
-TEST(MemoryTracker, OpThatThrowsLeavesNoBytes) {
+TEST(MemEngine, OpThatThrowsLeavesNoBytes) {
   Tracking t;
   const at::Tensor a = torch::ones({2, 3});
   EXPECT_THROW(torch::mm(a, a), c10::Error);
   EXPECT_EQ(t.now(), 24);
 }
 
-TEST(MemoryTracker, ThreadsAllocateConcurrently) {
+TEST(MemEngine, ThreadsAllocateConcurrently) {
   Tracking t;
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
-      t.memory->start();
+      t.engine->start();
       for (int n = 0; n < 200; ++n) static_cast<void>(torch::ones({64}) + 1);
-      t.memory->stop();
+      t.engine->stop();
     });
   }
   for (std::thread& thread : threads) thread.join();

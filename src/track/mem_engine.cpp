@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "track/memory_tracker.h"
+#include "track/mem_engine.h"
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -53,16 +53,15 @@ bool is_finer(Category category, Role role) {
 
 }  // namespace
 
-std::shared_ptr<MemoryTracker> MemoryTracker::create(std::shared_ptr<ModuleActivity> modules,
-                                                     IsParameter is_parameter,
-                                                     bool has_allocator_channel,
-                                                     StackMode stack_mode) {
-  return std::shared_ptr<MemoryTracker>(new MemoryTracker(
-      std::move(modules), std::move(is_parameter), has_allocator_channel, stack_mode));
+std::shared_ptr<MemEngine> MemEngine::create(std::shared_ptr<ModuleActivity> modules,
+                                             IsParameter is_parameter, bool has_allocator_channel,
+                                             StackMode stack_mode) {
+  return std::shared_ptr<MemEngine>(new MemEngine(std::move(modules), std::move(is_parameter),
+                                                  has_allocator_channel, stack_mode));
 }
 
-MemoryTracker::MemoryTracker(std::shared_ptr<ModuleActivity> modules, IsParameter is_parameter,
-                             bool has_allocator_channel, StackMode stack_mode)
+MemEngine::MemEngine(std::shared_ptr<ModuleActivity> modules, IsParameter is_parameter,
+                     bool has_allocator_channel, StackMode stack_mode)
     : events_(modules, stack_mode),
       backwards_(events_, std::move(modules)),
       is_parameter_(std::move(is_parameter)) {
@@ -73,7 +72,7 @@ MemoryTracker::MemoryTracker(std::shared_ptr<ModuleActivity> modules, IsParamete
   update_state();
 }
 
-MemoryTracker::~MemoryTracker() {
+MemEngine::~MemEngine() {
   {
     const auto lock = StorageRegistry::lock();
     StorageRegistry::get().listeners().remove(this);
@@ -84,23 +83,23 @@ MemoryTracker::~MemoryTracker() {
   for (const op_hook::Thread& thread : starts_) op_hook::stop_in(thread);
 }
 
-void MemoryTracker::update_state() {
+void MemEngine::update_state() {
   state_.is_started = !starts_.empty();
   state_.log = state_.counts_allocations ? nullptr : events_.log();
   StorageRegistry::get().listeners().listener_changed();
 }
 
-std::vector<std::shared_ptr<MemoryTracker>> MemoryTracker::living() {
-  std::vector<std::shared_ptr<MemoryTracker>> living;
+std::vector<std::shared_ptr<MemEngine>> MemEngine::living() {
+  std::vector<std::shared_ptr<MemEngine>> living;
   const auto lock = StorageRegistry::lock();
   for (CaptureListener* listener : StorageRegistry::get().listeners().all()) {
-    auto tracker = std::dynamic_pointer_cast<MemoryTracker>(listener->keep_alive());
+    auto tracker = std::dynamic_pointer_cast<MemEngine>(listener->keep_alive());
     if (tracker) living.push_back(std::move(tracker));
   }
   return living;
 }
 
-void MemoryTracker::start() {
+void MemEngine::start() {
   watch_devices();
   op_hook::Thread thread = op_hook::start_in_this_thread();
   const void* active_mode = fake_mode::active();
@@ -118,7 +117,7 @@ void MemoryTracker::start() {
   }
 }
 
-void MemoryTracker::stop() {
+void MemEngine::stop() {
   op_hook::Thread thread;
   {
     const auto lock = StorageRegistry::lock();
@@ -135,19 +134,19 @@ void MemoryTracker::stop() {
   op_hook::restore_in_this_thread();  // another tracker may still be started in this thread
 }
 
-bool MemoryTracker::is_of_another_mode(c10::StorageImpl* storage) const {
+bool MemEngine::is_of_another_mode(c10::StorageImpl* storage) const {
   const void* mode = OwnContext::fake_mode(*storage);
   return mode != nullptr && mode != state_.fake_mode && was_started_;
 }
 
-void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since, ModuleId owner,
-                          LabelledBy labelled_by) {
+void MemEngine::label(const at::Tensor& tensor, Role role, Since since, ModuleId owner,
+                      LabelledBy labelled_by) {
   register_fake(tensor);
   const auto lock = StorageRegistry::lock();
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
     const ObservedStorage observed = StorageRegistry::get().observe(storage, /*even_empty=*/true);
     if (!observed.id) return;
-    const auto known = events_.ledger().find_storage(observed.id);
+    const auto known = events_.apply_all().find_storage(observed.id);
     if (!known) {
       if (labelled_by == LabelledBy::Hook && is_of_another_mode(storage)) return;
       events_.apply(
@@ -167,12 +166,12 @@ void MemoryTracker::label(const at::Tensor& tensor, Role role, Since since, Modu
   });
 }
 
-int64_t MemoryTracker::known_bytes(std::span<const at::Tensor> tensors) {
+int64_t MemEngine::observe_bytes(std::span<const at::Tensor> tensors) {
   const auto lock = StorageRegistry::lock();
-  return sum_known(tensors);
+  return observe_bytes_locked(tensors);
 }
 
-int64_t MemoryTracker::sum_known(std::span<const at::Tensor> tensors) {
+int64_t MemEngine::observe_bytes_locked(std::span<const at::Tensor> tensors) {
   if (tensors.size() == 1 && is_started()) {  // nearly always, and every listener knows the storage
     c10::StorageImpl* storage = storage_of(tensors.front());
     if (storage != nullptr && find_known(storage)) {
@@ -193,7 +192,7 @@ int64_t MemoryTracker::sum_known(std::span<const at::Tensor> tensors) {
   return sum_bytes;
 }
 
-void MemoryTracker::enter_module(ModuleId module, Phase phase, std::span<const at::Tensor> inputs) {
+void MemEngine::enter_module(ModuleId module, Phase phase, std::span<const at::Tensor> inputs) {
   moment::begin_module();
   op_hook::restore_in_this_thread();
   const auto lock = StorageRegistry::lock();
@@ -201,34 +200,35 @@ void MemoryTracker::enter_module(ModuleId module, Phase phase, std::span<const a
   StorageRegistry::get().poll(64);
   const bool is_forward = phase == Phase::Forward;
   if (is_forward) thread_left_backward();
-  const int64_t input_bytes = is_forward ? sum_known(inputs) : 0;
+  const int64_t input_bytes = is_forward ? observe_bytes_locked(inputs) : 0;
   events_.append_call(EventKind::ModuleEnter, module, phase, input_bytes);
 }
 
-void MemoryTracker::exit_module(ModuleId module, Phase phase, std::span<const at::Tensor> outputs) {
+void MemEngine::exit_module(ModuleId module, Phase phase, std::span<const at::Tensor> outputs) {
   moment::end_module();
   const auto lock = StorageRegistry::lock();
   events_.set_moment();
   StorageRegistry::get().poll(64);
   const bool is_forward = phase == Phase::Forward;
-  const int64_t output_bytes = is_forward ? sum_known(outputs) : 0;
+  const int64_t output_bytes = is_forward ? observe_bytes_locked(outputs) : 0;
   events_.append_call(EventKind::ModuleExit, module, phase, output_bytes);
 }
 
-void MemoryTracker::set_module_size(ModuleId module, SizeOf size_of, int64_t size_bytes) {
+void MemEngine::set_module_size(ModuleId module, SizeOf size_of, int64_t size_bytes) {
   const auto lock = StorageRegistry::lock();
   events_.change_modules();
   events_.apply(events::module_size(events_.origin(), module, size_of, size_bytes));
 }
 
-void MemoryTracker::forget_module(ModuleId module) {
+void MemEngine::forget_module(ModuleId module) {
   const auto lock = StorageRegistry::lock();
   backwards_.forget_module(module);
   // Modules that the tracker never observed have no events, so their end is not recorded either.
-  if (events_.ledger().knows(module)) events_.apply(events::module_gone(events_.origin(), module));
+  if (events_.apply_all().knows(module))
+    events_.apply(events::module_gone(events_.origin(), module));
 }
 
-void MemoryTracker::begin_root_call(ModuleId module, bool strict, const char* tracker_name) {
+void MemEngine::begin_root_call(ModuleId module, bool strict, const char* tracker_name) {
   const auto lock = StorageRegistry::lock();
   const bool again = events_.has_statistics(module);
   if (again && strict) throw NotSupported(std::string(tracker_name) + kIterationError);
@@ -238,24 +238,24 @@ void MemoryTracker::begin_root_call(ModuleId module, bool strict, const char* tr
   events_.restart_module_lists();
 }
 
-void MemoryTracker::begin_step() {
+void MemEngine::begin_step() {
   events_.set_moment();
   events_.apply(events::step_marker(events_.origin()));
 }
 
-void MemoryTracker::expect_optimizer() {
+void MemEngine::expect_optimizer() {
   const auto lock = StorageRegistry::lock();
   steps_.expect_optimizer();
 }
 
-void MemoryTracker::reset_statistics() {
+void MemEngine::reset_statistics() {
   const auto lock = StorageRegistry::lock();
   events_.change_modules();
   steps_.note_statistics_reset();
   events_.apply(events::statistics_reset(events_.origin()));
 }
 
-void MemoryTracker::optimizer_step(bool begins) {
+void MemEngine::optimizer_step(bool begins) {
   op_hook::restore_in_this_thread();
   const auto lock = StorageRegistry::lock();
   events_.set_moment();
@@ -269,15 +269,15 @@ void MemoryTracker::optimizer_step(bool begins) {
                        : events::optimizer_step_end(events_.origin()));
 }
 
-void MemoryTracker::memory_allocated(StorageId id, Device device, int64_t size_bytes) {
+void MemEngine::memory_allocated(StorageId id, Device device, int64_t size_bytes) {
   events_.set_thread();
   events_.apply(events::storage_born(events_.origin(device), id, size_bytes, kFromAllocator),
                 nullptr, events_.birth_stack({}));
 }
 
-void MemoryTracker::storage_resized(StorageId id, int64_t size_bytes, StorageId allocated) {
-  const auto known = events_.ledger().find_storage(id);
-  const auto memory = allocated ? events_.ledger().find_storage(allocated) : std::nullopt;
+void MemEngine::storage_resized(StorageId id, int64_t size_bytes, StorageId allocated) {
+  const auto known = events_.apply_all().find_storage(id);
+  const auto memory = allocated ? events_.apply_all().find_storage(allocated) : std::nullopt;
   if (memory) {
     // The allocator has already reported the new memory. Its bytes get the storage's label, and
     // then the storage's id.
@@ -294,7 +294,7 @@ void MemoryTracker::storage_resized(StorageId id, int64_t size_bytes, StorageId 
   }
 }
 
-void MemoryTracker::relabel_since_birth(StorageId id, Category category) {
+void MemEngine::relabel_since_birth(StorageId id, Category category) {
   if (category == Category::StepTemp) {  // it has no role: only a birth fact gives this category
     return events_.apply(events::storage_claimed(events_.origin(), id, kInOptimizerStep));
   }
@@ -305,13 +305,13 @@ void MemoryTracker::relabel_since_birth(StorageId id, Category category) {
   }
 }
 
-bool MemoryTracker::knows(const ObservedStorage& observed) {
+bool MemEngine::knows(const ObservedStorage& observed) {
   // A fake storage is reported only to the trackers of its mode.
   const bool is_known_here = observed.is_known_to_all && observed.data != nullptr && is_started();
-  return is_known_here || events_.ledger().find_storage(observed.id);
+  return is_known_here || events_.apply_all().find_storage(observed.id);
 }
 
-void MemoryTracker::storage_born(const ObservedStorage& observed, uint8_t birth_facts, OpId op) {
+void MemEngine::storage_born(const ObservedStorage& observed, uint8_t birth_facts, OpId op) {
   events_.set_thread();
   events_.apply(events::storage_born(events_.origin(observed.device), observed.id,
                                      observed.size_bytes, birth_facts, op, moment::stream()),
@@ -322,8 +322,8 @@ void MemoryTracker::storage_born(const ObservedStorage& observed, uint8_t birth_
   if (birth.unit) apply_fact(birth.unit, birth.fact, observed.id);
 }
 
-void MemoryTracker::storage_found(const ObservedStorage& observed, uint8_t birth_facts, OpId op) {
-  const auto known = events_.ledger().find_category(observed.id);
+void MemEngine::storage_found(const ObservedStorage& observed, uint8_t birth_facts, OpId op) {
+  const auto known = events_.apply_all().find_category(observed.id);
   if (known && *known != Category::Untracked) return;
   events_.set_thread();
   events_.apply(events::storage_born(events_.origin(observed.device), observed.id,
@@ -335,15 +335,15 @@ void MemoryTracker::storage_found(const ObservedStorage& observed, uint8_t birth
       events::storage_relabelled(events_.origin(), observed.id, Role::IsExternal, Since::Birth));
 }
 
-void MemoryTracker::storage_freed(StorageId id, bool by_backward) {
+void MemEngine::storage_freed(StorageId id, bool by_backward) {
   events_.append_free(id, by_backward);
 }
 
-void MemoryTracker::make_room() { events_.make_room(); }
+void MemEngine::make_room() { events_.make_room(); }
 
-bool MemoryTracker::knows_parameter(const at::Tensor& leaf) {
+bool MemEngine::knows_parameter(const at::Tensor& leaf) {
   StorageRegistry& registry = StorageRegistry::get();
-  const Ledger& labelled = events_.labelled_ledger();
+  const Ledger& labelled = events_.apply_labels();
   const auto is_parameter = [&](StorageId id) {
     const auto category = labelled.find_category(id);
     return category == Category::Parameter || category == Category::UnshardedParam ||
@@ -359,13 +359,13 @@ bool MemoryTracker::knows_parameter(const at::Tensor& leaf) {
   return is_known;
 }
 
-bool MemoryTracker::learn_parameter(const at::Tensor& leaf) {
+bool MemEngine::learn_parameter(const at::Tensor& leaf) {
   if (!is_parameter_(leaf)) return false;
   label(leaf, Role::IsParameter, Since::Birth);
   return true;
 }
 
-void MemoryTracker::gradient_accumulated(StorageId id) {
+void MemEngine::gradient_accumulated(StorageId id) {
   // A storage that existed before the backward (the indices of a sparse gradient) is not a
   // gradient. A storage that was first observed in the backward is one: compiled code, which
   // capture does not observe, allocated it there.
@@ -378,18 +378,18 @@ void MemoryTracker::gradient_accumulated(StorageId id) {
                  });
 }
 
-void MemoryTracker::begin_recompute() {
+void MemEngine::begin_recompute() {
   const auto node = torch::autograd::get_current_node();
   if (!node) return;
   const auto lock = StorageRegistry::lock();
   node_runs(torch::autograd::get_current_graph_task_id(), *node);
 }
 
-void MemoryTracker::node_runs(int task, const torch::autograd::Node& node) {
+void MemEngine::node_runs(int task, const torch::autograd::Node& node) {
   if (!backwards_.move_to(task, node)) begin_backward(task, node);
 }
 
-void MemoryTracker::begin_backward(int task, const torch::autograd::Node& node) {
+void MemEngine::begin_backward(int task, const torch::autograd::Node& node) {
   torch::autograd::Engine::get_default_engine().queue_callback(
       [weak = weak_from_this(), task, end = BackwardEnd()] {
         forget_running_nodes();  // now, instead of when the last copy of `end` is destroyed
@@ -401,21 +401,20 @@ void MemoryTracker::begin_backward(int task, const torch::autograd::Node& node) 
   backwards_.open(task, node);
 }
 
-void MemoryTracker::thread_left_backward() {
+void MemEngine::thread_left_backward() {
   if (!backwards_.empty()) backwards_.close_in_thread();
 }
 
-CaptureListener::FailureReport MemoryTracker::allocation_failed(const FailedAllocation& failed,
-                                                                OpId op,
-                                                                const std::string& message) {
+CaptureListener::FailureReport MemEngine::allocation_failed(const FailedAllocation& failed, OpId op,
+                                                            const std::string& message) {
   const bool is_first = post_mortem_ == nullptr;
   post_mortem_ = events_.apply_failure(failed, op, message);
   return {post_mortem_, is_first};
 }
 
-void MemoryTracker::record_to(std::shared_ptr<EventSink> sink) {
+void MemEngine::record_to(std::shared_ptr<EventSink> sink) {
   const auto lock = StorageRegistry::lock();
-  if (events_.ledger().now().sequence != 0) {
+  if (events_.apply_all().now().sequence != 0) {
     throw UsageError(
         "the tracker has already observed events; set the recorder when you create the tracker");
   }
@@ -423,12 +422,12 @@ void MemoryTracker::record_to(std::shared_ptr<EventSink> sink) {
   update_state();
 }
 
-void MemoryTracker::name_class(ModuleId module, std::string_view class_name) {
+void MemEngine::name_class(ModuleId module, std::string_view class_name) {
   const auto lock = StorageRegistry::lock();
   events_.record_class(module, class_name);
 }
 
-void MemoryTracker::name_owned(const at::Tensor& tensor, ModuleId module, std::string_view name) {
+void MemEngine::name_owned(const at::Tensor& tensor, ModuleId module, std::string_view name) {
   const auto lock = StorageRegistry::lock();
   EventSink* sink = events_.sink();
   if (sink == nullptr) return;
@@ -438,7 +437,7 @@ void MemoryTracker::name_owned(const at::Tensor& tensor, ModuleId module, std::s
   });
 }
 
-void MemoryTracker::count_optimizer_step(std::string_view class_name) {
+void MemEngine::count_optimizer_step(std::string_view class_name) {
   const auto lock = StorageRegistry::lock();
   if (EventSink* sink = events_.sink()) sink->count_optimizer_step(class_name);
 }

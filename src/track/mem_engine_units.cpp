@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The part of MemoryTracker for sharded parameters.
+// The part of MemEngine for sharded parameters.
 #include "capture/storages/storage_registry.h"
 #include "capture/storages/tensor_storages.h"
-#include "track/memory_tracker.h"
+#include "track/mem_engine.h"
 
 namespace tidegauge {
 
-void MemoryTracker::mark_module(ModuleId module, ModuleState state) {
+void MemEngine::mark_module(ModuleId module, ModuleState state) {
   const auto lock = StorageRegistry::lock();
-  if (!events_.ledger().has_statistics(module)) return;
+  if (!events_.apply_all().has_statistics(module)) return;
   events_.set_moment();
   events_.change_modules();
   events_.apply(events::module_mark(events_.origin(), module, state));
 }
 
-void MemoryTracker::add_unit(UnitId unit, const std::string& name) {
+void MemEngine::add_unit(UnitId unit, const std::string& name) {
   const auto lock = StorageRegistry::lock();
   ShardedUnits* units = events_.units();
   if (units == nullptr) {
@@ -26,8 +26,8 @@ void MemoryTracker::add_unit(UnitId unit, const std::string& name) {
   if (units->add(unit, name) && sink != nullptr) sink->name_unit(unit, name);
 }
 
-void MemoryTracker::apply_fact(UnitId unit, UnitFact fact, StorageId storage) {
-  const auto known = events_.ledger().find_storage(storage);
+void MemEngine::apply_fact(UnitId unit, UnitFact fact, StorageId storage) {
+  const auto known = events_.apply_all().find_storage(storage);
   if (!known) return;
   const auto label = ShardedUnits::decide(fact, known->category);
   // A shard that is gathered without a copy keeps its label and its unit.
@@ -36,21 +36,21 @@ void MemoryTracker::apply_fact(UnitId unit, UnitFact fact, StorageId storage) {
     events_.apply(events::storage_relabelled(events_.origin(), storage, label->role, label->since));
 }
 
-void MemoryTracker::own_storage(UnitId unit, StorageId storage) {
-  events_.apply(UnitEvent{.time_ns = events_.ledger().now().time_ns,
+void MemEngine::own_storage(UnitId unit, StorageId storage) {
+  events_.apply(UnitEvent{.time_ns = events_.apply_all().now().time_ns,
                           .storage = storage,
                           .unit = unit,
                           .kind = UnitEventKind::StorageOwned});
 }
 
-void MemoryTracker::label_unit(UnitId unit, UnitFact fact, const at::Tensor& tensor) {
+void MemEngine::label_unit(UnitId unit, UnitFact fact, const at::Tensor& tensor) {
   register_fake(tensor);
   const auto lock = StorageRegistry::lock();
   if (events_.units() == nullptr) return;
   visit_storages(tensor, [&](c10::StorageImpl* storage) {
     const ObservedStorage observed = StorageRegistry::get().observe(storage, /*even_empty=*/true);
     if (!observed.id) return;
-    if (!events_.ledger().find_storage(observed.id)) {
+    if (!events_.apply_all().find_storage(observed.id)) {
       if (is_of_another_mode(storage)) return;
       events_.apply(
           events::storage_born(events_.origin(observed.device), observed.id, observed.size_bytes));
@@ -60,7 +60,7 @@ void MemoryTracker::label_unit(UnitId unit, UnitFact fact, const at::Tensor& ten
   events_.units()->settle_if_due([this] { return read_peak(); });
 }
 
-void MemoryTracker::change_unit(UnitId unit, UnitEventKind kind, GatherReason reason) {
+void MemEngine::change_unit(UnitId unit, UnitEventKind kind, GatherReason reason) {
   const auto lock = StorageRegistry::lock();
   if (events_.units() == nullptr) return;
   events_.set_moment();
@@ -70,20 +70,25 @@ void MemoryTracker::change_unit(UnitId unit, UnitEventKind kind, GatherReason re
   events_.units()->settle_if_due([this] { return read_peak(); });
 }
 
-void MemoryTracker::begin_gather(UnitId unit, GatherReason reason) {
+void MemEngine::begin_gather(UnitId unit, GatherReason reason) {
   change_unit(unit, UnitEventKind::GatherBegun, reason);
 }
 
-void MemoryTracker::finish_gather(UnitId unit) { change_unit(unit, UnitEventKind::GatherFinished); }
+void MemEngine::finish_gather(UnitId unit) { change_unit(unit, UnitEventKind::GatherFinished); }
 
-void MemoryTracker::release(UnitId unit, bool keeps_post_forward_shard) {
+void MemEngine::resume_gather(UnitId unit, bool is_finished) {
+  begin_gather(unit, GatherReason::User);
+  if (is_finished) finish_gather(unit);
+}
+
+void MemEngine::release(UnitId unit, bool keeps_post_forward_shard) {
   change_unit(unit, keeps_post_forward_shard ? UnitEventKind::ReleasedToPostForwardShard
                                              : UnitEventKind::Released);
 }
 
-void MemoryTracker::reduce(UnitId unit) { change_unit(unit, UnitEventKind::Reduced); }
+void MemEngine::reduce(UnitId unit) { change_unit(unit, UnitEventKind::Reduced); }
 
-std::vector<UnitReport> MemoryTracker::units() {
+std::vector<UnitReport> MemEngine::units() {
   const auto lock = StorageRegistry::lock();
   const ShardedUnits* units = events_.units();
   return units != nullptr ? units->read(read_peak()) : std::vector<UnitReport>();

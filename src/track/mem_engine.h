@@ -26,24 +26,22 @@ namespace tidegauge {
 enum class LabelledBy : uint8_t { User, Hook };
 
 /// The engine of every memory tracker. It turns notifications from capture, modules and optimizers
-/// into events (TrackedEvents) and answers queries from the Ledger.
-///
-/// It observes the ops of threads that started a tracker or are attached (tidegauge/threads.h), and
-/// of their backwards. Thread-safe by the lock of StorageRegistry, except `start` and `stop`.
-class TIDEGAUGE_API MemoryTracker final : public CaptureListener,
-                                          public std::enable_shared_from_this<MemoryTracker> {
+/// into events (TrackedEvents) and answers queries from the Ledger. It observes the ops of threads
+/// that started a tracker or are attached (tidegauge/threads.h), and of their backwards.
+/// Thread-safe by the lock of StorageRegistry, except `start` and `stop`.
+class TIDEGAUGE_API MemEngine final : public CaptureListener,
+                                      public std::enable_shared_from_this<MemEngine> {
  public:
   /// True if a module has the leaf as a parameter. Called without the lock; may take the GIL.
   using IsParameter = std::function<bool(const at::Tensor&)>;
 
-  /// `has_allocator_channel`: see hooks/allocator_channel.h.
-  static std::shared_ptr<MemoryTracker> create(std::shared_ptr<ModuleActivity> modules,
-                                               IsParameter is_parameter,
-                                               bool has_allocator_channel = false,
-                                               StackMode stack_mode = StackMode::None);
-  ~MemoryTracker();
+  static std::shared_ptr<MemEngine> create(std::shared_ptr<ModuleActivity> modules,
+                                           IsParameter is_parameter,
+                                           bool has_allocator_channel = false,
+                                           StackMode stack_mode = StackMode::None);
+  ~MemEngine();
   /// All trackers of the process that are not being destroyed.
-  static std::vector<std::shared_ptr<MemoryTracker>> living();
+  static std::vector<std::shared_ptr<MemEngine>> living();
 
   /// Restarts the peak. Throws NotSupported if another library uses the dispatch key.
   void start();
@@ -53,8 +51,9 @@ class TIDEGAUGE_API MemoryTracker final : public CaptureListener,
   /// counts if it belongs to the tracker's FakeTensorMode or if the user labels it.
   void label(const at::Tensor& tensor, Role role, Since since, ModuleId owner = {},
              LabelledBy labelled_by = LabelledBy::Hook);
-  /// The bytes behind the tensors: of each storage that this tracker knows, once.
-  int64_t known_bytes(std::span<const at::Tensor> tensors);
+  /// Observes the storages of the tensors and returns the bytes of those that this tracker knows,
+  /// each once.
+  int64_t observe_bytes(std::span<const at::Tensor> tensors);
   std::optional<Category> find_category(const at::Tensor& tensor);
 
   /// The bytes behind `inputs` and `outputs` are recorded as sizes of the module.
@@ -88,6 +87,8 @@ class TIDEGAUGE_API MemoryTracker final : public CaptureListener,
   void label_unit(UnitId unit, UnitFact fact, const at::Tensor& tensor);
   void begin_gather(UnitId unit, GatherReason reason);
   void finish_gather(UnitId unit);
+  /// Call for a unit that was gathered before the tracker started, for an unknown reason.
+  void resume_gather(UnitId unit, bool is_finished);
   void release(UnitId unit, bool keeps_post_forward_shard);
   void reduce(UnitId unit);
   std::vector<UnitReport> units();
@@ -99,8 +100,7 @@ class TIDEGAUGE_API MemoryTracker final : public CaptureListener,
   std::vector<ModuleId> modules();
   ModuleStats module_stats(ModuleId module);
   uint64_t version();  ///< changes whenever module statistics change
-  /// True if another thread runs a backward. Gradients must not be read then.
-  bool has_backward_elsewhere();
+  bool has_backward_elsewhere();  ///< in another thread; then gradients must not be read
   std::shared_ptr<const PostMortem> post_mortem();  ///< of the last failed allocation; may be null
   int64_t anomaly_count();
   std::string first_anomaly();
@@ -123,12 +123,12 @@ class TIDEGAUGE_API MemoryTracker final : public CaptureListener,
   std::shared_ptr<CaptureListener> keep_alive() override { return weak_from_this().lock(); }
 
  private:
-  MemoryTracker(std::shared_ptr<ModuleActivity> modules, IsParameter is_parameter,
-                bool has_allocator_channel, StackMode stack_mode);
+  MemEngine(std::shared_ptr<ModuleActivity> modules, IsParameter is_parameter,
+            bool has_allocator_channel, StackMode stack_mode);
   void update_state();
   bool is_of_another_mode(c10::StorageImpl* storage) const;
   bool knows(const ObservedStorage& observed);
-  int64_t sum_known(std::span<const at::Tensor> tensors);
+  int64_t observe_bytes_locked(std::span<const at::Tensor> tensors);
   void relabel_since_birth(StorageId id, Category category);
   void begin_step();
   [[gnu::noinline, gnu::cold]] void begin_backward(int task, const torch::autograd::Node& node);
@@ -143,7 +143,7 @@ class TIDEGAUGE_API MemoryTracker final : public CaptureListener,
   const IsParameter is_parameter_;
   std::shared_ptr<const PostMortem> post_mortem_;
   StepRule steps_;
-  std::vector<StorageId> counted_;  // scratch space of sum_known
+  std::vector<StorageId> counted_;  // scratch space of observe_bytes_locked
   bool was_started_ = false;
 };
 

@@ -6,11 +6,11 @@
 #include <memory>
 
 #include "capture/hooks/op_hook.h"
-#include "track/memory_tracker.h"
+#include "track/mem_engine.h"
 
 namespace tidegauge {
 
-/// A MemoryTracker that is started in this thread and must end without anomalies or failures.
+/// A MemEngine that is started in this thread and must end without anomalies or failures.
 class Tracking {
  public:
   struct Options {
@@ -18,24 +18,24 @@ class Tracking {
     bool leaves_are_parameters = false;  ///< every leaf counts as a parameter
   };
   explicit Tracking(Options options)
-      : memory(MemoryTracker::create(
+      : engine(MemEngine::create(
             ModuleActivity::create([](const at::Tensor&) { return ModuleId{}; }),
             [=](const at::Tensor&) { return options.leaves_are_parameters; },
             options.has_channel)) {
-    memory->start();
+    engine->start();
   }
   Tracking() : Tracking(Options{}) {}
   ~Tracking() {
-    memory->stop();
-    EXPECT_EQ(memory->anomaly_count(), 0) << memory->first_anomaly();
-    EXPECT_EQ(op_hook::failure_count(), 0) << op_hook::first_failure();
+    engine->stop();
+    EXPECT_EQ(engine->anomaly_count(), 0) << engine->first_anomaly();
+    EXPECT_EQ(op_hook::failures().count(), 0) << op_hook::failures().first();
   }
-  int64_t now(Category category) { return read(memory->current(), category); }
-  int64_t now() { return memory->current().total_bytes(kCpu); }
-  int64_t at_peak(Category category) { return read(memory->peak(), category); }
-  int64_t peak() { return memory->peak().total_bytes(kCpu); }
+  int64_t now(Category category) { return read(engine->current(), category); }
+  int64_t now() { return engine->current().total_bytes(kCpu); }
+  int64_t at_peak(Category category) { return read(engine->peak(), category); }
+  int64_t peak() { return engine->peak().total_bytes(kCpu); }
 
-  std::shared_ptr<MemoryTracker> memory;
+  std::shared_ptr<MemEngine> engine;
 
  private:
   static int64_t read(const Snapshot& snapshot, Category category) {
