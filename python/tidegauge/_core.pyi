@@ -8,6 +8,8 @@ from typing_extensions import Buffer
 _ModelRow = tuple[str, str, int, int]
 _AssumptionsRow = tuple[int | None, int, int | None, int | None]
 
+def render_bytes(size_bytes: int) -> str: ...
+
 class PostMortem:
     # Raises: MemTracker.post_mortem of `_C` and Reader.failures make it.
     def __init__(self, *args: object, **kwargs: object) -> None: ...

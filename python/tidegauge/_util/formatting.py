@@ -5,24 +5,9 @@ from __future__ import annotations
 
 import re
 
+from tidegauge._core import render_bytes as render_bytes
+
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-
-
-def render_bytes(size_bytes: int) -> str:
-    """The size with at most four digits: `512 B`, `1.50 KiB`, `23.4 GiB`.
-
-    All reports and messages print sizes this way; C++ does the same in core/util/byte_text.h.
-    Exception: `display_snapshot` prints in the unit that the user names, as torch does.
-    """
-    if abs(size_bytes) < 1024:
-        return f"{size_bytes} B"
-    value = float(size_bytes)
-    unit = 0
-    while abs(value) >= 1023.5 and unit < len(_UNITS) - 1:
-        value /= 1024
-        unit += 1
-    digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
-    return f"{value:.{digits}f} {_UNITS[unit]}"
 
 
 def parse_bytes(text: str) -> int | None:

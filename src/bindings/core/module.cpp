@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <pybind11/pybind11.h>
 
+#include <cstdint>
+#include <limits>
+#include <string>
+
 #include "bindings/core/allocator.h"
 #include "bindings/core/export.h"
 #include "bindings/core/fit.h"
 #include "bindings/core/trace.h"
+#include "core/util/byte_text.h"
 #include "tidegauge/errors.h"
 
 namespace {
@@ -30,12 +35,23 @@ void translate(std::exception_ptr pointer) {
   }
 }
 
+/// An integer of Python that does not fit is rendered as the largest size that we count.
+std::string render_bytes(const pybind11::int_& size_bytes) {
+  int overflow = 0;
+  const int64_t value = PyLong_AsLongLongAndOverflow(size_bytes.ptr(), &overflow);
+  using Limits = std::numeric_limits<int64_t>;
+  return tidegauge::render_bytes(overflow == 0  ? value
+                                 : overflow > 0 ? Limits::max()
+                                                : Limits::min());
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_core, m) {
   // Serves `_C`, too.
   pybind11::register_exception_translator(&translate);
   m.doc() = "The native part of tidegauge that needs no torch. Private: use the tidegauge package.";
+  m.def("render_bytes", &render_bytes, pybind11::arg("size_bytes"));
   tidegauge::bindings::bind_trace(m);
   tidegauge::bindings::bind_allocator(m);
   tidegauge::bindings::bind_fit(m);

@@ -21,8 +21,8 @@ inline constexpr std::array<ByteUnit, 5> kByteUnits{{
     {"TiB", int64_t{1} << 40},
 }};
 
-/// The size with at most four digits: "512 B", "1.50 KiB", "23.4 GiB". Every message and report of
-/// the C++ code prints sizes this way; python/tidegauge/_util/formatting.py does the same.
+/// The size with at most four digits: "512 B", "1.50 KiB", "23.4 GiB". Every message and report
+/// prints sizes this way, in C++ and Python.
 ///
 /// Exception: `display_snapshot` prints in the unit that the user names, as torch does.
 std::string render_bytes(int64_t size_bytes);

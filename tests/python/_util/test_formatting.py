@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: BSD-3-Clause
+from __future__ import annotations
+
+import pytest
+from tidegauge._util.formatting import parse_bytes, render_bytes, render_change
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (-1536, "-1.50 KiB"),
+        (1023 * 1024 + 512, "1.00 MiB"),
+        (24 * 2**30, "24.0 GiB"),
+        (2**63 - 1, "8388608 TiB"),
+        (10**30, "8388608 TiB"),
+        (-(10**30), "-8388608 TiB"),
+    ],
+)
+def test_sizes_have_at_most_four_digits_below_the_largest_unit(size_bytes: int, text: str) -> None:
+    assert render_bytes(size_bytes) == text
+
+
+def test_changes_have_a_sign_unless_they_are_zero() -> None:
+    assert [render_change(size) for size in (0, 5, -5)] == ["0 B", "+5 B", "-5 B"]
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [("512 MiB", 512 * 2**20), ("40GiB", 40 * 2**30), ("1024", 1024), ("1.5KiB", 1536)],
+)
+def test_sizes_are_parsed_with_and_without_a_space(text: str, size_bytes: int) -> None:
+    assert parse_bytes(text) == size_bytes
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "24 GB", "-1KiB", "1e3", "9" * 30])
+def test_other_texts_are_no_size(text: str) -> None:
+    assert parse_bytes(text) is None
