@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "core/events/event_factory.h"
@@ -32,15 +34,21 @@ std::string reserve_path(const std::string& path, bool overwrites) {
     ::close(file);
     return path;
   }
-  switch (errno) {
+  const int error = errno;
+  std::error_code ignored;
+  switch (error) {
     case EEXIST:
       throw IoError("the trace " + path +
                     " already exists; choose another name, remove it, or allow overwriting");
     case ENOENT:
     case ENOTDIR:
-      throw IoError("cannot record to " + path + ": its folder does not exist; create it first");
+      // Special folders, such as /proc, exist and still answer ENOENT.
+      if (!std::filesystem::is_directory(std::filesystem::absolute(path).parent_path(), ignored)) {
+        throw IoError("cannot record to " + path + ": its folder does not exist; create it first");
+      }
+      [[fallthrough]];
     default:
-      throw IoError("cannot record to " + path + ": " + std::strerror(errno) +
+      throw IoError("cannot record to " + path + ": " + std::strerror(error) +
                     "; choose a folder that you may write to");
   }
 }

@@ -123,7 +123,9 @@ TEST(Recorder, InvalidPathThrowsBeforeTheRun) {
   EXPECT_EQ(read_file(path), "precious");
   EXPECT_TRUE(contains(error_of<IoError>([&] { Recorder r(folder.file("no/run.tide")); }),
                        "folder does not exist"));
-  EXPECT_TRUE(contains(error_of<IoError>([] { Recorder r("/proc/run.tide"); }), "/proc/run.tide"));
+  // The folder exists, but it refuses new files.
+  EXPECT_TRUE(contains(error_of<IoError>([] { Recorder r("/proc/run.tide"); }),
+                       "choose a folder that you may write to"));
   EXPECT_TRUE(contains(
       error_of<IoError>([&] { Recorder r(folder.file("small"), {.max_file_bytes = 8192}); }),
       "full"));

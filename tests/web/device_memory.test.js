@@ -44,4 +44,5 @@ test("the map shows every byte once on the given number of lines", () => {
 test("a band is shown only if its ends differ", () => {
   assert.equal(formatBand({ low_bytes: 1024, high_bytes: 2048 }), "1.00 KiB to 2.00 KiB");
   assert.equal(formatBand({ low_bytes: 1024, high_bytes: 1024 }), "");
+  assert.equal(formatBand({ low_bytes: 1024, high_bytes: 1025 }), "");
 });

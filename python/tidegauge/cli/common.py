@@ -39,8 +39,12 @@ class UsageError(Exception):
 
 
 def parse_bytes(text: str) -> int:
-    """Parses `40GiB`, `512 MiB` or plain bytes, for argparse."""
+    """Parses `40GiB`, `512 MiB` or `100 B`, for argparse. A number without a unit is refused."""
     size_bytes = formatting.parse_bytes(text)
+    if size_bytes is not None and text.strip()[-1].isdigit():
+        raise argparse.ArgumentTypeError(
+            f"size '{text}' has no unit (expected e.g. {text.strip()}GiB)"
+        )
     if size_bytes is None or not 0 < size_bytes < 1 << 62:
         raise argparse.ArgumentTypeError(f"invalid size '{text}' (expected e.g. 40GiB)")
     return size_bytes

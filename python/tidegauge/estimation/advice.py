@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -42,7 +43,8 @@ def advise(estimator: Estimator, question: Question, found: Estimate) -> Iterato
 
     def try_change(change: Change, changed: Question) -> Advice | None:
         try:
-            other = changed.estimate(estimator)
+            with warnings.catch_warnings(action="ignore"):  # of torch, about a change of ours
+                other = changed.estimate(estimator)
         except (ValueError, NotImplementedError, ModelError):
             return None
         saved_bytes = found.needed_bytes - other.needed_bytes

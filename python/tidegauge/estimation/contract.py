@@ -91,6 +91,8 @@ class Contract:
 def describe_error(error: Exception) -> str:
     """The type and the first line of the message, which may have pages."""
     first = (str(error).splitlines() or [""])[0]
+    # An estimate is no place to call `simulate`; its option does the same.
+    first = first.replace("`simulate(item=1)`", "`--item 1`")
     return f"{type(error).__name__}: {textwrap.shorten(first, 400, placeholder=' ...')}"
 
 

@@ -51,7 +51,7 @@ class Estimate:
     `low_bytes` and `high_bytes` are its band (docs/estimate.md). `alloc_conf` is None if the caller
     named no settings: then the band covers both modes of the allocator. `failed_requests`: on the
     device, with the expected assumptions. `peak` is the tensor peak. `is_steady`: the last step
-    began and ended with the same memory.
+    began and ended with the same memory. `parameter_dtypes`: most elements first.
     """
 
     target: str
@@ -59,6 +59,7 @@ class Estimate:
     plan: Plan
     optimizer: str
     parameter_count: int
+    parameter_dtypes: tuple[str, ...]
     world_size: int
     rank: int
     ranks: tuple[RankPeak, ...]
@@ -169,6 +170,7 @@ class Estimator:
             plan=plan,
             optimizer=run.optimizer,
             parameter_count=run.parameter_count,
+            parameter_dtypes=run.parameter_dtypes,
             world_size=plan.world_size,
             rank=run.rank,
             ranks=tuple(

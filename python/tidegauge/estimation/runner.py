@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -63,6 +64,7 @@ class Run:
     device: str
     optimizer: str
     parameter_count: int
+    parameter_dtypes: tuple[str, ...]
     step_count: int
     is_steady: bool
     recorder: MemoryRecorder
@@ -99,6 +101,7 @@ def run_plan(contract: Contract, plan: Plan, rank: int, claim: Claim, progress: 
             optimizer = make_optimizer(contract, plan, model, claim.device)
         with contract.wrap_errors("make_inputs"), _on(claim.device):
             inputs = contract.make_inputs(settings)
+        _check_inputs(contract, inputs)
         recorder = MemoryRecorder(
             {
                 "rank": str(rank),
@@ -118,11 +121,31 @@ def run_plan(contract: Contract, plan: Plan, rank: int, claim: Claim, progress: 
             device=claim.device,
             optimizer=type(optimizer).__name__,
             parameter_count=parameter_count,
+            parameter_dtypes=_list_dtypes(model),
             step_count=step_count,
             is_steady=is_steady,
             recorder=recorder,
             notes=(*_describe_faults(tracker), *_describe_streams(simulation)),
         )
+
+
+def _check_inputs(contract: Contract, inputs: Any) -> None:
+    """Raises ContractError if nothing would be trained, for example with a batch of 0."""
+    tensors = [each for each in tree_leaves(inputs) if isinstance(each, torch.Tensor)]
+    if tensors and not any(each.numel() for each in tensors):
+        shape = list(tensors[0].shape)
+        raise ContractError(
+            f"make_inputs of {contract.name} returned an empty tensor {shape} (expected at least "
+            "one element; check --set batch)"
+        )
+
+
+def _list_dtypes(model: nn.Module) -> tuple[str, ...]:
+    """The dtypes of the parameters, the one with the most elements first."""
+    counts: Counter[str] = Counter()
+    for each in model.parameters():
+        counts[str(each.dtype).removeprefix("torch.")] += each.numel()
+    return tuple(name for name, _ in counts.most_common())
 
 
 def _item(plan: Plan) -> Any:

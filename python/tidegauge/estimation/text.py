@@ -46,7 +46,8 @@ def _render_head(estimate: Estimate) -> list[str]:
     if len(shown) > _SHOWN_SETTINGS:
         changed = dict(estimate.plan.settings)
         shown = {name: value for name, value in shown.items() if name in ("batch", "seq", *changed)}
-    parts = [f"{_render_count(estimate.parameter_count)} parameters"]
+    dtypes = " and ".join(estimate.parameter_dtypes)
+    parts = [f"{_render_count(estimate.parameter_count)} parameters in {dtypes}"]
     parts += [f"{name} {value}" for name, value in shown.items()]
     return [
         *wrap(f"{estimate.target}: {', '.join(parts)}"),

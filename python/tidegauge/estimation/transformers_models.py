@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -62,11 +62,13 @@ def make_contract(
         for key in numbers:
             setattr(config, key, getattr(settings, key))
         config.use_cache = False
-        if model_class is not None:
-            model: nn.Module = model_class(config)
-        else:
+        if model_class is None:
             model = transformers.AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
-        return model.train()
+        elif hasattr(model_class, "_from_config"):  # what from_config and from_pretrained call
+            model = model_class._from_config(config)
+        else:
+            model = model_class(config)
+        return cast(nn.Module, model).train()
 
     def make_inputs(settings: Any) -> torch.Tensor:
         return torch.randint(0, settings.vocab_size, (settings.batch, settings.seq))

@@ -92,10 +92,9 @@ def render_layer_rows(layers: Iterable[Layer]) -> list[str]:
 
 
 def _render_band(low_bytes: int, high_bytes: int) -> str:
-    """Empty if the ends are equal."""
-    if low_bytes >= high_bytes:
-        return ""
-    return f" ({render_bytes(low_bytes)} to {render_bytes(high_bytes)})"
+    """Empty if the ends are printed alike."""
+    low, high = render_bytes(low_bytes), render_bytes(high_bytes)
+    return "" if low == high else f" ({low} to {high})"
 
 
 def render_verdict(verdict: Verdict) -> list[str]:

@@ -154,4 +154,4 @@ def test_sizes_are_parsed_and_formatted() -> None:
         assert render_bytes(size_bytes) == text
     assert parse_bytes("40GiB") == 40 << 30
     assert parse_bytes("1.5 KiB") == 1536
-    assert parse_bytes("77") == 77
+    assert parse_bytes("77 B") == 77

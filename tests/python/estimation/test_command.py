@@ -76,6 +76,8 @@ WRONG_USE = [
     (["--sweep", "batch=1", "--max", "batch"], "--sweep and --max are mutually exclusive"),
     (["--alloc-conf", "nonsense:1"], "nonsense"),
     (["--assume", "context=much"], "invalid size 'much'"),
+    (["--assume", "context=24"], "size '24' has no unit (expected e.g. 24GiB)"),
+    (["--set", "batch=0"], "make_inputs of small_model.py returned an empty tensor [0, 16]"),
 ]
 
 
@@ -87,6 +89,12 @@ def test_wrong_use_is_reported(
     output = capsys.readouterr()
     assert output.out == ""
     assert message in output.err
+
+
+def test_size_without_a_unit_is_refused(model_file: str, capsys: Capture) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["estimate", model_file, "--device-memory", "24"])
+    assert "size '24' has no unit (expected e.g. 24GiB)" in capsys.readouterr().err
 
 
 BROKEN = [
@@ -102,6 +110,7 @@ BROKEN = [
         "compute_loss of broken.py returned a NoneType (expected",
     ),
     ("LOSS: return model(inputs).sum() if inputs.sum() > 0 else 0", 1, "compute_loss of broken"),
+    ("LOSS: return model(inputs).sum() * inputs.sum().item()", 1, "or use `--item 1`"),
 ]
 
 

@@ -17,6 +17,7 @@ from tidegauge.estimation.estimator import Estimator
 from tidegauge.estimation.plan import Plan
 from tidegauge.estimation.preparation import find_blocks
 from tidegauge.estimation.sweep import Question
+from tidegauge.estimation.text import render_estimate
 from torch import nn
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "python"
@@ -87,6 +88,33 @@ def test_hugging_face_config_can_be_estimated(is_folder: bool, tmp_path: Path) -
         "transformers:LlamaForCausalLM", config=str(path), fsdp=2, ac="full", settings=settings
     )
     assert by_class.peak.total_bytes == found.peak.total_bytes
+
+
+@pytest.mark.parametrize("target", ["architectures", "model_type", "class"])
+@pytest.mark.parametrize("key", ["dtype", "torch_dtype"])
+@pytest.mark.parametrize("dtype", [None, "bfloat16", "float16", "float32"])
+def test_parameters_have_the_dtype_of_the_config(
+    target: str, key: str, dtype: str | None, tmp_path: Path
+) -> None:
+    import transformers
+
+    config = {**CONFIG, key: dtype} if dtype else dict(CONFIG)
+    if target == "model_type":
+        del config["architectures"]
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    of_config = transformers.AutoConfig.from_pretrained(tmp_path)
+    real = transformers.AutoModelForCausalLM.from_config(of_config)
+    if target == "class":
+        found = estimate("transformers:LlamaForCausalLM", config=str(path), settings={"seq": 32})
+    else:
+        found = estimate(path, settings={"seq": 32})
+    size_bytes = sum(each.nbytes for each in real.parameters())
+    assert found.peak.categories["Parameter"] == size_bytes
+    assert found.parameter_dtypes == (dtype or "float32",)
+    width = 4 if dtype in (None, "float32") else 2
+    assert size_bytes == found.parameter_count * width
+    assert f"parameters in {dtype or 'float32'}, batch 1" in render_estimate(found, 5)
 
 
 @pytest.mark.parametrize(

@@ -69,9 +69,10 @@ export function layOutMap(segments, lines) {
   return pieces;
 }
 
-/** `1.00 GiB to 2.00 GiB`; empty if the ends are equal. */
+/** `1.00 GiB to 2.00 GiB`; empty if the ends are printed alike. */
 export function formatBand({ low_bytes, high_bytes }) {
-  return low_bytes < high_bytes ? `${formatBytes(low_bytes)} to ${formatBytes(high_bytes)}` : "";
+  const [low, high] = [formatBytes(low_bytes), formatBytes(high_bytes)];
+  return low === high ? "" : `${low} to ${high}`;
 }
 
 export class DeviceMemory {
