@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "capture/compat/op_route.h"
 #include "capture/hooks/op_hook.h"
 #include "simulate/known_values.h"
 #include "simulate/op_traits.h"
@@ -35,6 +36,13 @@ void start(const SimulationPolicy& policy, const std::vector<std::string>& decom
   OutputCache::clear();
   known_values::reset_generator();
   thread = op_hook::start_in_this_thread();
+  try {
+    op_route::require_carried_key();
+  } catch (...) {
+    op_hook::stop_in(thread);
+    thread.reset();
+    throw;
+  }
   op_hook::set_runner(&run);
   op_hook::hold_runner();
   set_on(policy);

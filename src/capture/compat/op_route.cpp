@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -33,7 +34,7 @@ KernelFunction& our_handler() {
   return *handler;
 }
 
-bool is_taken(c10::DispatchKey key) {
+bool has_fallback(c10::DispatchKey key) {
   return Dispatcher::singleton().hasBackendFallbackForDispatchKey(key);
 }
 
@@ -47,7 +48,7 @@ void handle_carried(const OperatorHandle& op, DispatchKeySet keys, Stack* stack)
 }
 
 /// True in torch's own fake mode, in C++.
-bool is_in_torchs_mode() {
+bool is_in_native_fake_mode() {
 #if TIDEGAUGE_TORCH_AT_LEAST(2, 15)
   return c10::impl::FakeTensorModeTLS::get_state() != nullptr;
 #else
@@ -77,19 +78,19 @@ void add_kernels();
 class FrontKernel final : public c10::OperatorKernel {
  public:
   explicit FrontKernel(const OperatorHandle& op)
-      : ours_(our_handler()), theirs_(op.getComputedKernelForDispatchKey(dispatch_key::kOurs)) {}
+      : ours_(our_handler()), original_(op.getComputedKernelForDispatchKey(dispatch_key::kOurs)) {}
 
   void operator()(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
     add_kernels();
-    if (is_in_torchs_mode() || has_fake_argument(op, *stack)) {
-      return theirs_.callBoxed(op, keys, stack);
+    if (is_in_native_fake_mode() || has_fake_argument(op, *stack)) {
+      return original_.callBoxed(op, keys, stack);
     }
     ours_.callBoxed(op, keys, stack);
   }
 
  private:
   const KernelFunction ours_;
-  const c10::SafeKernelFunction theirs_;
+  const c10::SafeKernelFunction original_;
 };
 
 /// Gathers the ops that have no kernel of ours yet. The dispatcher calls it under its lock, so the
@@ -120,49 +121,74 @@ class NewOps final : public c10::OpRegistrationListener {
 /// process ends.
 constinit NewOps* new_ops = nullptr;
 
+constinit bool has_carried_key = false;  ///< our handler of simulated tensors is registered
+
 struct Silent final : c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
-void add_kernels() {
-  if (new_ops->is_empty()) [[likely]]
-    return;
+/// The ops with a front kernel that were there at the installation.
+std::unordered_set<c10::OperatorName>& fronted_ops() {
+  static auto* ops = new std::unordered_set<c10::OperatorName>;
+  return *ops;
+}
+
+void put_in_front(const OperatorHandle& op) {
   static auto* kernels = new std::vector<c10::RegistrationHandleRAII>;
   static std::mutex mutex;
+  auto kernel = KernelFunction::makeFromBoxedFunctor(std::make_unique<FrontKernel>(op));
   Silent silent;
   // torch warns of two kernels for one op.
   const c10::WarningUtils::WarningHandlerGuard guard(&silent);
-  for (const OperatorHandle& op : new_ops->take()) {
-    auto kernel = KernelFunction::makeFromBoxedFunctor(std::make_unique<FrontKernel>(op));
-    const std::lock_guard lock(mutex);
-    kernels->push_back(Dispatcher::singleton().registerImpl(op.operator_name(), dispatch_key::kOurs,
-                                                            std::move(kernel), std::nullopt,
-                                                            nullptr, "tidegauge"));
-  }
+  const std::lock_guard lock(mutex);
+  kernels->push_back(Dispatcher::singleton().registerImpl(op.operator_name(), dispatch_key::kOurs,
+                                                          std::move(kernel), std::nullopt, nullptr,
+                                                          "tidegauge"));
+}
+
+void add_kernels() {
+  if (new_ops == nullptr || new_ops->is_empty()) [[likely]]
+    return;
+  for (const OperatorHandle& op : new_ops->take()) put_in_front(op);
 }
 
 }  // namespace
 
 void install(const KernelFunction& handler) {
   static auto* fallbacks = new std::vector<c10::RegistrationHandleRAII>;
-  if (is_taken(dispatch_key::kCarried)) {
-    throw NotSupported(
-        "another library has registered a fallback for torch's dispatch key DeferredInit, which "
-        "tidegauge needs for simulated tensors; load tidegauge without that library");
-  }
   auto& dispatcher = Dispatcher::singleton();
-  fallbacks->push_back(dispatcher.registerFallback(
-      dispatch_key::kCarried, KernelFunction::makeFromBoxedFunction<&handle_carried>(),
-      "tidegauge"));
-  if (!is_taken(dispatch_key::kOurs)) {
-    fallbacks->push_back(dispatcher.registerFallback(dispatch_key::kOurs, handler, "tidegauge"));
-    return;
-  }
   our_handler() = handler;
-  auto listener = std::make_unique<NewOps>();
-  new_ops = listener.get();
-  fallbacks->push_back(dispatcher.addRegistrationListener(std::move(listener)));
-  add_kernels();
+  if (!has_fallback(dispatch_key::kCarried)) {
+    fallbacks->push_back(dispatcher.registerFallback(
+        dispatch_key::kCarried, KernelFunction::makeFromBoxedFunction<&handle_carried>(),
+        "tidegauge"));
+    has_carried_key = true;
+  }
+  if (has_fallback(dispatch_key::kOurs)) {
+    auto listener = std::make_unique<NewOps>();
+    new_ops = listener.get();
+    fallbacks->push_back(dispatcher.addRegistrationListener(std::move(listener)));
+    return add_kernels();
+  }
+  for (const c10::OperatorName& name :
+       dispatcher.getAllOpNamesForDispatchKey(dispatch_key::kOurs)) {
+    const auto op = dispatcher.findOp(name);
+    if (!op || !op->hasSchema()) continue;
+    put_in_front(*op);
+    fronted_ops().insert(name);
+  }
+  fallbacks->push_back(dispatcher.registerFallback(dispatch_key::kOurs, handler, "tidegauge"));
+}
+
+bool has_front_kernel(const OperatorHandle& op) {
+  return new_ops != nullptr || fronted_ops().contains(op.operator_name());
+}
+
+void require_carried_key() {
+  if (has_carried_key) return;
+  throw NotSupported(
+      "another library has registered a fallback for torch's dispatch key DeferredInit, which "
+      "tidegauge needs for simulated tensors; load tidegauge without that library");
 }
 
 }  // namespace tidegauge::op_route

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "capture/compat/dispatch_key.h"
+#include "capture/compat/op_route.h"
 #include "capture/compat/torch_thread.h"
 #include "capture/compat/torch_version.h"
 #include "capture/fast/known_memory.h"
@@ -169,12 +170,16 @@ bool is_of_kind(Kind kind, const c10::FunctionSchema& schema, const OpFacts& fac
   return !returns_first_argument(schema) && !facts.needs_arguments();
 }
 
+using Handles = std::vector<c10::RegistrationHandleRAII>;
+
 template <Kind kKind, typename Op>
-c10::RegistrationHandleRAII register_op() {
+void register_op(Handles& handles) {
   using H = Handler<Op, typename Op::schema>;
   auto& dispatcher = c10::Dispatcher::singleton();
   const c10::OperatorName name(Op::name, Op::overload_name);
-  const auto& schema = dispatcher.findSchemaOrThrow(Op::name, Op::overload_name).schema();
+  const auto op = dispatcher.findSchemaOrThrow(Op::name, Op::overload_name);
+  if (op_route::has_front_kernel(op)) return;
+  const auto& schema = op.schema();
   H::facts = OpFacts::read(schema);
   if (!is_of_kind(kKind, schema, H::facts)) {
     throw InternalError("the schema of " + c10::toString(name) +
@@ -182,22 +187,20 @@ c10::RegistrationHandleRAII register_op() {
                         torch_version());
   }
   const auto add = [&](auto call) {
-    return dispatcher.registerImpl(
+    handles.push_back(dispatcher.registerImpl(
         name, dispatch_key::kOurs, c10::KernelFunction::makeFromUnboxedFunction(call),
-        c10::impl::CppSignature::make<decltype(&H::handle_maker)>(), nullptr, "tidegauge");
+        c10::impl::CppSignature::make<decltype(&H::handle_maker)>(), nullptr, "tidegauge"));
   };
   if constexpr (kKind == Kind::ReturnsFirst) {
-    return add(TORCH_FN(H::handle_first));
+    add(TORCH_FN(H::handle_first));
   } else {
-    return add(TORCH_FN(H::handle_maker));
+    add(TORCH_FN(H::handle_maker));
   }
 }
 
-using Handles = std::vector<c10::RegistrationHandleRAII>;
-
 template <Kind kKind, typename... Ops>
 void register_ops(Handles& handles) {
-  (handles.push_back(register_op<kKind, Ops>()), ...);
+  (register_op<kKind, Ops>(handles), ...);
 }
 
 Handles register_all() {

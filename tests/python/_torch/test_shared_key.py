@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Another library, or a newer torch, has a fallback for our dispatch key: same events
+"""Another library, or a newer torch, has a fallback or kernels for our dispatch key: same events
 (src/capture/compat/op_route.h)."""
 
 from __future__ import annotations
@@ -14,22 +14,54 @@ import pytest
 SUPPORT = Path(__file__).parents[1] / "support"
 
 
-def record_scenarios(path: Path, *options: str) -> dict[str, list[str]]:
+Events = dict[str, list[str]]
+
+
+def record_scenarios(path: Path, *options: str) -> Events:
     command = [sys.executable, str(SUPPORT / "record_scenarios.py"), str(path), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1100)
     assert done.returncode == 0, done.stderr
-    events: dict[str, list[str]] = json.loads(path.read_text())
+    assert "Overriding a previously registered kernel" not in done.stderr
+    events: Events = json.loads(path.read_text())
     return events
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, list[str]], ...]:
-    folder = tmp_path_factory.mktemp("events")
-    return record_scenarios(folder / "alone"), record_scenarios(folder / "shared", "--shared")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Events:
+    return record_scenarios(tmp_path_factory.mktemp("events") / "alone")
 
 
-def test_events_are_the_same_if_the_key_is_shared(both: tuple[dict[str, list[str]], ...]) -> None:
-    alone, shared = both
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("option", ["--shared", "--kernels"])
+def test_events_are_the_same_if_the_key_is_shared(
+    alone: Events, option: str, tmp_path: Path
+) -> None:
+    shared = record_scenarios(tmp_path / "shared", option)
     assert alone.keys() == shared.keys()
     assert [name for name in alone if alone[name] != shared[name]] == []
-    assert len(alone["simulate"]) > 50
+    assert min(len(alone[f"simulate {device}"]) for device in ("cpu", "cuda")) > 50
+
+
+def test_trackers_work_if_only_the_key_of_simulated_tensors_is_taken() -> None:
+    code = """
+import torch
+library = torch.library.Library("_", "IMPL")
+library.fallback(torch.library.fallthrough_kernel, "DeferredInit")
+from tidegauge import MemTracker, simulate
+with MemTracker() as tracker:
+    x = torch.ones(1024)
+    print(tracker.get_tracker_snapshot("current")[torch.device("cpu")]["Total"])
+try:
+    with simulate():
+        pass
+except NotImplementedError as error:
+    print(error)
+with MemTracker() as tracker:
+    y = torch.ones(1024)
+print(torch._C._dispatch_tls_is_dispatch_key_included("Fake"))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    first, second, third = done.stdout.splitlines()
+    assert first == "4096"
+    assert "DeferredInit" in second
+    assert third == "False"

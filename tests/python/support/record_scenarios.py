@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""record_scenarios.py FILE [--shared]: writes the events and figures of every scenario to FILE.
+"""record_scenarios.py FILE [--shared | --kernels]: writes the events and figures of every scenario.
 
-With --shared, the dispatch key Fake has a fallback of its own, as if a newer torch had claimed it.
+As if a newer torch had claimed the dispatch key Fake: with --shared, the key has a fallback of its
+own; with --kernels, single ops have kernels for it.
 """
 
 from __future__ import annotations
@@ -14,13 +15,18 @@ from typing import Any
 
 import torch
 
-if "--shared" in sys.argv:
-    library = torch.library.Library("_", "IMPL")
+if len(sys.argv) > 2:
+    is_shared = sys.argv[2] == "--shared"
+    library = torch.library.Library("_" if is_shared else "aten", "IMPL")
 
     def refuse(op: Any, *args: Any, **kwargs: Any) -> Any:
-        raise AssertionError(f"the fallback of another library was called for {op}")
+        raise AssertionError(f"the kernel of another library was called for {op}")
 
-    library.fallback(refuse, "Fake")  # type: ignore[no-untyped-call]
+    if is_shared:
+        library.fallback(refuse, "Fake")  # type: ignore[no-untyped-call]
+    else:
+        for op in ("relu", "addmm", "view", "add_.Tensor", "native_dropout", "_foreach_add.Scalar"):
+            library.impl(op, refuse, "Fake")  # type: ignore[no-untyped-call]
 
 import runs
 from event_stream import describe, read_events
@@ -54,8 +60,8 @@ def read_figures(name: str) -> list[str]:
     return [f"{key} = {value}" for key, value in outcome.flat().items()]
 
 
-def record_simulation(path: Path) -> list[str]:
-    with simulate(), MemTracker(record=path):
+def record_simulation(path: Path, device: str) -> list[str]:
+    with simulate(device), torch.device(device), MemTracker(record=path):
         model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 8))
         optimizer = torch.optim.AdamW(model.parameters())
         for _ in range(2):
@@ -71,5 +77,7 @@ with tempfile.TemporaryDirectory() as folder:
     for name in SCENARIOS:
         result[name] = record(name, Path(folder, f"{name}.tide"))
         result[f"{name}: figures"] = read_figures(name)
-    result["simulate"] = record_simulation(Path(folder, "simulate.tide"))
+    for device in ("cpu", "cuda"):
+        path = Path(folder, f"simulate_{device}.tide")
+        result[f"simulate {device}"] = record_simulation(path, device)
 Path(sys.argv[1]).write_text(json.dumps(result))
