@@ -35,8 +35,12 @@ from pathlib import Path, PurePosixPath
 MAP = "docs/architecture.md"
 PACKAGE = "tidegauge"
 BUILT = ("include", "lib", "share", "_built_for.py")  # `make build` puts them into the package
-VERSION_FILES = ("src/capture/compat/", "python/tidegauge/_torch/compat.py")
-VERSION = re.compile(r"TORCH_VERSION\w*|\btorch\W{1,3}[12]\.\d+|(?<![\d.])2\.1\d(?!\d)")
+VERSION_FILES = (
+    "src/capture/compat/",
+    "src/allocator/tie_rule.",
+    "python/tidegauge/_torch/compat.py",
+)
+VERSION = re.compile(r"TORCH_VERSION\w*|\btorch\W{1,3}[12]\.\d+|(?<![\d.])2\.[12]\d(?!\d)")
 INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', re.MULTILINE)
 LIBRARIES = {
     "torch": re.compile(r"(ATen|c10|torch)/"),

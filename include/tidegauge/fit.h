@@ -53,7 +53,7 @@ std::string_view to_string(Fit fit);
 /// Whether a run fits a device. Every command and report applies this one rule.
 ///
 ///   tensors              measured    bytes that tensors request (or: simulated)   .
-///   rounding and slack   modelled    to 512 bytes, and rests too small to split  | at the peak
+///   rounding and slack   modelled    to 512 bytes, and remainders too small      | at the peak
 ///   = active                                                                     | of reserved
 ///   unused in segments   modelled    fragmentation                               '
 ///   = reserved                       memory that torch's allocator gets from the driver
@@ -92,6 +92,9 @@ struct FitOptions {
   /// In the form of PYTORCH_CUDA_ALLOC_CONF. Not set: both modes of the allocator count.
   std::optional<std::string> alloc_conf{};
   Assumptions assumptions{};
+  /// Which of several equally good free blocks the allocator uses: "address", "counter" or
+  /// "private-counter" (docs/allocator.md). Not set: the rule of the torch that recorded the trace.
+  std::optional<std::string> tie{};
   /// The device whose tensors are judged. Not set: the device with the highest peak other than the
   /// CPU, or else the CPU.
   std::optional<std::string> traced_device{};

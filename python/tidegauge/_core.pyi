@@ -9,6 +9,8 @@ _ModelRow = tuple[str, str, int, int]
 _AssumptionsRow = tuple[int | None, int, int | None, int | None]
 
 def render_bytes(size_bytes: int) -> str: ...
+def tie_rules() -> dict[str, str]: ...
+def choose_tie_rule(name: str | None, facts: dict[str, str]) -> str: ...
 
 class PostMortem:
     # Raises: MemTracker.post_mortem of `_C` and Reader.failures make it.
@@ -91,7 +93,7 @@ class RequestStream:
         alloc_conf: str | None,
         assumptions: _AssumptionsRow,
         catalogue: Sequence[_ModelRow] | None,
-        tie: str,
+        tie: str | None,
         facts: dict[str, str],
     ) -> dict[str, Any]: ...
     # Columns of numbers for python/tidegauge/report/web/columns.js.

@@ -8,18 +8,9 @@
 
 #include "allocator/alloc_config.h"
 #include "allocator/device_trace.h"
+#include "allocator/tie_rule.h"
 
 namespace tidegauge {
-
-/// How to choose among free blocks of the same size. docs/allocator.md names the torch versions.
-enum class TieRule : uint8_t {
-  Address,         ///< the lowest address
-  SegmentCounter,  ///< the oldest segment, then the lowest address
-  PrivateCounter,  ///< SegmentCounter in private pools, Address in the default pool
-};
-
-/// Parses "address", "counter" or "private-counter". Throws UsageError for any other name.
-TieRule parse_tie_rule(std::string_view name);
 
 /// When a freed block that another stream used becomes free. A simulator has no clock to decide
 /// this.

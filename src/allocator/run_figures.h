@@ -11,7 +11,7 @@ struct RunFigures {
   int64_t peak_reserved_bytes = 0;
   int64_t peak_active_bytes = 0;
   /// At the event with the most active bytes while the peak was reserved: bytes reserved but not
-  /// active, and bytes active but not requested (rounding, and rests too small to split off).
+  /// active, and bytes active but not requested (rounding, and remainders too small to split off).
   int64_t unused_at_peak_bytes = 0;
   int64_t slack_at_peak_bytes = 0;
   int64_t final_reserved_bytes = 0;

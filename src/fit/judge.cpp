@@ -190,6 +190,13 @@ RunKind read_run_kind(const std::map<std::string, std::string>& facts) {
   return kind;
 }
 
+TieRule choose_tie_rule(const std::optional<std::string>& name,
+                        const std::map<std::string, std::string>& facts) {
+  if (name) return parse_tie_rule(*name);
+  const auto version = facts.find("torch_version");
+  return find_tie_rule(version != facts.end() ? version->second : "");
+}
+
 Verdict judge(Replays& replays, RunKind run, const FitOptions& options) {
   return Judge(replays, run, options).verdict();
 }

@@ -22,8 +22,12 @@ struct RunKind {
 };
 /// Reads them from the facts of a trace: `world_size`, and `simulated` if the run was a simulation.
 RunKind read_run_kind(const std::map<std::string, std::string>& facts);
+/// The tie rule that `name` gives, or else that of the fact `torch_version`. Throws UsageError for
+/// an unknown name.
+TieRule choose_tie_rule(const std::optional<std::string>& name,
+                        const std::map<std::string, std::string>& facts);
 
-/// Applies the rule of tidegauge/fit.h to requests that were already read. Ignores
+/// Applies the rule of tidegauge/fit.h to requests that were already read. Ignores `tie` and
 /// `traced_device` of the options.
 Verdict judge(Replays& replays, RunKind run, const FitOptions& options);
 

@@ -14,8 +14,9 @@ Verdict judge(const std::string& trace, const FitOptions& options) {
   RequestAnalysis analysis(options.traced_device);
   const std::array<Analysis*, 1> analyses{&analysis};
   analyze(reader, analyses);
-  Replays replays(*analysis.requests());
-  Verdict verdict = judge(replays, read_run_kind(reader.run_facts()), options);
+  const auto facts = reader.run_facts();
+  Replays replays(*analysis.requests(), choose_tie_rule(options.tie, facts));
+  Verdict verdict = judge(replays, read_run_kind(facts), options);
   verdict.traced_device = to_string(analysis.device());
   return verdict;
 }

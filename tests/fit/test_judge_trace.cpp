@@ -58,5 +58,13 @@ TEST(JudgeTrace, InvalidFileIsReported) {
   EXPECT_THROW(judge(folder.file("text.tide")), FormatError);
 }
 
+TEST(JudgeTrace, TieRuleIsThatOfTheRecordedTorchUnlessTheCallerNamesOne) {
+  EXPECT_EQ(choose_tie_rule({}, {{"torch_version", "2.11.0"}}), TieRule::Address);
+  EXPECT_EQ(choose_tie_rule({}, {{"torch_version", "2.12.1"}}), TieRule::PrivateCounter);
+  EXPECT_EQ(choose_tie_rule({}, {}), TieRule::SegmentCounter);
+  EXPECT_EQ(choose_tie_rule("counter", {{"torch_version", "2.11.0"}}), TieRule::SegmentCounter);
+  EXPECT_THROW(choose_tie_rule("chance", {}), UsageError);
+}
+
 }  // namespace
 }  // namespace tidegauge

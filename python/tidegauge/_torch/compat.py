@@ -13,7 +13,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Literal
 
 from tidegauge.errors import TorchError
 
@@ -35,18 +34,6 @@ BUILD_TYPE = _read_build("BUILD_TYPE")
 
 #: Builds tidegauge for the installed torch.
 REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps ."
-
-#: The rules by which a caching allocator chooses among equally good free blocks, and the torch
-#: versions that use each rule.
-TIE_RULES = {"address": "up to 2.11", "private-counter": "2.12", "counter": "2.13"}
-
-
-def find_tie_rule(version: str) -> Literal["address", "private-counter", "counter"]:
-    """The rule of a torch version; the newest one if the version cannot be read."""
-    minor = _minor_of(version)
-    if minor < (2, 12):
-        return "address"
-    return "private-counter" if minor == (2, 12) else "counter"
 
 
 def find_compiled_calls() -> tuple[str, str, str] | None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 
 from tidegauge import _core
-from tidegauge._torch.compat import find_tie_rule
 from tidegauge.allocator.devices import DeviceModel
 from tidegauge.allocator.replay import RunFigures, Tie, WhatIf
 from tidegauge.allocator.verdict import Assumptions, Layer, Verdict, judge
@@ -26,7 +25,7 @@ class DeviceMemory:
 
     `figures` and `layers` are for the settings `alloc_conf`. `verdict` has the band; `layers`,
     `assumptions`, `fits`, `failed_requests` and `smallest` are its members. `fits` is None without
-    a device.
+    a device. `tie`: the rule for blocks of equal size.
     """
 
     trace: str
@@ -42,6 +41,7 @@ class DeviceMemory:
     smallest: DeviceModel | None
     settings: list[WhatIf]
     verdict: Verdict
+    tie: str
 
 
 def replay_trace(
@@ -104,10 +104,10 @@ def replay_requests(
     """Like `replay_trace`, for requests that were already read. `facts`: those of the trace."""
     for settings in alloc_confs:
         _core.check_alloc_config(settings)
-    tie = tie or find_tie_rule(facts.get("torch_version", ""))
+    rule = _core.choose_tie_rule(tie, dict(facts))
 
     def simulate(settings: str) -> RunFigures:
-        return RunFigures(**requests.simulate(settings, tie))
+        return RunFigures(**requests.simulate(settings, rule))
 
     first, *others = alloc_confs or ("", *_OTHER_SETTINGS)
     verdict = judge(
@@ -138,6 +138,7 @@ def replay_requests(
             for settings, other in rows
         ],
         verdict=verdict,
+        tie=rule,
     )
 
 

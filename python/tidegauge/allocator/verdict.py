@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from tidegauge import _core
-from tidegauge._torch.compat import find_tie_rule
 from tidegauge.allocator.devices import DeviceModel
 
 Basis = Literal["measured", "simulated", "modelled", "assumed"]
@@ -111,7 +110,6 @@ def judge(
 
     Raises ValueError for settings that torch rejects and for assumptions below 0.
     """
-    tie = tie or find_tie_rule(facts.get("torch_version", ""))
     given = assumptions or Assumptions()
     models = None if catalogue is None else [model.row for model in catalogue]
     try:

@@ -13,7 +13,7 @@ import os
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from tidegauge._torch.compat import TIE_RULES
+from tidegauge import _core
 from tidegauge.cli.common import (
     EXIT_DOES_NOT_FIT,
     EXIT_DONE,
@@ -48,13 +48,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a trace from `tidegauge run`, or a file from torch.cuda.memory._dump_snapshot",
     )
+    versions = _core.tie_rules()
     parser.add_argument(
         "--tie",
-        choices=tuple(TIE_RULES),
+        choices=tuple(versions),
         help="which of several equally good free blocks to use: address, the lowest (torch "
-        f"{TIE_RULES['address']}); counter, the one in the oldest segment "
-        f"({TIE_RULES['counter']}); private-counter, counter in private pools and address "
-        f"elsewhere ({TIE_RULES['private-counter']}). Default: for a snapshot the rule that "
+        f"{versions['address']}); private-counter, that in the oldest segment of a private pool, "
+        f"address elsewhere ({versions['private-counter']}); counter, that in the oldest segment "
+        f"({versions['counter']}). Default: for a snapshot the rule that "
         "matches it, for a trace that of the torch that recorded it",
     )
     parser.add_argument(

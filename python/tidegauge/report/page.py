@@ -106,7 +106,7 @@ class Page:
         if not run.summary.peaks or requests is None:
             return None
         memory = memory or run.memory
-        layout = requests.layout_at_peak(memory.alloc_conf, "counter")
+        layout = requests.layout_at_peak(memory.alloc_conf, memory.tie)
         verdict = render_verdict(memory.verdict) if memory.device else []
         return {
             "traced_device": memory.traced_device,

@@ -80,7 +80,8 @@ py::dict judge_requests(Requests& requests, const std::optional<ModelRow>& devic
                         const std::optional<std::string>& alloc_conf,
                         const AssumptionsRow& assumptions,
                         const std::optional<std::vector<ModelRow>>& catalogue,
-                        const std::string& tie, const std::map<std::string, std::string>& facts) {
+                        const std::optional<std::string>& tie,
+                        const std::map<std::string, std::string>& facts) {
   FitOptions options;
   if (device) options.device = from_row(*device);
   options.alloc_conf = alloc_conf;
@@ -90,7 +91,7 @@ py::dict judge_requests(Requests& requests, const std::optional<ModelRow>& devic
     options.catalogue.emplace();
     for (const ModelRow& row : *catalogue) options.catalogue->push_back(from_row(row));
   }
-  Replays& replays = requests.replays(parse_tie_rule(tie));
+  Replays& replays = requests.replays(choose_tie_rule(tie, facts));
   Verdict verdict;
   {
     const py::gil_scoped_release released;
@@ -146,6 +147,23 @@ void bind_fit(py::module_& m) {
         return rows;
       },
       "(key, name, memory_bytes, compute) of every device, smallest memory first.");
+  m.def(
+      "tie_rules",
+      [] {
+        py::dict versions;
+        for (const TieRuleRow& row : tie_rules()) {
+          versions[py::str(std::string(row.name))] = std::string(row.versions);
+        }
+        return versions;
+      },
+      "The versions of torch by the name of the tie rule that they use.");
+  m.def(
+      "choose_tie_rule",
+      [](const std::optional<std::string>& name, const std::map<std::string, std::string>& facts) {
+        return std::string(to_string(choose_tie_rule(name, facts)));
+      },
+      py::arg("name"), py::arg("facts"),
+      "`name`, or else the rule of the torch that recorded the trace with these facts.");
   m.def("choose_device", &choose_device, py::arg("peaks"), py::arg("wanted"),
         "The device whose tensors are judged. Raises ValueError if `wanted` has no peak.");
   m.def(

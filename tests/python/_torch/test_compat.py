@@ -8,7 +8,6 @@ from tidegauge._torch.compat import (
     BUILT_FOR,
     check_torch_version,
     explain_mismatch,
-    find_tie_rule,
 )
 
 
@@ -101,19 +100,3 @@ def test_missing_torch_is_an_import_error(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=f"needs torch {BUILT_FOR}, but found none"):
         check_torch_version()
-
-
-@pytest.mark.parametrize(
-    ("version", "rule"),
-    [
-        ("2.10.0+cu128", "address"),
-        ("2.11.0", "address"),
-        ("2.12.1", "private-counter"),
-        ("2.13.0+cpu", "counter"),
-        ("2.15.0", "counter"),
-        ("3.0.0", "counter"),
-        ("", "counter"),
-    ],
-)
-def test_tie_rule_of_the_allocator_follows_the_torch_version(version: str, rule: str) -> None:
-    assert find_tie_rule(version) == rule

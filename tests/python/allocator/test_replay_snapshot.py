@@ -11,7 +11,7 @@ from typing import Any, get_args
 import pytest
 import snapshots
 from snapshots import BASE, MIB, block, deferred_frees, event, segment, three_segments, write
-from tidegauge._torch.compat import TIE_RULES
+from tidegauge import _core
 from tidegauge.allocator import replay_snapshot
 from tidegauge.allocator.replay import Tie
 from tidegauge.errors import FormatError
@@ -268,7 +268,7 @@ def test_unknown_tie_rule_is_refused(tmp_path: Path) -> None:
 
 def test_all_names_of_tie_rules_agree(tmp_path: Path) -> None:
     """Those of the type, of the torch versions and of C++, which would reject another one."""
-    assert set(get_args(Tie)) == set(TIE_RULES)
+    assert set(get_args(Tie)) == set(_core.tie_rules())
     path = write(tmp_path / "s.pickle", three_segments())
     for rule in get_args(Tie):
         assert replay_snapshot(path, tie=rule)[0].tie == rule
