@@ -22,7 +22,7 @@
 
 namespace tidegauge {
 
-/// Who gives a label: the user, or a hook on modules and optimizers.
+/// The source of a label: the user, or a hook on modules and optimizers.
 enum class LabelledBy : uint8_t { User, Hook };
 
 /// The engine of every memory tracker. It turns notifications from capture, modules and optimizers
@@ -99,7 +99,7 @@ class TIDEGAUGE_API MemEngine final : public CaptureListener,
   std::map<Device, int64_t> foreign_bytes();  ///< live bytes that torch did not allocate
   std::vector<ModuleId> modules();
   ModuleStats module_stats(ModuleId module);
-  uint64_t version();  ///< changes whenever module statistics change
+  uint64_t version();             ///< changes whenever module statistics change
   bool has_backward_elsewhere();  ///< in another thread; then gradients must not be read
   std::shared_ptr<const PostMortem> post_mortem();  ///< of the last failed allocation; may be null
   int64_t anomaly_count();

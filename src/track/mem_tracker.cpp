@@ -54,15 +54,18 @@ void MemTracker::exit() {
   if (impl_->recorder) impl_->recorder->flush();
 }
 
-void MemTracker::track_external(const torch::nn::Module& module) { impl_->label_module(module); }
+void MemTracker::track_external(const torch::nn::Module& module) {
+  impl_->label_module(module, LabelledBy::User);
+}
 
 void MemTracker::track_external(const torch::optim::Optimizer& optimizer) {
   impl_->engine().expect_optimizer();
-  impl_->label_states(optimizer);
+  impl_->label_states(optimizer, LabelledBy::User);
 }
 
 void MemTracker::track_external(const at::Tensor& tensor) {
-  if (tensor.defined()) impl_->engine().label(tensor, Role::IsExternal, Since::Now);
+  if (!tensor.defined()) return;
+  impl_->engine().label(tensor, Role::IsExternal, Since::Now, /*owner=*/{}, LabelledBy::User);
 }
 
 void MemTracker::track_external(std::string_view name, const torch::nn::Module& module) {

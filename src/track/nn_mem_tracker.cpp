@@ -37,16 +37,16 @@ void NnMemTracker::begin_optimizer_step(const torch::optim::Optimizer& optimizer
 }
 
 void NnMemTracker::end_optimizer_step(const torch::optim::Optimizer& optimizer) noexcept {
-  observer.end_optimizer_step([&] { label_states(optimizer); });
+  observer.end_optimizer_step([&] { label_states(optimizer, LabelledBy::Hook); });
 }
 
-void NnMemTracker::label_module(const torch::nn::Module& module) {
-  observer.labels().label(engine(), NnModuleView(module), LabelledBy::Hook);
+void NnMemTracker::label_module(const torch::nn::Module& module, LabelledBy labelled_by) {
+  observer.labels().label(engine(), NnModuleView(module), labelled_by);
 }
 
-void NnMemTracker::label_states(const torch::optim::Optimizer& optimizer) {
+void NnMemTracker::label_states(const torch::optim::Optimizer& optimizer, LabelledBy labelled_by) {
   visit_states(optimizer, [&](const at::Tensor& state) {
-    engine().label(state, Role::IsOptimizerState, Since::Birth);
+    engine().label(state, Role::IsOptimizerState, Since::Birth, /*owner=*/{}, labelled_by);
   });
 }
 
@@ -63,7 +63,7 @@ void NnMemTracker::on_leave(ModuleId id, bool is_bw, at::TensorList outputs) noe
 void NnMemTracker::on_new_modules() {
   for (const ModuleId dead : observer.labels().forget_dead()) {
     activity->mark_dead(dead);
-    engine().forget_module(dead);
+    observer.forget_module(dead);
   }
 }
 

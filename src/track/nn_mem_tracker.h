@@ -20,8 +20,8 @@ class NnMemTracker final : public NnModTracker {
   void begin_optimizer_step(const torch::optim::Optimizer& optimizer) noexcept override;
   void end_optimizer_step(const torch::optim::Optimizer& optimizer) noexcept override;
 
-  void label_module(const torch::nn::Module& module);
-  void label_states(const torch::optim::Optimizer& optimizer);
+  void label_module(const torch::nn::Module& module, LabelledBy labelled_by);
+  void label_states(const torch::optim::Optimizer& optimizer, LabelledBy labelled_by);
 
   MemEngine& engine() const { return observer.engine(); }
 

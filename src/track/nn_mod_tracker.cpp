@@ -90,7 +90,7 @@ void NnModTracker::leave(const torch::nn::Module& module, ModuleId id, bool is_b
     activity->leave(id, outputs);
   };
   try {
-    if (has_post_fw_hook() && activity->before_leave(id).is_open) {
+    if (has_post_fw_hook() && activity->find_open_call(id).is_open) {
       if (const auto hook = user_hooks().post_fw) hook(module, inputs, outputs.vec());
     }
   } catch (...) {

@@ -65,7 +65,7 @@ StackId TrackedEvents::birth_stack(StackId python) {
   if (stack_mode_ == StackMode::None) return {};
   if (stack_mode_ == StackMode::Python && python) return python;
   follow_calls();
-  return module_stacks_.find(log_.backlog().open_calls(), log_.thread(), *modules_);
+  return module_stacks_.intern(log_.backlog().open_calls(), log_.thread(), *modules_);
 }
 
 void TrackedEvents::record_class(ModuleId module, std::string_view class_name) {

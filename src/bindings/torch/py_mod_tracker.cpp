@@ -126,7 +126,7 @@ void PyModTracker::leave(ModuleId id, py::handle output, const std::vector<at::T
 
 bool PyModTracker::leave_module(py::handle module, py::handle args, py::handle output) {
   const ModuleId id = PyModuleRegistry::get().find(module.ptr());
-  const ModuleActivity::Open open = activity_->before_leave(id);
+  const ModuleActivity::Open open = activity_->find_open_call(id);
   if (!open.is_open) return false;
   std::vector<at::Tensor> outputs;
   if (open.wants_outputs) append_tensors(output.ptr(), outputs);

@@ -36,7 +36,7 @@ class ModuleStacks {
  public:
   /// The modules that run in the thread, as a stack; none if no module runs. A module that gets
   /// another name later keeps its first name here.
-  StackId find(const OpenCalls& calls, ThreadId thread, const ModuleActivity& modules);
+  StackId intern(const OpenCalls& calls, ThreadId thread, const ModuleActivity& modules);
 
  private:
   std::map<std::vector<ModuleId>, StackId> known_;

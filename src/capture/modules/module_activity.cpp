@@ -153,11 +153,11 @@ void ModuleActivity::set_backward_hooks(BackwardHooks hooks) {
 
 ModuleActivity::ThreadState& ModuleActivity::this_thread() {
   LastState& last = ThreadLocal<LastState>::get();
-  if (last.serial != serial_) last = {serial_, &find_this_thread()};
+  if (last.serial != serial_) last = {serial_, &make_thread_state()};
   return *last.state;
 }
 
-ModuleActivity::ThreadState& ModuleActivity::find_this_thread() {
+ModuleActivity::ThreadState& ModuleActivity::make_thread_state() {
   thread_local ThreadStates local;
   for (const auto& each : local.states) {
     if (each.serial == serial_) return *each.state;
@@ -217,7 +217,7 @@ std::shared_ptr<BackwardWatch> ModuleActivity::watch_inputs(const CallRef& call,
   return watch;
 }
 
-ModuleActivity::Open ModuleActivity::before_leave(ModuleId module) {
+ModuleActivity::Open ModuleActivity::find_open_call(ModuleId module) {
   const std::lock_guard lock(mutex_);
   const ThreadState& thread = this_thread();
   const auto call = thread.log.find_open(module);

@@ -68,9 +68,9 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
     bool is_open = false;        ///< the module is open in this thread
     bool wants_outputs = false;  ///< `leave` needs the outputs
   };
-  Open before_leave(ModuleId module);
-  /// Returns false if the module is not open in this thread. Reads `outputs` only if `before_leave`
-  /// has returned `wants_outputs`.
+  Open find_open_call(ModuleId module);
+  /// Returns false if the module is not open in this thread. Reads `outputs` only if
+  /// `find_open_call` has returned `wants_outputs`.
   bool leave(ModuleId module, at::TensorList outputs);
 
   /// Call around a recompute: a checkpoint runs its forward again. `keeps_graph`: autograd will run
@@ -111,7 +111,7 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
 
   explicit ModuleActivity(FindOwner find_owner);
   ThreadState& this_thread();
-  ThreadState& find_this_thread();
+  ThreadState& make_thread_state();
   CallRef find_node_call(const torch::autograd::Node& node);
   /// Calls CallLog::find. The lock must be held.
   CallRef find_made(const torch::autograd::Node& node, SequenceRange* range);

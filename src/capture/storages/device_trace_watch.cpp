@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "capture/storages/device_trace.h"
+#include "capture/storages/device_trace_watch.h"
 
 #include "core/events/event.h"
 
 namespace tidegauge {
 
-RegisteredStorage* DeviceTrace::find(c10::StorageImpl& storage) {
+RegisteredStorage* DeviceTraceWatch::find(c10::StorageImpl& storage) {
   RegisteredStorage* found = memory_.find(storage._mutable_data_ptr_no_checks().get());
   return found != nullptr && found->deleter == nullptr ? found : nullptr;
 }
 
-RegisteredStorage* DeviceTrace::watch(c10::StorageImpl& storage, const RegisteredStorage& record) {
+RegisteredStorage* DeviceTraceWatch::watch(c10::StorageImpl& storage,
+                                           const RegisteredStorage& record) {
   RegisteredStorage* place = find(storage);
   if (place == nullptr || place->storage != nullptr) return nullptr;
   const void* data = place->data;
@@ -20,7 +21,8 @@ RegisteredStorage* DeviceTrace::watch(c10::StorageImpl& storage, const Registere
   return place;
 }
 
-const RegisteredStorage* DeviceTrace::consume(const DeviceTraceEntry& entry, StorageId next_id) {
+const RegisteredStorage* DeviceTraceWatch::consume(const DeviceTraceEntry& entry,
+                                                   StorageId next_id) {
   const auto event = events_.consume(entry, next_id);
   if (!event) return nullptr;
   // NOLINTNEXTLINE(performance-no-int-to-ptr): a key of the table, never dereferenced

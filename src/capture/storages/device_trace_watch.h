@@ -10,9 +10,9 @@ namespace tidegauge {
 
 /// Watches device memory with the trace of its allocator. The deleter of such memory is never
 /// replaced.
-class DeviceTrace final : public EndWatch {
+class DeviceTraceWatch final : public EndWatch {
  public:
-  DeviceTrace(MemoryTable& memory, EndHandler& handler) : memory_(memory), handler_(handler) {}
+  DeviceTraceWatch(MemoryTable& memory, EndHandler& handler) : memory_(memory), handler_(handler) {}
 
   RegisteredStorage* find(c10::StorageImpl& storage) override;
   /// Watches a storage if the allocator has reported its memory and no other storage uses it.

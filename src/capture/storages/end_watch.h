@@ -21,12 +21,12 @@ class EndHandler {
 
 /// One way to notice that a storage has ended. There are four:
 ///
-///   CpuDeleter      memory of the CPU allocator: our deleter replaces the one of the DataPtr
-///   DeviceTrace     memory of a device: its allocator reports what it allocates and frees
-///   OwnContext      meta, fake and simulated storages: they have no memory, so their DataPtr can
-///                   hold our context
-///   WeakReferences  everything else (numpy, shared memory, from_blob, mapped files): the storage
-///                   is not changed, and a weak reference is polled
+///   CpuDeleter        memory of the CPU allocator: our deleter replaces the one of the DataPtr
+///   DeviceTraceWatch  memory of a device: its allocator reports what it allocates and frees
+///   OwnContext        meta, fake and simulated storages: they have no memory, so their DataPtr can
+///                     hold our context
+///   WeakReferences    everything else (numpy, shared memory, from_blob, mapped files): the storage
+///                     is not changed, and a weak reference is polled
 ///
 /// Called with the lock of the registry held.
 class EndWatch {

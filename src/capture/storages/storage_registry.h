@@ -10,7 +10,7 @@
 
 #include "capture/compat/torch_device.h"
 #include "capture/storages/cpu_deleter.h"
-#include "capture/storages/device_trace.h"
+#include "capture/storages/device_trace_watch.h"
 #include "capture/storages/knowledge_cache.h"
 #include "capture/storages/listeners.h"
 #include "capture/storages/own_context.h"
@@ -143,7 +143,7 @@ class StorageRegistry final : EndHandler {
   CpuDeleter cpu_deleter_{mutex_, memory_, *this};
   WeakReferences weak_references_{*this};
   OwnContext own_context_{mutex_, *this};
-  DeviceTrace device_trace_{memory_, *this};
+  DeviceTraceWatch device_trace_{memory_, *this};
 };
 
 }  // namespace tidegauge

@@ -9,7 +9,7 @@ void Failures::note(std::string_view where, std::string_view what) noexcept {
   try {
     if (!where.empty()) first_.append(where).append(": ");
     first_.append(what);
-  } catch (const std::exception&) {  // out of memory: the count alone must do
+  } catch (const std::exception&) {  // no memory for the text
     first_.clear();
   }
 }

@@ -37,7 +37,7 @@ TEST(ModuleActivity, ActiveModulesAreTheOpenCallsOutermostFirst) {
 TEST(ModuleActivity, ModuleWithoutANameIsNotEntered) {
   const auto activity = make_activity();
   EXPECT_FALSE(activity->enter(kStranger, {}).is_named);
-  EXPECT_FALSE(activity->before_leave(kStranger).is_open);
+  EXPECT_FALSE(activity->find_open_call(kStranger).is_open);
   EXPECT_FALSE(activity->leave(kStranger, {}));
 }
 

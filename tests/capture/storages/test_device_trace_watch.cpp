@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "capture/storages/device_trace.h"
+#include "capture/storages/device_trace_watch.h"
 #include "ends_log.h"
 #include "listener_log.h"
 
@@ -15,10 +15,10 @@ DeviceTraceEntry entry(TraceAction action) {
   return {action, cuda(0), reinterpret_cast<uint64_t>(&values[0]), 700, 0};
 }
 
-TEST(DeviceTrace, AllocationIsRoundedAndHasNoStorageYet) {
+TEST(DeviceTraceWatch, AllocationIsRoundedAndHasNoStorageYet) {
   MemoryTable memory;
   EndsLog ends;
-  DeviceTrace trace(memory, ends);
+  DeviceTraceWatch trace(memory, ends);
   const RegisteredStorage* made = trace.consume(entry(TraceAction::Alloc), StorageId(7));
   ASSERT_NE(made, nullptr);
   EXPECT_EQ(made->id, StorageId(7));
@@ -27,10 +27,10 @@ TEST(DeviceTrace, AllocationIsRoundedAndHasNoStorageYet) {
   EXPECT_EQ(made->storage, nullptr);
 }
 
-TEST(DeviceTrace, FreeIsReportedOnce) {
+TEST(DeviceTraceWatch, FreeIsReportedOnce) {
   MemoryTable memory;
   EndsLog ends;
-  DeviceTrace trace(memory, ends);
+  DeviceTraceWatch trace(memory, ends);
   trace.consume(entry(TraceAction::Alloc), StorageId(7));
   EXPECT_EQ(trace.consume(entry(TraceAction::FreeRequested), StorageId(8)), nullptr);
   trace.consume(entry(TraceAction::FreeCompleted), StorageId(8));
@@ -38,10 +38,10 @@ TEST(DeviceTrace, FreeIsReportedOnce) {
   EXPECT_EQ(memory.size(), 0);
 }
 
-TEST(DeviceTrace, FirstStorageOfTheMemoryIsWatched) {
+TEST(DeviceTraceWatch, FirstStorageOfTheMemoryIsWatched) {
   MemoryTable memory;
   EndsLog ends;
-  DeviceTrace trace(memory, ends);
+  DeviceTraceWatch trace(memory, ends);
   const at::Tensor tensor = torch::from_blob(&values[0], 4);
   RegisteredStorage record = record_of(5);
   record.storage = &storage_impl(tensor);
