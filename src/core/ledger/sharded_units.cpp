@@ -24,7 +24,7 @@ constexpr std::array<ShardedUnits::Label, kUnitFactCount> kLabels = {{
     {Role::IsShardedGrad, Since::Birth},          // ShardGrad
 }};
 
-constexpr std::array<std::string_view, 4> kStates = {"sharded", "gathering", "unsharded",
+constexpr std::array<std::string_view, 4> kUnitStates = {"sharded", "gathering", "unsharded",
                                                      "post-forward sharded"};
 
 bool is_reduce_buffer(Category category) {
@@ -39,7 +39,7 @@ std::map<Device, uint64_t> sequences_of(const Snapshot& snapshot) {
 
 }  // namespace
 
-std::string_view to_string(UnitState state) { return kStates[static_cast<size_t>(state)]; }
+std::string_view to_string(UnitState state) { return kUnitStates[static_cast<size_t>(state)]; }
 
 std::optional<ShardedUnits::Label> ShardedUnits::decide(UnitFact fact, Category category) {
   // Without a cast, the shard itself is the input of the all-gather.
