@@ -17,7 +17,7 @@ struct NamedState {
 };
 
 /// If two states got their first entries at the same moment, this order decides.
-constexpr std::array kStates{
+constexpr std::array kFsdpStates{
     NamedState{ModuleState::PeakForward, "Peak Forward"},
     NamedState{ModuleState::PreForward, "Before Pre-Forward"},
     NamedState{ModuleState::AfterPreForward, "After Pre-Forward"},
@@ -73,7 +73,7 @@ std::vector<Snapshot> list_of(const ModuleStats& stats, ModuleState state) {
 
 std::vector<FsdpState> fsdp_states(const ModuleStats& stats) {
   std::vector<NamedState> present;
-  std::copy_if(kStates.begin(), kStates.end(), std::back_inserter(present),
+  std::copy_if(kFsdpStates.begin(), kFsdpStates.end(), std::back_inserter(present),
                [&](const NamedState& named) { return !stats[named.state].empty(); });
   std::stable_sort(present.begin(), present.end(), [&](const NamedState& a, const NamedState& b) {
     return first_moment(stats, a.state) < first_moment(stats, b.state);

@@ -9,7 +9,7 @@
 namespace tidegauge {
 namespace {
 
-constexpr std::array kStates{
+constexpr std::array kModuleStates{
     ModuleState::PeakForward,  ModuleState::PreForward,    ModuleState::PostForward,
     ModuleState::PreForwardAc, ModuleState::PostForwardAc, ModuleState::PeakBackward,
     ModuleState::PreBackward,  ModuleState::PostBackward,
@@ -30,7 +30,7 @@ uint64_t first_moment(const ModuleStats& stats, ModuleState state) {
 
 std::vector<ModuleState> states_in_order(const ModuleStats& stats) {
   std::vector<ModuleState> states;
-  std::copy_if(kStates.begin(), kStates.end(), std::back_inserter(states),
+  std::copy_if(kModuleStates.begin(), kModuleStates.end(), std::back_inserter(states),
                [&](ModuleState state) { return !stats[state].empty(); });
   std::stable_sort(states.begin(), states.end(), [&](ModuleState a, ModuleState b) {
     return first_moment(stats, a) < first_moment(stats, b);
