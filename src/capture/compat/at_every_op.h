@@ -10,6 +10,7 @@ namespace tidegauge {
 /// header that owns it.
 struct alignas(64) AtEveryOp {
   std::atomic<int64_t> op_starts{0};       ///< starts minus stops of all threads; op_switch.h
+  std::atomic<int64_t> left_threads{0};    ///< threads whose starts were all stopped; op_switch.h
   std::atomic<int64_t> runner_holders{0};  ///< op_switch.h
   std::atomic<uint64_t> session{0};        ///< moment_facts.h
   std::atomic<int64_t> stack_starts{0};    ///< starts minus stops; birth_stacks.h

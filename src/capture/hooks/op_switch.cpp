@@ -11,8 +11,16 @@
 namespace tidegauge::op_hook {
 
 struct ThreadSwitch {
+  ThreadSwitch() = default;
+  ThreadSwitch(const ThreadSwitch&) = delete;
+  ThreadSwitch& operator=(const ThreadSwitch&) = delete;
+  ~ThreadSwitch() {
+    if (has_started && starts == 0) --at_every_op.left_threads;
+  }
+
   const std::thread::id thread = std::this_thread::get_id();
   std::atomic<int> starts{0};
+  bool has_started = false;  // used by its own thread only
 };
 
 namespace {
@@ -37,7 +45,8 @@ const Thread& this_thread() {
 
 Thread switch_on_in_this_thread() {
   const Thread& own = this_thread();
-  ++own->starts;
+  if (own->starts++ == 0 && own->has_started) --at_every_op.left_threads;
+  own->has_started = true;
   if (at_every_op.op_starts++ == 0) moment::begin_session();
   restore_in_this_thread();
   return own;
@@ -45,7 +54,14 @@ Thread switch_on_in_this_thread() {
 
 void stop_in(const Thread& thread) {
   --at_every_op.op_starts;
-  if (--thread->starts == 0 && thread->thread == std::this_thread::get_id()) include(false);
+  if (--thread->starts > 0) return;
+  ++at_every_op.left_threads;
+  if (thread->thread == std::this_thread::get_id()) include(false);
+}
+
+bool was_left_in_this_thread() {
+  const Thread& own = this_thread();
+  return own->has_started && own->starts == 0;
 }
 
 void switch_on_again() {

@@ -42,8 +42,16 @@ bool is_on_in_this_thread();
 TIDEGAUGE_API void suspend_in_this_thread();
 TIDEGAUGE_API void resume_in_this_thread();
 
-/// True if no thread is tracked.
-inline bool is_idle() { return at_every_op.op_starts.load(std::memory_order_relaxed) <= 0; }
+/// True if this thread had starts, and all were stopped. A thread that only inherited the key, such
+/// as one of autograd's, never had any.
+bool was_left_in_this_thread();
+
+/// True if this thread need not include the key: no thread is tracked, or this one no longer is.
+inline bool is_idle() {
+  return at_every_op.op_starts.load(std::memory_order_relaxed) <= 0 ||
+         (at_every_op.left_threads.load(std::memory_order_relaxed) > 0 &&
+          was_left_in_this_thread());
+}
 
 /// Runs the ops that reach our key instead of torch's kernels; see simulate/simulator.h. The runner
 /// is used while it has holders: a simulation, and each simulated storage, because ops on its

@@ -423,6 +423,34 @@ def test_tracker_left_within_inference_mode_stays_left() -> None:
     del kept
 
 
+def test_tracker_left_within_inference_mode_stays_left_while_another_thread_is_tracked() -> None:
+    is_entered, may_leave = threading.Event(), threading.Event()
+    others: list[MemTracker] = []
+
+    def track() -> None:
+        with MemTracker() as other:
+            others.append(other)
+            is_entered.set()
+            may_leave.wait()
+
+    thread = threading.Thread(target=track)
+    tracker = MemTracker()
+    tracker.__enter__()
+    thread.start()
+    is_entered.wait()
+    with torch.inference_mode():
+        tracker.__exit__(None, None, None)
+    kept = [torch.ones(8)]
+    assert not is_switched_on()
+    kept.append(torch.ones(8))
+    assert now(others[0]) == {}
+    with MemTracker() as again:
+        kept.append(torch.ones(8))
+        assert now(again) == split(Activation=32)
+    may_leave.set()
+    thread.join()
+
+
 def test_ops_within_scopes_that_change_dispatch_keys_are_tracked() -> None:
     with MemTracker() as tracker:
         kept = []
