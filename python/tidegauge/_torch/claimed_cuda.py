@@ -17,12 +17,14 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.cuda._utils import _get_device_index
 
 from tidegauge import _C
 from tidegauge._torch.compat import BUILT_FOR, fits
-from tidegauge._torch.patching import Installation, Patch
+from tidegauge._torch.patching import Installation, Patch, required_by
 from tidegauge._torch.simulated_tensors import paused
+
+with required_by("simulate"):
+    from torch.cuda._utils import _get_device_index
 
 DEVICE_COUNT = 8
 _CAPABILITY = (9, 0)
@@ -173,7 +175,7 @@ def _replacements() -> dict[str, Any]:
 @functools.cache
 def _installation() -> Installation:
     return Installation(
-        {name: Patch(torch.cuda, name, value) for name, value in _replacements().items()},
+        {name: Patch(f"torch.cuda:{name}", value) for name, value in _replacements().items()},
         variables=_originals,
     )
 

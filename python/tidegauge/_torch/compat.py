@@ -36,6 +36,33 @@ BUILD_TYPE = _read_build("BUILD_TYPE")
 REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps ."
 
 
+_SHARDINGS = "torch.distributed.tensor._decompositions:DecompShardingStrategy"
+_STAGE = "torch.distributed.pipelining:PipelineStage"
+# Functions that we patch and that only some versions have: the first and the last of them.
+_NEWEST = (99, 0)
+_ONLY_IN: dict[str, tuple[tuple[int, int], tuple[int, int]]] = {
+    f"{_SHARDINGS}.propagate_strategy": ((2, 12), _NEWEST),
+    f"{_STAGE}._shape_inference": ((2, 10), (2, 11)),
+    f"{_STAGE}._warmup_forward_vote": ((2, 12), (2, 14)),
+    f"{_STAGE}._warmup_backward_result": ((2, 12), (2, 14)),
+    "torch.distributed.fsdp._fully_shard._fsdp_param:FSDPParam.to_accumulated_grad_if_needed": (
+        (2, 10),
+        (2, 14),
+    ),  # later left to autograd
+}
+
+
+def has_fsdp_group_lists() -> bool:
+    """True if a module may have several param groups of FSDP2."""
+    return _minor_of(find_torch_version() or "") >= (2, 12)
+
+
+def is_expected(place: str) -> bool:
+    """True if the installed torch should have the attribute at `module:Class.name`."""
+    first, last = _ONLY_IN.get(place, ((0, 0), _NEWEST))
+    return first <= _minor_of(find_torch_version() or "") <= last
+
+
 def find_compiled_calls() -> tuple[str, str, str] | None:
     """The module and the names of the functions that dynamo calls before and after compiled code;
     None for the version that has `_ForceDispatchKeyGuard` there."""

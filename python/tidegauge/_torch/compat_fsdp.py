@@ -11,31 +11,37 @@ from typing import Any
 
 import torch
 
+from tidegauge._torch.compat import has_fsdp_group_lists
+
+_HAS_GROUP_LISTS = has_fsdp_group_lists()
+#: The attributes of an FSDPParamGroup and of an FSDPState that this file reads.
+GROUP_ATTRIBUTES = ("_param_group_index", "_num_param_groups") if _HAS_GROUP_LISTS else ()
+STATE_ATTRIBUTES = ("_fsdp_param_groups",) if _HAS_GROUP_LISTS else ("_fsdp_param_group",)
+
 
 def groups_of(state: Any) -> list[Any]:
     """The param groups of a sharded module, by its FSDP2 state."""
-    groups: list[Any] | None = getattr(state, "_fsdp_param_groups", None)
-    if groups is not None:
+    if _HAS_GROUP_LISTS:
+        groups: list[Any] = state._fsdp_param_groups
         return groups
     group = state._fsdp_param_group
     return [] if group is None else [group]
 
 
+# Called several times per group and step, so these make no further calls of Python.
+
+
 def index_of(group: Any) -> int:
     """The position of a param group among those of its module."""
-    return int(getattr(group, "_param_group_index", 0))
-
-
-# Called several times per group and step, so these two make no further calls of Python.
+    return int(group._param_group_index) if _HAS_GROUP_LISTS else 0
 
 
 def is_first(group: Any) -> bool:
-    return bool(getattr(group, "_param_group_index", 0) == 0)
+    return not _HAS_GROUP_LISTS or bool(group._param_group_index == 0)
 
 
 def is_last(group: Any) -> bool:
-    count = getattr(group, "_num_param_groups", 1)
-    return bool(count == 1 or group._param_group_index == count - 1)
+    return not _HAS_GROUP_LISTS or bool(group._param_group_index == group._num_param_groups - 1)
 
 
 def read_reduction(

@@ -13,25 +13,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import wraps
-from types import ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import nn
-from torch.distributed.fsdp._fully_shard import _fsdp_param_group
-from torch.distributed.fsdp._fully_shard._fsdp_collectives import (
-    DefaultAllGather,
-    DefaultReduceScatter,
-)
-from torch.distributed.fsdp._fully_shard._fsdp_common import TrainingState
-from torch.distributed.fsdp._fully_shard._fsdp_param import FSDPParam
-from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
 
 from tidegauge import _C
 from tidegauge._C import ModuleMark, UnitFact
 from tidegauge._torch import compat_fsdp
-from tidegauge._torch.patching import Installation, Patch
+from tidegauge._torch.patching import Installation, Patch, Reads, required_by
+
+with required_by("FSDPMemTracker"):
+    from torch.distributed.fsdp._fully_shard._fsdp_collectives import (
+        DefaultAllGather,
+        DefaultReduceScatter,
+    )
+    from torch.distributed.fsdp._fully_shard._fsdp_common import TrainingState
+    from torch.distributed.fsdp._fully_shard._fsdp_param import FSDPParam
+    from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
 
 _originals: dict[str, Callable[..., Any]] = {}
 _units: WeakKeyDictionary[FSDPParamGroup | FSDPParam, int] = WeakKeyDictionary()
@@ -131,21 +131,18 @@ _is_first = compat_fsdp.is_first
 _is_last = compat_fsdp.is_last
 
 
-@wraps(FSDPParamGroup.__init__)
 def _tracked_init(self: FSDPParamGroup, *args: Any, **kwargs: Any) -> None:
     """Called when a module is sharded while a tracker is entered."""
     _originals["init"](self, *args, **kwargs)
     find_unit(self)
 
 
-@wraps(FSDPParamGroup.lazy_init)
 def _tracked_lazy_init(self: FSDPParamGroup) -> None:
     _originals["lazy_init"](self)
     # Now the group has its final name.
     _notify_made(find_unit(self), self)
 
 
-@wraps(FSDPParamGroup.unshard)
 def _tracked_unshard(self: FSDPParamGroup, *args: Any, **kwargs: Any) -> Any:
     if self._all_gather_result is not None or self.is_unsharded:
         return _originals["unshard"](self, *args, **kwargs)
@@ -166,7 +163,6 @@ def _notify_gathering(unit: int, group: FSDPParamGroup) -> None:
     _C.unit_gathering(unit, group._training_state.name, _running.prefetches > 0)
 
 
-@wraps(FSDPParamGroup.wait_for_unshard)
 def _tracked_wait_for_unshard(self: FSDPParamGroup) -> Any:
     if self._all_gather_result is None:
         return _originals["wait_for_unshard"](self)
@@ -195,7 +191,6 @@ def _tracked_prefetch_unshard(target_fsdp_param_group: FSDPParamGroup, pass_type
             _C.mark_modules((module,), ModuleMark.AFTER_PRE_FORWARD)
 
 
-@wraps(FSDPParamGroup.pre_forward)
 def _tracked_pre_forward(self: FSDPParamGroup, module: nn.Module, *args: Any) -> Any:
     is_entering = self._training_state != TrainingState.FORWARD
     result = _originals["pre_forward"](self, module, *args)
@@ -214,7 +209,6 @@ def _notify_pre_forward(module: nn.Module, is_entering: bool) -> None:
         _C.mark_modules((module,), ModuleMark.AFTER_PRE_FORWARD)
 
 
-@wraps(FSDPParamGroup.post_forward)
 def _tracked_post_forward(self: FSDPParamGroup, module: nn.Module | None, *args: Any) -> Any:
     # Without a module, the root ends the forward of a group whose modules were not all called.
     if module is not None and _is_first(self) and not _in_backward():
@@ -222,7 +216,6 @@ def _tracked_post_forward(self: FSDPParamGroup, module: nn.Module | None, *args:
     return _originals["post_forward"](self, module, *args)
 
 
-@wraps(FSDPParamGroup.pre_backward)
 def _tracked_pre_backward(self: FSDPParamGroup, *args: Any) -> Any:
     if self._training_state == TrainingState.PRE_BACKWARD:
         return _originals["pre_backward"](self, *args)
@@ -234,7 +227,6 @@ def _tracked_pre_backward(self: FSDPParamGroup, *args: Any) -> Any:
     return result
 
 
-@wraps(FSDPParamGroup.post_backward)
 def _tracked_post_backward(self: FSDPParamGroup, *args: Any) -> Any:
     unit = find_unit(self)
     if not self.reduce_grads:  # otherwise foreach_reduce reports them
@@ -253,7 +245,6 @@ def _notify_unsharded_grads(unit: int, group: FSDPParamGroup) -> None:
     _C.unit_fact(unit, UnitFact.UNSHARDED_GRAD, unsharded_grads_of(group.fsdp_params))
 
 
-@wraps(FSDPParamGroup.finalize_backward)
 def _tracked_finalize_backward(self: FSDPParamGroup) -> None:
     was_unused = self._all_gather_result is not None
     _originals["finalize_backward"](self)
@@ -261,23 +252,20 @@ def _tracked_finalize_backward(self: FSDPParamGroup) -> None:
         _C.unit_released(find_unit(self), keeps_post_forward_shard=self.is_sharded_post_forward)
 
 
-@wraps(FSDPParamGroup._to_sharded)
 def _tracked_to_sharded(self: FSDPParamGroup) -> None:
     _originals["to_sharded"](self)
     if self._all_gather_result is None:
         _C.unit_released(find_unit(self), keeps_post_forward_shard=False)
 
 
-@wraps(FSDPParamGroup._to_sharded_post_forward)
 def _tracked_to_sharded_post_forward(self: FSDPParamGroup) -> None:
     _originals["to_sharded_post_forward"](self)
     _C.unit_released(find_unit(self), keeps_post_forward_shard=True)
 
 
-def _with_births(name: str, fact: UnitFact, original: Any) -> Callable[..., Any]:
+def _with_births(name: str, fact: UnitFact) -> Callable[..., Any]:
     """Wraps a method of a parameter: each storage that it allocates is labelled `fact`."""
 
-    @wraps(original or _with_births)
     def tracked(self: FSDPParam, *args: Any) -> Any:
         unit = _units.get(self)
         if unit is None:  # its group was not observed yet
@@ -287,7 +275,6 @@ def _with_births(name: str, fact: UnitFact, original: Any) -> Callable[..., Any]
     return tracked
 
 
-@wraps(FSDPParam.reset_sharded_param)
 def _tracked_reset_sharded_param(self: FSDPParam) -> None:
     """Called when `load_state_dict` or `Module.to` replaces the shards."""
     _originals["reset_sharded_param"](self)
@@ -295,7 +282,6 @@ def _tracked_reset_sharded_param(self: FSDPParam) -> None:
         _C.unit_fact(unit, UnitFact.SHARD, shards_of([self]))
 
 
-@wraps(_fsdp_param_group.foreach_reduce)  # type: ignore[attr-defined]
 def _tracked_foreach_reduce(
     fsdp_params: list[FSDPParam],
     unsharded_grads: list[torch.Tensor],
@@ -348,50 +334,66 @@ def _in_backward() -> bool:
     return bool(torch._C._current_graph_task_id() != -1)
 
 
+_FOLDER = "torch.distributed.fsdp._fully_shard"
+_MODULE = f"{_FOLDER}._fsdp_param_group"
+_GROUP = f"{_MODULE}:FSDPParamGroup"
+_PARAMETER = f"{_FOLDER}._fsdp_param:FSDPParam"
 _PARAMETER_BIRTHS = {
     "to_sharded_post_forward": UnitFact.POST_FORWARD_SHARD,
     "to_accumulated_grad_if_needed": UnitFact.UNSHARDED_GRAD,
 }
-# Newer versions of FSDP2 leave such gradients to autograd.
-_NOT_IN_EVERY_TORCH = {"to_accumulated_grad_if_needed"}
-_TABLE: list[tuple[str, type | ModuleType, str, Any]] = [
-    ("init", FSDPParamGroup, "__init__", _tracked_init),
-    ("lazy_init", FSDPParamGroup, "lazy_init", _tracked_lazy_init),
-    ("unshard", FSDPParamGroup, "unshard", _tracked_unshard),
-    ("wait_for_unshard", FSDPParamGroup, "wait_for_unshard", _tracked_wait_for_unshard),
-    (
-        "prefetch_unshard",
-        FSDPParamGroup,
-        "_prefetch_unshard",
-        staticmethod(_tracked_prefetch_unshard),
-    ),
-    ("pre_forward", FSDPParamGroup, "pre_forward", _tracked_pre_forward),
-    ("post_forward", FSDPParamGroup, "post_forward", _tracked_post_forward),
-    ("pre_backward", FSDPParamGroup, "pre_backward", _tracked_pre_backward),
-    ("post_backward", FSDPParamGroup, "post_backward", _tracked_post_backward),
-    ("finalize_backward", FSDPParamGroup, "finalize_backward", _tracked_finalize_backward),
-    ("to_sharded", FSDPParamGroup, "_to_sharded", _tracked_to_sharded),
+_TABLE: list[tuple[str, str, Any]] = [
+    ("init", f"{_GROUP}.__init__", _tracked_init),
+    ("lazy_init", f"{_GROUP}.lazy_init", _tracked_lazy_init),
+    ("unshard", f"{_GROUP}.unshard", _tracked_unshard),
+    ("wait_for_unshard", f"{_GROUP}.wait_for_unshard", _tracked_wait_for_unshard),
+    ("prefetch_unshard", f"{_GROUP}._prefetch_unshard", _tracked_prefetch_unshard),
+    ("pre_forward", f"{_GROUP}.pre_forward", _tracked_pre_forward),
+    ("post_forward", f"{_GROUP}.post_forward", _tracked_post_forward),
+    ("pre_backward", f"{_GROUP}.pre_backward", _tracked_pre_backward),
+    ("post_backward", f"{_GROUP}.post_backward", _tracked_post_backward),
+    ("finalize_backward", f"{_GROUP}.finalize_backward", _tracked_finalize_backward),
+    ("to_sharded", f"{_GROUP}._to_sharded", _tracked_to_sharded),
     (
         "to_sharded_post_forward",
-        FSDPParamGroup,
-        "_to_sharded_post_forward",
+        f"{_GROUP}._to_sharded_post_forward",
         _tracked_to_sharded_post_forward,
     ),
-    ("reset_sharded_param", FSDPParam, "reset_sharded_param", _tracked_reset_sharded_param),
-    ("foreach_reduce", _fsdp_param_group, "foreach_reduce", _tracked_foreach_reduce),
+    ("reset_sharded_param", f"{_PARAMETER}.reset_sharded_param", _tracked_reset_sharded_param),
+    ("foreach_reduce", f"{_MODULE}:foreach_reduce", _tracked_foreach_reduce),
+    *(
+        (key := f"param.{name}", f"{_PARAMETER}.{name}", _with_births(key, fact))
+        for name, fact in _PARAMETER_BIRTHS.items()
+    ),
 ]
-_PARAMETER_TABLE = {
-    (key := f"param.{name}"): Patch(
-        FSDPParam,
-        name,
-        _with_births(key, fact, getattr(FSDPParam, name, None)),
-        is_optional=name in _NOT_IN_EVERY_TORCH,
-    )
-    for name, fact in _PARAMETER_BIRTHS.items()
-}
+# What the wrappers, and FSDPMemTracker when it is entered, read in FSDP2's objects.
+_READS = [
+    Reads(
+        _GROUP,
+        *("fsdp_params", "modules", "is_unsharded", "is_sharded_post_forward", "reduce_grads"),
+        *("_module_fqn", "_training_state", "_all_gather_comm", "_all_gather_result"),
+        "_partial_reduce_output",
+        *compat_fsdp.GROUP_ATTRIBUTES,
+    ),
+    Reads(
+        _PARAMETER,
+        *("sharded_param", "_sharded_param_data", "_sharded_post_forward_param_data"),
+        *("all_gather_outputs", "_unsharded_inner_tensors", "_unsharded_param"),
+        *("unsharded_accumulated_grad", "_orig_size"),
+    ),
+    Reads(
+        f"{_FOLDER}._fsdp_state:FSDPState",
+        "_states_to_forward_prefetch",
+        *compat_fsdp.STATE_ATTRIBUTES,
+    ),
+    Reads(f"{_FOLDER}._fully_shard:FSDPModule", "_get_fsdp_state"),
+    Reads(f"{_FOLDER}._fsdp_common:TrainingState", "FORWARD", "PRE_BACKWARD"),
+    Reads(f"{_FOLDER}._fsdp_collectives:AllGatherResult", "all_gather_output"),
+]
 _FOR_FSDP = Installation(
-    {key: Patch(owner, name, wrapper) for key, owner, name, wrapper in _TABLE} | _PARAMETER_TABLE,
+    {key: Patch(place, wrapper, is_named=True) for key, place, wrapper in _TABLE},
     variables=_originals,
+    reads=_READS,
 )
 _FOR_FSDP.check("FSDPMemTracker")
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.abc
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -20,10 +21,11 @@ class Patches(Protocol):
 class LatePatches:
     """Patches of one module. Installed while a tracker uses them and the module is imported.
 
-    `load` returns the patches, for which it may import the module; None if it needs no patches.
+    `load` returns the patches, for which it may import the module. If that fails, or if the patches
+    do not fit this torch, there is a warning, and the program continues without them.
     """
 
-    def __init__(self, module_name: str, load: Callable[[], Patches | None]) -> None:
+    def __init__(self, module_name: str, load: Callable[[], Patches]) -> None:
         self._module_name = module_name
         self._load = load
         self._finder = _Finder(module_name, self._install_now)
@@ -55,11 +57,14 @@ class LatePatches:
                 self._patches = None
 
     def _install_now(self) -> None:
-        patches = self._load()
-        with self._lock:
-            if patches is not None and self._patches is None and self._user_count > 0:
-                patches.install()
-                self._patches = patches
+        try:
+            patches = self._load()
+            with self._lock:
+                if self._patches is None and self._user_count > 0:
+                    patches.install()
+                    self._patches = patches
+        except Exception as error:  # a torch that we do not know; the import of the user succeeded
+            warnings.warn(f"tidegauge cannot patch {self._module_name}: {error}", stacklevel=2)
 
 
 class _Finder(importlib.abc.MetaPathFinder):

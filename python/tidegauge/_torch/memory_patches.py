@@ -6,46 +6,33 @@ resized storages, registered parameters, gradients of `torch.autograd.grad`, opt
 from __future__ import annotations
 
 import threading
-import warnings
 import weakref
 from collections.abc import Callable
-from functools import wraps
+from contextlib import ExitStack
 from importlib import import_module
 from typing import Any
 
 import torch
 from torch import nn, optim
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch._subclasses.meta_utils import MetaConverter
-from torch.autograd.profiler import record_function
-from torch.nn.modules.module import (
-    register_module_buffer_registration_hook,
-    register_module_parameter_registration_hook,
-)
-from torch.optim.optimizer import (
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
 
 from tidegauge import _C
 from tidegauge._torch.compat import find_compiled_calls
 from tidegauge._torch.late_patches import LatePatches, Patches
 from tidegauge._torch.op_patches import FOR_OPS
-from tidegauge._torch.patching import GlobalHook, Installation, Patch
+from tidegauge._torch.patching import GlobalHook, Installation, Patch, unknown_original
 
 _is_compiling = torch.compiler.is_dynamo_compiling
 
 
 # The originals that the wrappers call. Each installation sets them again.
-_setstate: Callable[..., Any] = nn.Module.__setstate__
-_compiled_region: Callable[..., Any] = torch._C._ForceDispatchKeyGuard
-_resize: Callable[..., Any] = torch.UntypedStorage.resize_
-_swap: Callable[..., Any] = getattr(torch.UntypedStorage, "_swap_data_ptr_", _resize)
-_exit_profiled: Callable[..., Any] = record_function.__exit__
-_get_rng_state: Callable[..., torch.Tensor] = torch.random.get_rng_state
-_enter_fake_mode: Callable[..., Any] = FakeTensorMode.__enter__
-_run_backward: Callable[..., Any] = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
-_convert_to_meta: Callable[..., Any] = MetaConverter.__call__
+_setstate: Callable[..., Any] = unknown_original
+_resize: Callable[..., Any] = unknown_original
+_swap: Callable[..., Any] = unknown_original
+_exit_profiled: Callable[..., Any] = unknown_original
+_get_rng_state: Callable[..., torch.Tensor] = unknown_original
+_enter_fake_mode: Callable[..., Any] = unknown_original
+_run_backward: Callable[..., Any] = unknown_original
+_convert_to_meta: Callable[..., Any] = unknown_original
 
 
 def _tracked_setstate(self: nn.Module, state: Any) -> None:
@@ -54,7 +41,6 @@ def _tracked_setstate(self: nn.Module, state: Any) -> None:
     _C.module_restored(self)
 
 
-@wraps(_resize)
 def _tracked_resize(self: torch.UntypedStorage, *args: Any) -> Any:
     _C.before_resize(self)
     try:
@@ -66,7 +52,6 @@ def _tracked_resize(self: torch.UntypedStorage, *args: Any) -> Any:
         _C.after_resize(self)
 
 
-@wraps(_swap)
 def _tracked_swap(self: torch.UntypedStorage, other: torch.UntypedStorage) -> Any:
     _C.before_resize(self)
     _C.before_resize(other)
@@ -77,7 +62,6 @@ def _tracked_swap(self: torch.UntypedStorage, other: torch.UntypedStorage) -> An
         _C.after_resize(self)
 
 
-@wraps(_get_rng_state)
 def _tracked_get_rng_state() -> torch.Tensor:
     """Observes the generator state that checkpoints keep: torch makes it without the dispatcher."""
     state = _get_rng_state()
@@ -86,21 +70,18 @@ def _tracked_get_rng_state() -> torch.Tensor:
     return state
 
 
-@wraps(_enter_fake_mode)
-def _tracked_enter_fake_mode(self: FakeTensorMode) -> Any:
+def _tracked_enter_fake_mode(self: Any) -> Any:
     """Hides the meta tensors of the mode, which use no memory, even if its fakes are counted."""
     _C.enter_fake_mode()
     return _enter_fake_mode(self)
 
 
-@wraps(_convert_to_meta)
 def _tracked_convert_to_meta(self: Any, *args: Any, **kwargs: Any) -> Any:
     """Hides the meta tensors with which torch.export makes fake tensors: they use no memory."""
     with _C.UnseenRegion():
         return _convert_to_meta(self, *args, **kwargs)
 
 
-@wraps(_run_backward)
 def _tracked_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
     """`torch.autograd.grad` returns gradients without running an AccumulateGrad node."""
     if not _is_compiling():
@@ -143,8 +124,7 @@ def _end_step(optimizer: optim.Optimizer, args: Any, kwargs: Any) -> None:
         _C.optimizer_step_end(optimizer)
 
 
-# TorchScript compiles this class: `wraps` leads it to the source of the original.
-@wraps(_exit_profiled)
+# TorchScript compiles this class: `is_named` leads it to the source of the original.
 def _tracked_exit_profiled(self: Any, exc_type: Any, exc_value: Any, traceback: Any) -> Any:
     if exc_type is not None and self.name.startswith("Optimizer.step#"):
         _end_failed_step(self.name)
@@ -174,45 +154,57 @@ def _compiled_call_patches() -> dict[str, Patch]:
     """The functions that torch calls before and after compiled code, if it has no guard there."""
     if (found := find_compiled_calls()) is None:
         return {}
-    owner, *names = found
-    module = import_module(owner)
-    wrappers = _C.wrap_compiled_calls(*(getattr(module, name) for name in names))
-    patches = (Patch(module, *each) for each in zip(names, wrappers, strict=True))
+    module, *names = found
+    originals: list[Any] = [getattr(import_module(module), name, None) for name in names]
+    has_all = all(originals)  # otherwise the check of the patches says what is missing
+    wrappers = _C.wrap_compiled_calls(*originals) if has_all else originals
+    patches = (Patch(f"{module}:{name}", w) for name, w in zip(names, wrappers, strict=True))
     return dict(zip(("_before_compiled", "_after_compiled"), patches, strict=True))
 
 
+def _named(place: str, wrapper: Any) -> Patch:
+    return Patch(place, wrapper, is_named=True)
+
+
+_MODULES = "torch.nn.modules.module"
+_OPTIMIZERS = "torch.optim.optimizer"
 FOR_MEMORY = Installation(
     {
-        "_setstate": Patch(nn.Module, "__setstate__", _tracked_setstate),
-        "_compiled_region": Patch(torch._C, "_ForceDispatchKeyGuard", _C.CompiledRegion),
-        "_resize": Patch(torch.UntypedStorage, "resize_", _tracked_resize),
-        "_swap": Patch(torch.UntypedStorage, "_swap_data_ptr_", _tracked_swap, is_optional=True),
-        "_exit_profiled": Patch(record_function, "__exit__", _tracked_exit_profiled),
-        "_get_rng_state": Patch(torch.random, "get_rng_state", _tracked_get_rng_state),
-        "_same_get_rng_state": Patch(torch, "get_rng_state", _tracked_get_rng_state),
-        "_enter_fake_mode": Patch(FakeTensorMode, "__enter__", _tracked_enter_fake_mode),
-        "_convert_to_meta": Patch(MetaConverter, "__call__", _tracked_convert_to_meta),
-        "_run_backward": Patch(torch.autograd, "_engine_run_backward", _tracked_run_backward),
+        "_setstate": Patch("torch.nn:Module.__setstate__", _tracked_setstate),
+        "_compiled_region": Patch("torch._C:_ForceDispatchKeyGuard", _C.CompiledRegion),
+        "_resize": _named("torch:UntypedStorage.resize_", _tracked_resize),
+        "_swap": _named("torch:UntypedStorage._swap_data_ptr_", _tracked_swap),
+        "_exit_profiled": _named(
+            "torch.autograd.profiler:record_function.__exit__", _tracked_exit_profiled
+        ),
+        "_get_rng_state": _named("torch.random:get_rng_state", _tracked_get_rng_state),
+        "_same_get_rng_state": _named("torch:get_rng_state", _tracked_get_rng_state),
+        "_enter_fake_mode": _named(
+            "torch._subclasses.fake_tensor:FakeTensorMode.__enter__", _tracked_enter_fake_mode
+        ),
+        "_convert_to_meta": _named(
+            "torch._subclasses.meta_utils:MetaConverter.__call__", _tracked_convert_to_meta
+        ),
+        "_run_backward": _named("torch.autograd:_engine_run_backward", _tracked_run_backward),
         **_compiled_call_patches(),
     },
     globals(),
     [
-        GlobalHook(register_optimizer_step_pre_hook, _begin_step),
-        GlobalHook(register_optimizer_step_post_hook, _end_step),
-        GlobalHook(register_module_parameter_registration_hook, _parameter_registered),
-        GlobalHook(register_module_buffer_registration_hook, _buffer_registered),
+        GlobalHook(f"{_OPTIMIZERS}:register_optimizer_step_pre_hook", _begin_step),
+        GlobalHook(f"{_OPTIMIZERS}:register_optimizer_step_post_hook", _end_step),
+        GlobalHook(
+            f"{_MODULES}:register_module_parameter_registration_hook", _parameter_registered
+        ),
+        GlobalHook(f"{_MODULES}:register_module_buffer_registration_hook", _buffer_registered),
     ],
     _end_running_steps,
     feature="MemTracker",
 )
 
 
-def _load_dtensor_patches() -> Patches | None:
-    try:
-        from tidegauge._torch import dtensor_patches
-    except NotImplementedError as error:
-        warnings.warn(str(error), stacklevel=2)
-        return None
+def _load_dtensor_patches() -> Patches:
+    from tidegauge._torch import dtensor_patches
+
     return dtensor_patches
 
 
@@ -220,9 +212,11 @@ _FOR_DTENSOR = LatePatches("torch.distributed.tensor._sharding_prop", _load_dten
 
 
 def install() -> None:
-    FOR_OPS.install()
-    FOR_MEMORY.install()
-    _FOR_DTENSOR.install()
+    with ExitStack() as done:
+        for patches in (FOR_OPS, FOR_MEMORY, _FOR_DTENSOR):
+            patches.install()
+            done.callback(patches.uninstall)
+        done.pop_all()
 
 
 def uninstall() -> None:

@@ -8,22 +8,21 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.utils.checkpoint as checkpoint
 from torch import nn
 
 from tidegauge import _C
-from tidegauge._torch.patching import Installation, Patch
+from tidegauge._torch.patching import Installation, Patch, Reads, unknown_original
 
 _is_compiling = torch.compiler.is_dynamo_compiling
 _enter = _C.module_enter
 _leave = _C.module_leave
-_TORCHS_CALL = nn.Module._wrapped_call_impl
+_TORCHS_CALL = getattr(nn.Module, "_wrapped_call_impl", None)
 
 # The originals that the wrappers call. Each installation sets them again.
-_call_module: Callable[..., Any] = nn.Module.__call__
-_enter_recomputation: Callable[..., Any] = checkpoint._recomputation_hook.__enter__
-_exit_recomputation: Callable[..., Any] = checkpoint._recomputation_hook.__exit__
-_backward_reentrant: Callable[..., Any] = checkpoint.CheckpointFunction.backward
+_call_module: Callable[..., Any] = unknown_original
+_enter_recomputation: Callable[..., Any] = unknown_original
+_exit_recomputation: Callable[..., Any] = unknown_original
+_backward_reentrant: Callable[..., Any] = unknown_original
 
 
 def _tracked_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -80,19 +79,21 @@ def _tracked_backward_reentrant(ctx: Any, *args: Any) -> Any:
         _C.end_recompute()
 
 
+_CHECKPOINT = "torch.utils.checkpoint"
 FOR_MODULES = Installation(
     {
-        "_call_module": Patch(nn.Module, "__call__", _tracked_call),
+        "_call_module": Patch("torch.nn:Module.__call__", _tracked_call),
         "_enter_recomputation": Patch(
-            checkpoint._recomputation_hook, "__enter__", _tracked_enter_recomputation
+            f"{_CHECKPOINT}:_recomputation_hook.__enter__", _tracked_enter_recomputation
         ),
         "_exit_recomputation": Patch(
-            checkpoint._recomputation_hook, "__exit__", _tracked_exit_recomputation
+            f"{_CHECKPOINT}:_recomputation_hook.__exit__", _tracked_exit_recomputation
         ),
         "_backward_reentrant": Patch(
-            checkpoint.CheckpointFunction, "backward", staticmethod(_tracked_backward_reentrant)
+            f"{_CHECKPOINT}:CheckpointFunction.backward", _tracked_backward_reentrant
         ),
     },
     variables=globals(),
+    reads=[Reads("torch.nn:Module", "_wrapped_call_impl", "_call_impl", "_compiled_call_impl")],
     feature="ModTracker",
 )

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from tidegauge import _C
-from tidegauge._torch.patching import Installation, Patch
+from tidegauge._torch.patching import Installation, Patch, unknown_original
 
 # The originals that the wrappers call. Each installation sets them again.
-_bootstrap: Callable[..., Any] = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
-_exit_inference_mode: Callable[..., Any] = torch._C._InferenceMode.__exit__
-_key_extractor: Callable[..., Any] = torch._ops.key_extractor
+_bootstrap: Callable[..., Any] = unknown_original
+_exit_inference_mode: Callable[..., Any] = unknown_original
+_key_extractor: Callable[..., Any] = unknown_original
 _OUR_KEYS = [torch._C._parse_dispatch_key(name) for name in _C.dispatch_keys()]
 
 
@@ -52,16 +52,17 @@ def _extract_keys(tensors: Any, key_mask: Any) -> Any:
 FOR_THREADS = Installation(
     {
         "_exit_inference_mode": Patch(
-            torch._C._InferenceMode, "__exit__", _tracked_exit_inference_mode
+            "torch._C:_InferenceMode.__exit__", _tracked_exit_inference_mode
         ),
     },
     variables=globals(),
+    feature="tracking of threads",
 )
 # For memory trackers and simulations.
 FOR_OPS = Installation(
     {
-        "_key_extractor": Patch(torch._ops, "key_extractor", _extract_keys),
-        "_bootstrap": Patch(threading.Thread, "_bootstrap_inner", _tracked_bootstrap),
+        "_key_extractor": Patch("torch._ops:key_extractor", _extract_keys),
+        "_bootstrap": Patch("threading:Thread._bootstrap_inner", _tracked_bootstrap),
     },
     variables=globals(),
     needs=FOR_THREADS,

@@ -6,7 +6,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
 from typing import Any
 
 from torch import optim
@@ -19,7 +18,6 @@ _listeners: list[Listener] = []
 _originals: dict[str, Callable[..., Any]] = {}
 
 
-@wraps(optim.Optimizer.__init__)
 def _tracked_init(self: optim.Optimizer, *args: Any, **kwargs: Any) -> None:
     _originals["init"](self, *args, **kwargs)
     for listener in list(_listeners):
@@ -30,17 +28,19 @@ def _tracked_init(self: optim.Optimizer, *args: Any, **kwargs: Any) -> None:
 
 
 _FOR_OPTIMIZERS = Installation(
-    {"init": Patch(optim.Optimizer, "__init__", _tracked_init)}, variables=_originals
+    {"init": Patch("torch.optim:Optimizer.__init__", _tracked_init, is_named=True)},
+    variables=_originals,
+    feature="tracking of optimizers",
 )
 
 
 @contextmanager
 def notify_of_optimizers(listener: Listener) -> Iterator[None]:
     """Calls `listener` with each optimizer that is created within the context."""
-    _listeners.append(listener)
     _FOR_OPTIMIZERS.install()
+    _listeners.append(listener)
     try:
         yield
     finally:
-        _FOR_OPTIMIZERS.uninstall()
         _listeners.remove(listener)
+        _FOR_OPTIMIZERS.uninstall()

@@ -10,12 +10,37 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Sequence
-from types import ModuleType
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import update_wrapper
+from importlib import import_module
 from typing import Any
 
 import torch
 from torch.utils.hooks import RemovableHandle
+
+from tidegauge._torch.compat import is_expected
+
+
+@contextmanager
+def required_by(feature: str) -> Iterator[None]:
+    """For imports of torch's internals: raises NotImplementedError if this torch lacks one."""
+    try:
+        yield
+    except ImportError as error:
+        raise _not_with_this_torch(feature, str(error)) from error
+
+
+def _not_with_this_torch(feature: str, reason: str) -> NotImplementedError:
+    return NotImplementedError(
+        f"{feature} does not work with torch {torch.__version__}: {reason}. "
+        "Please report this, or install a torch that tidegauge supports"
+    )
+
+
+def unknown_original(*args: Any, **kwargs: Any) -> Any:
+    """The value of a variable until an installation sets it to the original."""
+    raise AssertionError("a wrapper was called before it was installed")
 
 
 class Patch:
@@ -24,26 +49,37 @@ class Patch:
     The wrapper looks up the original at each call. So it stays one and the same function, and
     dynamo does not recompile.
 
+    `place`: `module:name` or `module:Class.name`. Nothing is raised if this torch has no such
+    place: `explain_change` reports it.
+
     The parameters that the wrapper names must be those of the original, in the same order: another
-    version of torch may have changed them. `is_optional`: some versions lack the attribute.
+    version of torch may have changed them. `is_named`: the wrapper gets the name and the signature
+    of the original, as by `functools.wraps`.
     """
 
-    def __init__(
-        self, owner: type | ModuleType, name: str, wrapper: Any, *, is_optional: bool = False
-    ) -> None:
-        self.is_absent = is_optional and not hasattr(owner, name)
-        self._owner = owner
-        self._name = name
-        self._wrapper = wrapper
+    def __init__(self, place: str, wrapper: Any, *, is_named: bool = False) -> None:
+        self._place = place
+        self._owner, self._name = _find_owner(place)
+        is_static = isinstance(inspect.getattr_static(self._owner, self._name, None), staticmethod)
+        self._wrapper = staticmethod(wrapper) if is_static else wrapper
         self._own_attribute: Any = None  # as defined by the owner itself; None: inherited
         self._is_below_another = False
+        if is_named and (original := _find(place)) is not None:
+            update_wrapper(wrapper, original)
+
+    @property
+    def is_expected(self) -> bool:
+        """False if the version of torch has no such attribute, as we know."""
+        return is_expected(self._place)
 
     def explain_change(self) -> str | None:
-        """How the original differs from what the wrapper expects; None if it fits."""
-        place = f"{self._owner.__name__}.{self._name}"
-        original = getattr(self._owner, self._name, None)
+        """How this torch differs from what the wrapper expects; None if it fits."""
+        place = self._place.replace(":", ".")
+        original = _find(self._place)
         if original is None:
-            return None if self.is_absent else f"it has no {place}"
+            return f"it has no {place}" if self.is_expected else None
+        if not self.is_expected:
+            return f"it has {place}, which this version should not have"
         if not (getattr(original, "__module__", None) or "").startswith("torch"):
             return None  # another tool's patch; what torch has below it is unknown
         expected = _names_of(_function_of(self._wrapper), follow_wrapped=False)
@@ -75,6 +111,55 @@ class Patch:
 
     def _current(self) -> Any:
         return self._owner.__dict__.get(self._name)
+
+
+class Reads:
+    """Attributes of a torch class that wrappers read; many exist in its instances only."""
+
+    def __init__(self, place: str, *names: str) -> None:
+        self._place = place
+        self._names = names
+
+    def explain_change(self) -> str | None:
+        """The attributes that this torch lacks; None if it has them all."""
+        place = self._place.replace(":", ".")
+        owner = _find(self._place)
+        if owner is None:
+            return f"it has no {place}"
+        used = {name for each in inspect.getmro(owner) for name in _names_in_methods(each)}
+        missing = [n for n in self._names if n not in used and not hasattr(owner, n)]
+        return f"{place} has no {', '.join(missing)}" if missing else None
+
+
+def _find_owner(place: str) -> tuple[Any, str]:
+    """The class or module (None if there is none) and the name of the attribute."""
+    module, _, path = place.partition(":")
+    *classes, name = path.split(".")
+    try:
+        owner: Any = import_module(module)
+    except ImportError:
+        return None, name
+    for each in classes:
+        owner = getattr(owner, each, None)
+    return owner, name
+
+
+def _find(place: str) -> Any:
+    """The attribute; None if this torch does not have it."""
+    owner, name = _find_owner(place)
+    if isinstance(owner, type):  # not what each class and each metaclass has, such as `__call__`
+        owners: Sequence[Any] = inspect.getmro(owner)[:-1]
+    else:
+        owners = () if owner is None else (owner,)
+    return getattr(owner, name, None) if any(name in vars(each) for each in owners) else None
+
+
+def _names_in_methods(owner: type) -> Iterator[str]:
+    """The names of attributes (and of globals) that the methods of the class use."""
+    for attribute in vars(owner).values():
+        function = attribute.fget if isinstance(attribute, property) else _function_of(attribute)
+        code = getattr(inspect.unwrap(function) if callable(function) else None, "__code__", None)
+        yield from getattr(code, "co_names", ())
 
 
 def _function_of(attribute: Any) -> Any:
@@ -109,15 +194,19 @@ class GlobalHook:
     It has the same key each time, so dynamo compiles for at most two states: with and without it.
     """
 
-    def __init__(
-        self, register: Callable[[Callable[..., Any]], RemovableHandle], hook: Callable[..., None]
-    ) -> None:
-        self._register = register
+    def __init__(self, place: str, hook: Callable[..., None]) -> None:
+        """`place`: of the function that registers the hook, as for a Patch."""
+        self._place = place
+        self._register: Callable[[Callable[..., Any]], RemovableHandle] | None = _find(place)
         self._hook = hook
         self._handle: RemovableHandle | None = None
 
+    def explain_change(self) -> str | None:
+        return None if self._register else f"it has no {self._place.replace(':', '.')}"
+
     def install(self) -> None:
         if self._handle is None:
+            assert self._register is not None  # explain_change has reported it
             self._handle = self._register(self._hook)
         elif (hooks := self._handle.hooks_dict_ref()) is not None:
             hooks[self._handle.id] = self._hook
@@ -131,8 +220,9 @@ class Installation:
     """Patches and global hooks that are installed while they have users.
 
     `patches`: by the key in `variables` under which the wrapper finds the original.
+    `reads`: what the wrappers read besides.
     `needs`: another installation that must be in place as well.
-    `feature`: the feature that is off if the patches do not fit this torch; checked at first use.
+    `feature`: the feature that is off if this torch does not fit; checked at first use.
     """
 
     _lock = threading.Lock()
@@ -143,11 +233,13 @@ class Installation:
         variables: dict[str, Any],
         hooks: Sequence[GlobalHook] = (),
         at_end: Callable[[], None] = lambda: None,
+        reads: Sequence[Reads] = (),
         needs: Installation | None = None,
         feature: str = "",
     ) -> None:
         self._variables = variables
-        self._patches = {key: patch for key, patch in patches.items() if not patch.is_absent}
+        self._patches = {key: patch for key, patch in patches.items() if patch.is_expected}
+        self._expectations: list[Patch | GlobalHook | Reads] = [*patches.values(), *hooks, *reads]
         self._hooks = hooks
         self._at_end = at_end
         self._needs = needs
@@ -155,16 +247,13 @@ class Installation:
         self._user_count = 0
 
     def explain_changes(self) -> list[str]:
-        """How this torch differs from what the wrappers expect, one reason each."""
-        return [reason for p in self._patches.values() if (reason := p.explain_change())]
+        """How this torch differs from what we expect, one reason each."""
+        return [reason for each in self._expectations if (reason := each.explain_change())]
 
     def check(self, feature: str) -> None:
-        """Raises NotImplementedError if this torch is not as the wrappers expect."""
+        """Raises NotImplementedError if this torch is not as we expect."""
         if reasons := self.explain_changes():
-            raise NotImplementedError(
-                f"{feature} does not work with torch {torch.__version__}: {'; '.join(reasons)}. "
-                "Please report this, or install a torch that tidegauge supports"
-            )
+            raise _not_with_this_torch(feature, "; ".join(reasons))
 
     def install(self) -> None:
         """Adds a user; installs everything for the first one."""

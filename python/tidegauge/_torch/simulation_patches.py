@@ -8,23 +8,14 @@ import importlib
 import sys
 from collections.abc import Callable
 from traceback import walk_stack
-from types import ModuleType
 from typing import Any, NoReturn
 
 import torch
-from torch import distributed as dist
-from torch import nn
-from torch._C._distributed_c10d import Reducer
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.distributed import device_mesh as mesh_module
-from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.pipelining import PipelineStage
-from torch.distributed.tensor._sharding_prop import LocalLRUCache, ShardingPropagator
-from torch.nn.parallel import distributed as data_parallel
 
 from tidegauge import _C
 from tidegauge._torch import dtensor_lists, memory_patches
-from tidegauge._torch.patching import Installation, Patch
+from tidegauge._torch.compat import is_expected
+from tidegauge._torch.patching import Installation, Patch, Reads
 from tidegauge._torch.simulated_tensors import adopt_tree, find_simulated, paused
 
 _originals: dict[str, Any] = {}
@@ -158,7 +149,7 @@ def _simulate_result(name: str) -> Callable[..., Any]:
     return wrapper
 
 
-def _enter_fake_mode(self: FakeTensorMode) -> Any:
+def _enter_fake_mode(self: Any) -> Any:
     """Refuses a FakeTensorMode of the user. torch enters such modes itself, to infer shapes."""
     # The wrapper of a tracker may be one of the callers.
     callers = (frame.f_globals.get("__name__", "") for frame, _ in walk_stack(sys._getframe(1)))
@@ -216,61 +207,71 @@ _OBJECT_PLACES = (
     *("all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list"),
     *("send_object_list", "recv_object_list"),
 )
-_BUCKET_PLACES: dict[str, tuple[type | ModuleType, str]] = {
-    "reducer_init": (Reducer, "__init__"),
-    "rebuild_buckets": (Reducer, "_rebuild_buckets"),
-    "verify_shapes": (data_parallel, "_verify_param_shape_across_processes"),
+_BUCKET_PLACES = {
+    "reducer_init": "torch._C._distributed_c10d:Reducer.__init__",
+    "rebuild_buckets": "torch._C._distributed_c10d:Reducer._rebuild_buckets",
+    "verify_shapes": "torch.nn.parallel.distributed:_verify_param_shape_across_processes",
 }
-_MESH_PLACES: dict[str, tuple[type | ModuleType, str]] = {
-    "mesh_init": (DeviceMesh, "__init__"),
-    "mesh_getitem": (DeviceMesh, "__getitem__"),
-    "mesh_flatten": (DeviceMesh, "_flatten"),
-    "mesh_unflatten": (DeviceMesh, "_unflatten"),
-    "mesh_init_function": (mesh_module, "init_device_mesh"),
-    "mesh_all_submeshes": (DeviceMesh, "_get_all_submeshes"),
+_MESH = "torch.distributed.device_mesh:DeviceMesh"
+_MESH_PLACES = {
+    "mesh_init": f"{_MESH}.__init__",
+    "mesh_getitem": f"{_MESH}.__getitem__",
+    "mesh_flatten": f"{_MESH}._flatten",
+    "mesh_unflatten": f"{_MESH}._unflatten",
+    "mesh_init_function": "torch.distributed.device_mesh:init_device_mesh",
+    "mesh_all_submeshes": f"{_MESH}._get_all_submeshes",
+}
+_STAGE = "torch.distributed.pipelining:PipelineStage"
+_SHARDINGS = "torch.distributed.tensor._sharding_prop"
+_PLACES: dict[str, tuple[str, Callable[..., Any]]] = {
+    "tensor_data_ptr": ("torch:Tensor.data_ptr", _data_ptr),
+    "storage_data_ptr": ("torch:UntypedStorage.data_ptr", _storage_data_ptr),
+    "share_memory": ("torch:UntypedStorage.share_memory_", _share_memory),
+    "enter_fake_mode": (
+        "torch._subclasses.fake_tensor:FakeTensorMode.__enter__",
+        _enter_fake_mode,
+    ),
+    "vote": (f"{_STAGE}._warmup_forward_vote", _vote),
+    "vote_result": (f"{_STAGE}._warmup_backward_result", _vote_result),
+    "infer_shapes": (f"{_STAGE}._shape_inference", _infer_shapes),
+    "tolist": ("torch:Tensor.tolist", _tolist),
+    "numpy": ("torch:Tensor.numpy", _numpy),
+    "repr": ("torch:Tensor.__repr__", _repr),
+    "new_tensor": ("torch:Tensor.new_tensor", _new_tensor),
+    "trunc_normal": ("torch.nn.init:_no_grad_trunc_normal_", _trunc_normal),
+    "has_compatible_type": ("torch:_has_compatible_shallow_copy_type", _has_compatible_type),
+    "load": ("torch:load", _load),
+    "save": ("torch:save", _refuse_save),
+    "propagate": (
+        f"{_SHARDINGS}:ShardingPropagator.propagate_op_sharding_non_cached",
+        _propagate,
+    ),
+    "propagate_cached": (f"{_SHARDINGS}:LocalLRUCache.__call__", _propagate_cached),
+    **{name: (f"torch:{name}", _simulate_result(name)) for name in _FOREIGN_MEMORY},
+    **{key: (place, _make_real_inside(key)) for key, place in _MESH_PLACES.items()},
+    **{name: (f"torch.distributed:{name}", _make_real_inside(name)) for name in _OBJECT_PLACES},
+    **{
+        key: (place, _make_real_inside(key, only_integers=True))
+        for key, place in _BUCKET_PLACES.items()
+    },
 }
 
 
-def _wrap(owner: type | ModuleType, name: str, wrapper: Any, *, is_optional: bool = False) -> Patch:
-    original = getattr(owner, name, wrapper)
-    return Patch(owner, name, functools.wraps(original)(wrapper), is_optional=is_optional)
+def _find_reads() -> list[Reads]:
+    """What the wrappers for pipeline stages read."""
+    if is_expected(_PLACES["vote"][0]):
+        utils = "torch.distributed.pipelining._utils"
+        return [Reads(_STAGE, "_user_meta"), Reads(f"{utils}:InferenceMode", "needs_dynamic")]
+    if is_expected(_PLACES["infer_shapes"][0]):
+        return [Reads(_STAGE, "stage_index", "is_first", "stage_index_to_group_rank", "group_rank")]
+    return []
 
 
 @functools.cache
 def installation() -> Installation:
     """All patches of a simulation. Raises NotImplementedError if this torch does not fit them."""
-    patches = {
-        "tensor_data_ptr": _wrap(torch.Tensor, "data_ptr", _data_ptr),
-        "storage_data_ptr": _wrap(torch.UntypedStorage, "data_ptr", _storage_data_ptr),
-        "share_memory": _wrap(torch.UntypedStorage, "share_memory_", _share_memory),
-        "enter_fake_mode": _wrap(FakeTensorMode, "__enter__", _enter_fake_mode),
-        "vote": _wrap(PipelineStage, "_warmup_forward_vote", _vote, is_optional=True),
-        "infer_shapes": _wrap(PipelineStage, "_shape_inference", _infer_shapes, is_optional=True),
-        "vote_result": _wrap(
-            PipelineStage, "_warmup_backward_result", _vote_result, is_optional=True
-        ),
-        "tolist": _wrap(torch.Tensor, "tolist", _tolist),
-        "numpy": _wrap(torch.Tensor, "numpy", _numpy),
-        "repr": _wrap(torch.Tensor, "__repr__", _repr),
-        "new_tensor": _wrap(torch.Tensor, "new_tensor", _new_tensor),
-        "trunc_normal": _wrap(nn.init, "_no_grad_trunc_normal_", _trunc_normal),
-        "has_compatible_type": _wrap(
-            torch, "_has_compatible_shallow_copy_type", _has_compatible_type
-        ),
-        "load": _wrap(torch, "load", _load),
-        "save": _wrap(torch, "save", _refuse_save),
-        "propagate": _wrap(ShardingPropagator, "propagate_op_sharding_non_cached", _propagate),
-        "propagate_cached": _wrap(LocalLRUCache, "__call__", _propagate_cached),
-    }
-    for name in _FOREIGN_MEMORY:
-        patches[name] = _wrap(torch, name, _simulate_result(name))
-    for key, (owner, name) in _MESH_PLACES.items():
-        patches[key] = _wrap(owner, name, _make_real_inside(key))
-    for name in _OBJECT_PLACES:
-        patches[name] = _wrap(dist, name, _make_real_inside(name))
-    for key, (owner, name) in _BUCKET_PLACES.items():
-        patches[key] = _wrap(owner, name, _make_real_inside(key, only_integers=True))
-    made = Installation(patches, variables=_originals)
+    patches = {key: Patch(*each, is_named=True) for key, each in _PLACES.items()}
+    made = Installation(patches, variables=_originals, reads=_find_reads())
     made.check("simulate")
     return made
 

@@ -112,8 +112,8 @@ class ModTracker:
         )
 
     def __enter__(self) -> ModTracker:
-        self._entry_count += 1
-        if self._entry_count > 1:
+        if self._entry_count > 0:
+            self._entry_count += 1
             return self
         if self._has_own_forward_hooks():
             self._fw_pre_handle = register_module_forward_pre_hook(self._fw_pre_hook)
@@ -121,8 +121,9 @@ class ModTracker:
                 self._fw_post_hook, always_call=True
             )
         else:
-            _C.start_tracking(self._native)
             FOR_MODULES.install()
+            _C.start_tracking(self._native)
+        self._entry_count = 1
         return self
 
     def __exit__(self, *args: object) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -32,12 +31,9 @@ class ScriptTracker(MemTracker):  # type: ignore[no-untyped-call]
         entry.enter_context(notify_of_optimizers(self.track_external))
 
 
-def _load() -> Patches | None:
-    try:
-        from tidegauge._torch import fsdp_patches
-    except Exception as error:  # an unknown FSDP2; training continues
-        warnings.warn(f"tidegauge cannot observe FSDP2 units: {error}", stacklevel=2)
-        return None
+def _load() -> Patches:
+    from tidegauge._torch import fsdp_patches
+
     return fsdp_patches
 
 

@@ -3,14 +3,21 @@
 
 from __future__ import annotations
 
+import sys
 from types import ModuleType
 from typing import Any
 
 import pytest
+from tidegauge._torch import compat
 from tidegauge._torch.features import missing_features
 from tidegauge._torch.patching import Installation, Patch
 
 torchs = ModuleType("torch.example")
+
+
+@pytest.fixture(autouse=True)
+def _example(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.example", torchs)
 
 
 def define(source: str) -> None:
@@ -39,30 +46,33 @@ def unshard(self: Any) -> None: ...
 )
 def test_wrapper_names_the_parameters_that_must_not_change(found: str, reason: str | None) -> None:
     define(found)
-    assert Patch(torchs, "reduce", reduce).explain_change() == reason
+    assert Patch("torch.example:reduce", reduce).explain_change() == reason
 
 
 def test_wrapper_without_further_arguments_needs_the_same_parameters() -> None:
     define("def unshard(self): ...")
-    assert Patch(torchs, "unshard", unshard).explain_change() is None
+    assert Patch("torch.example:unshard", unshard).explain_change() is None
     define("def unshard(self, is_async=False): ...")
     expected = "it has torch.example.unshard(self, is_async), and not (self)"
-    assert Patch(torchs, "unshard", unshard).explain_change() == expected
+    assert Patch("torch.example:unshard", unshard).explain_change() == expected
 
 
 def test_changed_function_switches_off_its_feature_at_the_first_use() -> None:
     define("def unshard(self, is_async): ...")
     before = vars(torchs)["unshard"]
-    patches = Installation({"unshard": Patch(torchs, "unshard", unshard)}, {}, feature="Gathering")
+    patches = Installation(
+        {"unshard": Patch("torch.example:unshard", unshard)}, {}, feature="Gathering"
+    )
     with pytest.raises(NotImplementedError, match=r"^Gathering does not work with torch .*unshard"):
         patches.install()
     assert vars(torchs)["unshard"] is before
 
 
-def test_optional_function_may_be_absent() -> None:
+def test_function_that_this_version_lacks_is_not_patched(monkeypatch: pytest.MonkeyPatch) -> None:
     originals: dict[str, Any] = {}
     vars(torchs).pop("unshard", None)
-    patch = Patch(torchs, "unshard", unshard, is_optional=True)
+    monkeypatch.setitem(compat._ONLY_IN, "torch.example:unshard", ((0, 0), (0, 0)))
+    patch = Patch("torch.example:unshard", unshard)
     patches = Installation({"unshard": patch}, originals, feature="Gathering")
     patches.install()
     assert originals == {}
