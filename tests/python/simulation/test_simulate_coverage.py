@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from torch.nn.utils import clip_grad_norm_
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader, TensorDataset
-from torch_version import TORCH
+from torch_version import TRUNC_NORMAL_WITHOUT_LOOP
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -60,7 +60,7 @@ class Passing(TorchDispatchMode):
 SHORT = ("gpt2", "resnet")
 FAKE_MODE_FAILS = {"vit", "convnext", "whisper"}
 """They read a random number when they are built or when they run."""
-if TORCH < (2, 12):  # trunc_normal_ does not draw again there
+if TRUNC_NORMAL_WITHOUT_LOOP:
     FAKE_MODE_FAILS.remove("vit")
 
 

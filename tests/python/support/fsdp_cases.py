@@ -23,7 +23,7 @@ from sharded import (
 from torch import nn
 from torch.distributed._composable import checkpoint
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
-from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 from torch.distributed.fsdp._fully_shard import _fsdp_common
 from torch.distributed.fsdp._fully_shard._fsdp_api import AllGather, ReduceScatter
 from torch.distributed.fsdp._fully_shard._fsdp_common import FSDPMeshInfo
@@ -35,9 +35,9 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.utils.checkpoint import checkpoint as checkpoint_function
 from torch.utils.checkpoint import create_selective_checkpoint_contexts
+from torch_version import FEWER_FSDP_SETTINGS, ONE_GROUP_PER_MODULE
 
 HALF = torch.bfloat16
-HAS_SEVERAL_GROUPS = hasattr(_fsdp_common, "ShardPlacementResult")
 
 
 def train(model: nn.Module, x: torch.Tensor, step: int) -> torch.Tensor:
@@ -383,20 +383,16 @@ CASES: dict[str, tuple[Make, Train]] = {
         train,
     ),
 }
-# What older versions of torch cannot do.
-_NEEDS = {
-    "two_input_buffers": "set_reduce_scatter_max_input_buffers",
-    "unused": "set_reduce_scatter_unused_params",
-    "unused_but_reduced": "set_reduce_scatter_unused_params",
-    "separate_group_for_reductions": "set_separate_reduce_scatter_group",
-}
-for _name, _method in _NEEDS.items():
-    if not hasattr(FSDPModule, _method):
+if FEWER_FSDP_SETTINGS:
+    for _name in (
+        *("two_input_buffers", "unused", "unused_but_reduced"),
+        "separate_group_for_reductions",
+    ):
         del CASES[_name]
 ONLY_IN_A_WORLD_OF_8: dict[str, tuple[Make, Train]] = {
     "resharded_to_2": (lambda: shard_all(Net(), reshard_after_forward=2), train),
     "by_columns": (by_columns, train),
-    **({"two_groups": (two_groups, train)} if HAS_SEVERAL_GROUPS else {}),
+    **({"two_groups": (two_groups, train)} if not ONE_GROUP_PER_MODULE else {}),
     "tensor_parallel": (tensor_parallel, train),
     "tensor_parallel_in_half": (
         lambda: tensor_parallel(mp_policy=MixedPrecisionPolicy(HALF, torch.float32)),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from differences import is_fixed_upstream
-from fsdp_cases import HAS_SEVERAL_GROUPS, two_groups
+from fsdp_cases import two_groups
 from runs import Split
 from sharded import BLOCK_NUMEL, BLOCKS, WIDTH, Net, shard_all, two_level_mesh, world
 from tidegauge import FSDPMemTracker
@@ -17,6 +17,7 @@ from torch.distributed._composable import checkpoint
 from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker as UpstreamTracker
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.fsdp import MixedPrecisionPolicy
+from torch_version import ONE_GROUP_PER_MODULE
 from tracked import now, peak
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -170,9 +171,7 @@ def test_gradients_accumulated_in_another_dtype() -> None:
     assert "Unsharded Grad" not in theirs
 
 
-@pytest.mark.skipif(
-    not HAS_SEVERAL_GROUPS, reason="a module has one param group in FSDP2 of this torch"
-)
+@ONE_GROUP_PER_MODULE.skips
 def test_two_param_groups_of_one_module() -> None:
     x = torch.randn(BATCH, WIDTH)
     with pytest.raises(AssertionError, match="param group"), UpstreamTracker(two_groups()):

@@ -14,7 +14,7 @@ from tidegauge import MemTracker
 from torch import nn
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch_version import TORCH
+from torch_version import NO_COMPILE_IN_FAKE_MODE
 from tracked import now, parameter_bytes, split
 
 LOSS = 4
@@ -256,9 +256,7 @@ def test_entering_and_leaving_do_not_recompile(
     assert graph_breaks() == frames - 1
 
 
-@pytest.mark.skipif(
-    TORCH < (2, 11), reason="this torch does not compile under another fake mode than its own"
-)
+@NO_COMPILE_IN_FAKE_MODE.skips
 def test_model_compiled_within_the_fake_mode_of_the_entry() -> None:
     def step(compiles: bool) -> tuple[Any, Any]:
         with FakeTensorMode():

@@ -32,13 +32,17 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 from torch.testing._internal.distributed.fake_pg import FakeStore
-from torch_version import TORCH
+from torch_version import (
+    LISTS_PROPAGATED_AGAIN,
+    NO_FLATTENED_SHARDS,
+    NO_SCATTER_OF_FAKES,
+    PADDED_SCATTER,
+    PROPAGATION_IN_UPSTREAM,
+)
 from tracked import now, split
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 WORLD = 4
-# Older versions keep the shardings of lists in a cache that they do not use under fake mode.
-LISTS_IN_PYTHON = TORCH < (2, 12)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -89,13 +93,10 @@ MODELS = {
     "fully_sharded_foreach": fully_sharded,
 }
 FAKE_MODE_FAILS = {"sequence_parallel"}  # it reads a value, with or without a tracker
-_CANNOT_FLATTEN = pytest.mark.skipif(
-    TORCH < (2, 12), reason="DTensor of this torch cannot flatten a sharded dimension"
-)
 
 
 def each(names: Iterable[str]) -> pytest.MarkDecorator:
-    marks = {"sequence_parallel": [_CANNOT_FLATTEN]}
+    marks = {"sequence_parallel": [NO_FLATTENED_SHARDS.skips]}
     return pytest.mark.parametrize(
         "name", [pytest.param(name, marks=marks.get(name, [])) for name in names]
     )
@@ -159,8 +160,8 @@ def test_totals_equal_the_allocator(name: str) -> None:
 def test_labels_equal_those_of_upstream(name: str) -> None:
     mine, theirs = figures(name), figures(name, "upstream")
     assert mine.marks == theirs.marks
-    if TORCH < (2, 13) and theirs.peak["Total"] > mine.allocated_peak:
-        pytest.skip("this version of upstream counts DTensor's sharding propagation")
+    if PROPAGATION_IN_UPSTREAM and theirs.peak["Total"] > mine.allocated_peak:
+        pytest.skip(PROPAGATION_IN_UPSTREAM.text)
     assert mine.peak["Total"] == theirs.peak["Total"]
     # Upstream labels a gradient only in a hook on its parameter: the last ones are Temp.
     assert mine.peak["Gradient"] >= theirs.peak["Gradient"]
@@ -174,7 +175,7 @@ def test_sizes_of_modules_are_local(name: str) -> None:
 @each(name for name in MODELS if name not in FAKE_MODE_FAILS)
 def test_figures_under_fake_mode_equal_those_of_the_real_run(name: str) -> None:
     real, fake = figures(name), figures(name, "fake")
-    if LISTS_IN_PYTHON and name == "fully_sharded_foreach":
+    if LISTS_PROPAGATED_AGAIN and name == "fully_sharded_foreach":
         assert fake.propagations.on_fakes > real.propagations.on_fakes
     else:
         assert fake.propagations == real.propagations
@@ -289,9 +290,8 @@ print(cold == run())
 """
 
 
-@pytest.mark.skipif(TORCH < (2, 11), reason="this torch cannot scatter fake tensors")
+@NO_SCATTER_OF_FAKES.skips
 def test_first_run_of_a_process_under_fake_mode_that_imports_dtensor_late() -> None:
     done = subprocess.run([sys.executable, "-c", FAKE_FIRST], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    # DTensor of 2.12 pads fake tensors that it scatters, and no others.
-    assert done.stdout.split()[-1] == str(TORCH != (2, 12))
+    assert done.stdout.split()[-1] == str(not PADDED_SCATTER)

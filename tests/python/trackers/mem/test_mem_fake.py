@@ -28,7 +28,7 @@ from torch.distributed._tools.mem_tracker import MemTracker as UpstreamMemTracke
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch_version import TORCH
+from torch_version import NO_ADAM_ON_META, NO_QUANTISED_FAKES
 
 FAKE_MODE_FAILS = {
     "lbfgs": "DataDependentOutputException",
@@ -50,7 +50,7 @@ ADDED_OUT_OF_PLACE = {
 """Fake tensors are a subclass, so autograd never adds their gradients in place."""
 OTHER_KERNELS = {"embedding_bag", "lstm", "quantised_tensor"}
 """The fake kernel has other results than the CPU kernel."""
-if TORCH < (2, 12):
+if NO_QUANTISED_FAKES:
     OTHER_KERNELS.remove("quantised_tensor")
     FAKE_MODE_FAILS["quantised_tensor"] = "UnsupportedFakeTensorException"
 NO_ENTRIES = {"embedding_sparse", "sparse_tensor"}
@@ -179,9 +179,6 @@ def train() -> tuple[nn.Module, torch.optim.Optimizer]:
     return model, optimizer
 
 
-needs_adam_on_meta = pytest.mark.skipif(
-    TORCH < (2, 13), reason="Adam of this torch fails on meta, also without a tracker"
-)
 PARAMETERS = (32 * 32 + 32) * 4
 TRAINED = {
     "Parameter": PARAMETERS,
@@ -354,7 +351,7 @@ def test_cuda_is_not_rounded_without_its_cache(value: str, expected: int) -> Non
     assert (done.stdout, done.returncode) == (f"{expected}\n", 0), done.stderr
 
 
-@needs_adam_on_meta
+@NO_ADAM_ON_META.skips
 def test_meta_within_the_mode_counts() -> None:
     def run(tracker: Any) -> list[dict[str, Split]]:
         figures = []
@@ -383,7 +380,7 @@ def test_meta_within_the_mode_counts() -> None:
     assert mine == theirs
 
 
-@needs_adam_on_meta
+@NO_ADAM_ON_META.skips
 @pytest.mark.parametrize("mode", [nullcontext, FakeTensorMode])
 def test_training_on_meta_has_the_figures_of_the_cpu(mode: Any) -> None:
     """Except for step counters, which an optimizer keeps on the CPU."""
