@@ -6,6 +6,7 @@ docs/torch-versions.md.
     make matrix                                   all versions, one after another
     tools/matrix.py 2.15.0                        one version; the results of the others stay
     tools/matrix.py --env 2.15.0=FOLDER 2.15.0    in an environment that exists
+    tools/matrix.py --keep-overhead ...           on a busy machine
     tools/matrix.py --write                       only the document, from the results
 
 A version that cannot be built gets a row that says why. Results are in
@@ -30,7 +31,7 @@ from typing import Any
 REPO = Path(__file__).resolve().parent.parent
 RESULTS = REPO / "benchmarks" / "torch_versions.json"
 DOCUMENT = REPO / "docs" / "torch-versions.md"
-VERSIONS = ("2.10.0", "2.12.1", "2.13.0+cpu", "2.13.0+cu130", "2.14.1", "2.15.0")
+VERSIONS = ("2.10.0", "2.11.0", "2.12.1", "2.13.0+cpu", "2.13.0+cu130", "2.14.1", "2.15.0")
 SUITES = {
     "mod": ["trackers/mod"],
     "mem": ["trackers/mem"],
@@ -42,12 +43,8 @@ SUITES = {
 SUITE_SECONDS = 1800
 BUILD_SECONDS = 5400
 MOST_NAMES = 10
-# What this torch lacks (or unknown), and the overhead of MemTracker, as JSON.
-FEATURES = """
-import json
-from tidegauge._torch.features import missing_features
-print(json.dumps(list(missing_features().values())))
-"""
+LONG_TESTS = "long; "  # how the reason to skip them begins
+# The overhead of MemTracker, as JSON.
 OVERHEAD = """
 import json, sys
 import torch
@@ -113,10 +110,10 @@ class Version:
             timeout=seconds,
         )
 
-    def ask(self, script: str) -> Any:
-        """What the script printed as JSON; None if it failed."""
+    def ask(self, *script: str) -> Any:
+        """What a script (`-c TEXT`, or a file) printed as JSON; None if it failed."""
         try:
-            ended = self.run("-c", script, seconds=900)
+            ended = self.run(*script, seconds=900)
             return json.loads(ended.stdout.splitlines()[-1])
         except (subprocess.TimeoutExpired, IndexError, ValueError):
             return None
@@ -143,17 +140,23 @@ class Version:
 
 def read_report(path: Path) -> Result:
     failed, counts = [], {"passed": 0, "failed": 0, "skipped": 0}
+    reasons: dict[str, int] = {}
     for case in ElementTree.parse(path).iter("testcase"):
         kinds = {child.tag for child in case}
+        if (skipped := case.find("skipped")) is not None:
+            reason = str(skipped.get("message"))
+            reasons[reason] = reasons.get(reason, 0) + 1
         if kinds & {"failure", "error"}:
             counts["failed"] += 1
             failed.append(f"{case.get('classname')}.{case.get('name')}")
         else:
             counts["skipped" if "skipped" in kinds else "passed"] += 1
-    return {**counts, "failures": failed}
+    return {**counts, "failures": failed, "skips": reasons}
 
 
-def measure(name: str, env: str | None, suites: list[str], before: Result) -> Iterator[Result]:
+def measure(
+    name: str, env: str | None, suites: list[str], before: Result, *, keeps_overhead: bool
+) -> Iterator[Result]:
     """The result so far, after each part. Suites that are not run keep their result of `before`."""
     version = Version(name, env)
     say(f"{name}: building")
@@ -164,8 +167,8 @@ def measure(name: str, env: str | None, suites: list[str], before: Result) -> It
         return
     result: Result = {
         "build_seconds": round(time.monotonic() - begin),
-        "torch": version.ask("import json, torch; print(json.dumps(torch.__version__))"),
-        "missing": version.ask(FEATURES),
+        "torch": version.ask("-c", "import json, torch; print(json.dumps(torch.__version__))"),
+        "missing": version.ask("tools/probe_torch.py"),
         "suites": dict(before.get("suites", {})),
         "overhead": before.get("overhead"),
     }
@@ -173,8 +176,9 @@ def measure(name: str, env: str | None, suites: list[str], before: Result) -> It
         result["suites"][suite] = version.test(suite)
         say(f"{name}: {suite} {render_suite(result['suites'][suite])}")
         yield result
-    result["overhead"] = version.ask(OVERHEAD)
-    yield result
+    if not keeps_overhead:
+        result["overhead"] = version.ask("-c", OVERHEAD)
+        yield result
 
 
 def read_results() -> dict[str, Result]:
@@ -224,13 +228,26 @@ def render_failures(name: str, result: Result) -> Iterator[str]:
             yield f"- torch {name}, {suite}: " + ", ".join(names[:MOST_NAMES]) + more
 
 
+def render_skips(name: str, result: Result) -> Iterator[str]:
+    """Why tests were skipped, in all suites together."""
+    counts: dict[str, int] = {}
+    for tests in result.get("suites", {}).values():
+        for reason, count in tests.get("skips", {}).items():
+            if not reason.startswith(LONG_TESTS):
+                counts[reason] = counts.get(reason, 0) + count
+    if counts:
+        listed = "; ".join(f"{reason} ({count})" for reason, count in sorted(counts.items()))
+        yield f"- torch {name}: {listed}"
+
+
 def render_table(results: dict[str, Result]) -> str:
     head = ["torch", *SUITES, "missing", "overhead"]
     lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * len(SUITES) + "---|---:|"]
     lines += [f"| {' | '.join([name, *render_row(results.get(name))])} |" for name in VERSIONS]
-    failures = [line for name, result in results.items() for line in render_failures(name, result)]
-    if failures:
-        lines += ["", "Failed:", *failures]
+    for heading, render in (("Failed:", render_failures), ("Skipped:", render_skips)):
+        listed = [line for name in VERSIONS for line in render(name, results.get(name, {}))]
+        if listed:
+            lines += ["", heading, *listed]
     return "\n".join([*lines, ""])
 
 
@@ -249,6 +266,9 @@ def main() -> int:
     parser.add_argument("versions", nargs="*", default=VERSIONS, metavar="VERSION")
     parser.add_argument("--env", action="append", default=[], metavar="VERSION=FOLDER")
     parser.add_argument("--suite", action="append", choices=SUITES, help="by default all")
+    parser.add_argument(
+        "--keep-overhead", action="store_true", help="keep the overhead measured before"
+    )
     parser.add_argument("--write", action="store_true", help="only write the document")
     args = parser.parse_args()
     if unknown := [name for name in args.versions if name not in VERSIONS]:
@@ -256,7 +276,13 @@ def main() -> int:
     envs = dict(each.partition("=")[::2] for each in args.env)
     for name in () if args.write else args.versions:
         before = read_results().get(name, {})
-        for result in measure(name, envs.get(name), args.suite or list(SUITES), before):
+        for result in measure(
+            name,
+            envs.get(name),
+            args.suite or list(SUITES),
+            before,
+            keeps_overhead=args.keep_overhead,
+        ):
             save(name, result)
     write_document()
     results = read_results()
