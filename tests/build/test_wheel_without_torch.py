@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tidegauge._torch.compat import REBUILD, SUPPORTED
 
 Run = Callable[..., str]
 
@@ -83,7 +84,6 @@ def test_tracker_is_refused_with_a_command(run: Run, command: Path) -> None:
     )
     assert run(command.with_name("python"), "-c", code) == (
         "this needs the part of tidegauge that uses torch, but it was built without torch. Run "
-        "`pip install torch`, then `pip install --no-build-isolation --force-reinstall --no-deps "
-        ".` in the sources of tidegauge.\n"
+        f"`pip install 'torch=={SUPPORTED[-1]}.*'`, then `{REBUILD}` in the sources of tidegauge.\n"
     )
     assert "built for       no torch\n" in run(command, "info", "--self")

@@ -33,7 +33,10 @@ BUILT_FOR = _read_build("TORCH_MINOR")
 BUILD_TYPE = _read_build("BUILD_TYPE")
 
 #: Builds tidegauge for the installed torch.
-REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps ."
+REBUILD = (
+    "pip install scikit-build-core ninja && "
+    "pip install --no-build-isolation --force-reinstall --no-deps ."
+)
 
 
 _SHARDINGS = "torch.distributed.tensor._decompositions:DecompShardingStrategy"
@@ -88,12 +91,16 @@ def fits(found: str, built_for: str = BUILT_FOR) -> bool:
     return found.split(".")[:2] == built_for.split(".")
 
 
+def _is_supported(found: str) -> bool:
+    return any(fits(found, known) for known in SUPPORTED)
+
+
 def explain_mismatch(found: str, built_for: str = BUILT_FOR) -> str | None:
     """A message that says what to do about torch version `found`; None if it is supported."""
     if fits(found, built_for):
         return None
     install = f"`pip install 'torch=={built_for}.*'`"
-    if any(fits(found, known) for known in SUPPORTED):
+    if _is_supported(found):
         todo = f"Run `{REBUILD}` in the sources of tidegauge, or {install}."
     else:
         todo = f"Run {install}; tidegauge supports torch {SUPPORTED[0]} to {SUPPORTED[-1]}."
@@ -114,14 +121,18 @@ def find_torch_version() -> str | None:
     text = file.read_text(encoding="utf-8") if file.exists() else ""
     if match := re.search(r"^__version__ = ['\"](.*)['\"]", text, re.MULTILINE):
         return match[1]
-    return str(import_module("torch").__version__)
+    try:
+        return str(import_module("torch").__version__)
+    except Exception:  # a broken torch is no torch
+        return None
 
 
 def check_torch_version() -> None:
     """Raises TorchError unless the installed torch has the minor version we were built for."""
     found = find_torch_version()
     if not BUILT_FOR:
-        first = "" if found else "`pip install torch`, then "
+        is_enough = found is not None and _is_supported(found)
+        first = "" if is_enough else f"`pip install 'torch=={SUPPORTED[-1]}.*'`, then "
         raise TorchError(
             "this needs the part of tidegauge that uses torch, but it was built without torch. "
             f"Run {first}`{REBUILD}` in the sources of tidegauge."

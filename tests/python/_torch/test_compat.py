@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
+import os
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
+from tidegauge._torch import compat
 from tidegauge._torch.compat import (
     BUILT_FOR,
+    REBUILD,
+    SUPPORTED,
     check_torch_version,
     explain_mismatch,
 )
@@ -25,7 +30,7 @@ def test_other_version_is_explained(found: str) -> None:
 
 
 def test_rebuild_is_suggested_only_for_a_supported_torch() -> None:
-    rebuild = "`pip install --no-build-isolation --force-reinstall --no-deps .` in the sources"
+    rebuild = f"`{REBUILD}` in the sources"
     assert rebuild in str(explain_mismatch("2.15.0+cu132", "2.13"))
     unknown = str(explain_mismatch("2.9.1", "2.13"))
     assert rebuild not in unknown
@@ -100,3 +105,30 @@ def test_missing_torch_is_an_import_error(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=f"needs torch {BUILT_FOR}, but found none"):
         check_torch_version()
+
+
+@pytest.mark.parametrize(
+    ("found", "is_enough"), [(None, False), ("2.9.1", False), ("2.16.0", False), ("2.14.1", True)]
+)
+def test_part_without_torch_names_a_torch_that_can_be_used(
+    found: str | None, is_enough: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compat, "BUILT_FOR", "")
+    monkeypatch.setattr(compat, "find_torch_version", lambda: found)
+    with pytest.raises(ImportError) as caught:
+        check_torch_version()
+    assert f"`{REBUILD}`" in str(caught.value)
+    assert (f"pip install 'torch=={SUPPORTED[-1]}.*'" in str(caught.value)) != is_enough
+
+
+def test_torch_that_cannot_be_imported_counts_as_none(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise RuntimeError('broken')")
+    code = "from tidegauge._torch.compat import find_torch_version; print(find_torch_version())"
+    folders = os.pathsep.join([str(tmp_path), str(Path(compat.__file__).parents[2])])
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        env={**os.environ, "PYTHONPATH": folders},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "None\n", done.stderr
