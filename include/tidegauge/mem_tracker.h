@@ -131,7 +131,7 @@ class TIDEGAUGE_API MemTracker {
   int64_t anomaly_count() const;
   std::string first_anomaly() const;
   /// Number of exceptions in our own hooks, which the training never sees, and the message of the
-  /// first one. All trackers share the count of the op hook.
+  /// first one. Failures while an op ran count for every tracker that exists then.
   int64_t failure_count() const;
   std::string first_failure() const;
 

@@ -82,6 +82,10 @@ void MemoryTrace::name_unit(UnitId unit, std::string_view name) noexcept {
   change([&] { names_.units[unit] = name; });
 }
 
+void MemoryTrace::set_fact(std::string_view key, std::string_view value) noexcept {
+  change([&] { facts_[std::string(key)] = value; });
+}
+
 void MemoryTrace::record_unit(const UnitEvent& event) noexcept {
   change([&] { units_.push_back({event, events_.size()}); });
 }

@@ -42,6 +42,7 @@ class MemoryTrace : public EventSink, public EventSource {
   void count_optimizer_step(std::string_view class_name) noexcept override;
   void name_stack(StackId stack, std::string_view frames) noexcept override;
   void name_unit(UnitId unit, std::string_view name) noexcept override;
+  void set_fact(std::string_view key, std::string_view value) noexcept override;
   void record_unit(const UnitEvent& event) noexcept override;
 
   std::map<std::string, std::string> run_facts() override { return facts_; }
@@ -63,7 +64,7 @@ class MemoryTrace : public EventSink, public EventSource {
   template <typename Change>
   void change(Change change) noexcept;
 
-  const std::map<std::string, std::string> facts_;
+  std::map<std::string, std::string> facts_;
   std::vector<trace::CodedEvent> events_;
   std::vector<trace::PlacedUnitEvent> units_;
   trace::Names names_;

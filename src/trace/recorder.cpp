@@ -408,6 +408,15 @@ void Recorder::name_unit(UnitId unit, std::string_view name) noexcept {
   }
 }
 
+void Recorder::set_fact(std::string_view key, std::string_view value) noexcept {
+  if (is_in_child()) return;
+  try {
+    impl_->name([&](Names& names) { names.facts[std::string(key)] = value; });
+  } catch (...) {
+    impl_->count_lost();
+  }
+}
+
 void Recorder::record_unit(const UnitEvent& event) noexcept {
   if (is_in_child()) return;
   try {

@@ -61,6 +61,7 @@ class Recorder : public EventSink {
   void count_optimizer_step(std::string_view class_name) noexcept override;
   void name_stack(StackId stack, std::string_view frames) noexcept override;
   void name_unit(UnitId unit, std::string_view name) noexcept override;
+  void set_fact(std::string_view key, std::string_view value) noexcept override;
   void record_unit(const UnitEvent& event) noexcept override;
 
   /// Waits until all events recorded so far are in the file or lost.

@@ -78,6 +78,7 @@ void Names::merge(Names&& later) {
   for (const auto& [class_name, count] : later.optimizer_steps)
     optimizer_steps[class_name] += count;
   for (auto& [id, name] : later.units) units[id] = std::move(name);
+  for (auto& [key, value] : later.facts) facts[key] = std::move(value);
 }
 
 TraceWriter::TraceWriter(const std::string& path, bool overwrites, int64_t max_file_bytes,
@@ -195,6 +196,7 @@ void TraceWriter::write_names(const Names& names) {
   Statement unit = database_.prepare("INSERT OR REPLACE INTO units VALUES (?, ?)");
   for (const auto& [id, name] : names.units) unit.bind(0, int64_t{id.value}).bind(1, name).run();
   for (const auto& [id, post_mortem] : names.failures) write_failure(id, post_mortem);
+  write_facts(names.facts);
 }
 
 void TraceWriter::write_units(std::span<const PlacedUnitEvent> units, int64_t sequence) {

@@ -41,10 +41,12 @@ struct Names {
   std::set<std::tuple<StorageId, ModuleId, std::string>> owned;  // parameters and buffers
   std::map<std::string, int64_t> optimizer_steps;                // by class
   std::map<UnitId, std::string> units;
+  RunFacts facts;
 
   bool is_empty() const {
     return modules.empty() && ops.empty() && tensors.empty() && stacks.empty() &&
-           failures.empty() && owned.empty() && optimizer_steps.empty() && units.empty();
+           failures.empty() && owned.empty() && optimizer_steps.empty() && units.empty() &&
+           facts.empty();
   }
   /// Adds later names.
   void merge(Names&& later);

@@ -62,7 +62,8 @@ std::shared_ptr<MemEngine> MemEngine::create(std::shared_ptr<ModuleActivity> mod
 
 MemEngine::MemEngine(std::shared_ptr<ModuleActivity> modules, IsParameter is_parameter,
                      bool has_allocator_channel, StackMode stack_mode)
-    : events_(modules, stack_mode),
+    : failures_(modules),
+      events_(modules, stack_mode),
       backwards_(events_, std::move(modules)),
       is_parameter_(std::move(is_parameter)) {
   state_.counts_allocations = has_allocator_channel;
@@ -128,6 +129,7 @@ void MemEngine::stop() {
     thread_left_backward();
     update_state();
     events_.record_names();
+    if (EventSink* sink = events_.sink()) failures_.record(*sink);
   }
   if (state_.counts_allocations) AllocatorChannel::get().close();
   op_hook::stop_in(thread);
@@ -239,6 +241,7 @@ void MemEngine::begin_root_call(ModuleId module, bool strict, const char* tracke
 }
 
 void MemEngine::begin_step() {
+  if (EventSink* sink = events_.sink()) failures_.record(*sink);
   events_.set_moment();
   events_.apply(events::step_marker(events_.origin()));
 }

@@ -19,6 +19,7 @@
 #include "tidegauge/export.h"
 #include "track/backward_scopes.h"
 #include "track/tracked_events.h"
+#include "track/tracker_failures.h"
 
 namespace tidegauge {
 
@@ -73,7 +74,6 @@ class TIDEGAUGE_API MemEngine final : public CaptureListener,
   /// Call when an optimizer exists, even if it has not stepped yet (core/events/step_rule.h).
   void expect_optimizer();
   void optimizer_step(bool begins);
-
   /// Sends every event to `sink`, too. Throws UsageError after the first event.
   void record_to(std::shared_ptr<EventSink> sink);
   bool is_recording() const { return events_.sink() != nullptr; }
@@ -92,7 +92,6 @@ class TIDEGAUGE_API MemEngine final : public CaptureListener,
   void release(UnitId unit, bool keeps_post_forward_shard);
   void reduce(UnitId unit);
   std::vector<UnitReport> units();
-
   Snapshot current();
   /// Empty before the first start. An activation that a backward freed is a Saved Activation.
   Snapshot peak();
@@ -102,6 +101,7 @@ class TIDEGAUGE_API MemEngine final : public CaptureListener,
   uint64_t version();             ///< changes whenever module statistics change
   bool has_backward_elsewhere();  ///< in another thread; then gradients must not be read
   std::shared_ptr<const PostMortem> post_mortem();  ///< of the last failed allocation; may be null
+  TrackerFailures& failures() { return failures_; }
   int64_t anomaly_count();
   std::string first_anomaly();
   size_t footprint_bytes();  ///< memory used by the ledger and the table of storages
@@ -137,6 +137,7 @@ class TIDEGAUGE_API MemEngine final : public CaptureListener,
   void own_storage(UnitId unit, StorageId storage);
   void apply_fact(UnitId unit, UnitFact fact, StorageId storage);
 
+  TrackerFailures failures_;
   std::vector<op_hook::Thread> starts_;
   TrackedEvents events_;
   BackwardScopes backwards_;

@@ -150,18 +150,7 @@ std::string MemTracker::first_loss() const {
   return impl_->recorder ? impl_->recorder->health().first_error : std::string();
 }
 
-int64_t MemTracker::failure_count() const {
-  return impl_->observer.failures().count() + impl_->activity->failures().count() +
-         op_hook::failures().count();
-}
-
-std::string MemTracker::first_failure() const {
-  const NnMemTracker& impl = *impl_;
-  for (const Failures* failures :
-       {&impl.observer.failures(), &impl.activity->failures(), &op_hook::failures()}) {
-    if (failures->count() > 0) return failures->first();
-  }
-  return {};
-}
+int64_t MemTracker::failure_count() const { return impl_->engine().failures().count(); }
+std::string MemTracker::first_failure() const { return impl_->engine().failures().first(); }
 
 }  // namespace tidegauge

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "capture/modules/module_activity.h"
 #include "capture/modules/module_view.h"
@@ -19,9 +20,10 @@ namespace tidegauge {
 /// What a memory tracker does at a module call and at an optimizer step, and in which order. The
 /// front ends, PyMemTracker and NnMemTracker, only convert their arguments.
 ///
-/// Our own failures are counted and do not reach the training. The one exception is part of the
-/// drop-in API: with `strict`, a second call of a root module throws NotSupported.
-/// Callers hold none of our locks; calls about Python modules hold the GIL.
+/// Our own failures are counted (MemEngine::failures) and do not reach the training: a step that
+/// fails does not keep the next one from being taken. The one exception is part of the drop-in API:
+/// with `strict`, a second call of a root module throws NotSupported. Callers hold none of our
+/// locks; calls about Python modules hold the GIL.
 class TIDEGAUGE_API TrainingObserver {
  public:
   /// Called at most once, and only for a forward.
@@ -32,6 +34,9 @@ class TIDEGAUGE_API TrainingObserver {
     bool has_allocator_channel = false;
     StackMode stack_mode = StackMode::None;
     const char* tracker_name = "MemTracker";  ///< for the error of `strict`
+    /// Notes the exception that is being handled; Python's may need more than its text.
+    void (*note_exception)(Failures& failures,
+                           std::string_view where) noexcept = &note_current_exception;
   };
 
   /// `is_parameter`: see MemEngine. By default, the leaf is looked for in all labelled modules.
@@ -44,6 +49,8 @@ class TIDEGAUGE_API TrainingObserver {
   void end_call(ModuleId id, bool is_bw, GetTensors outputs) noexcept;
   /// Call when a compiled module has returned `outputs`.
   void compiled_call(const ModuleView& module, GetTensors outputs) noexcept;
+  /// Call before a checkpoint runs its forward again.
+  void begin_recompute() noexcept;
   void forget_module(ModuleId id) noexcept;
 
   /// `class_name` is called only if the engine records.
@@ -57,15 +64,22 @@ class TIDEGAUGE_API TrainingObserver {
 
   MemEngine& engine() const { return *engine_; }
   ModuleLabels& labels() const { return *labels_; }
-  Failures& failures() { return failures_; }
-  const Failures& failures() const { return failures_; }
 
  private:
+  template <typename Body>
+  void contain(std::string_view where, Body&& body) noexcept {
+    try {
+      body();
+    } catch (...) {
+      note_exception_(engine_->failures().of_hooks(), where);
+    }
+  }
+
   const std::shared_ptr<ModuleLabels> labels_;  // the engine may outlive this object
   const std::shared_ptr<MemEngine> engine_;
   const bool strict_;
   const char* const tracker_name_;
-  Failures failures_;
+  void (*const note_exception_)(Failures&, std::string_view) noexcept;
 };
 
 }  // namespace tidegauge

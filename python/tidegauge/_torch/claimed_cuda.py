@@ -191,25 +191,33 @@ def find_obstacle() -> str | None:
     return None
 
 
-def claim() -> Callable[[], None]:
-    """Adds CUDA devices; the returned function removes them. May raise NotImplementedError."""
-    if (reason := find_obstacle()) is not None:
-        raise NotImplementedError(f"simulate(device='cuda') is not possible here: {reason}")
-    importlib.import_module("torch._dynamo")  # when loaded, it lists the functions of torch.cuda
-    threads = torch._C._is_multithreading_enabled()
-    _C.claim_cuda(DEVICE_COUNT)
-    _installation().install()
-    torch._C._set_only_lift_cpu_tensors(True)
-    # The engine starts its threads at its first backward, only for the devices that exist then.
-    torch._C._set_multithreading_enabled(False)
+class Claim:
+    """CUDA devices that do not exist, from `begin` to `end`."""
 
-    def undo() -> None:
-        torch._C._set_multithreading_enabled(threads)
+    def __init__(self) -> None:
+        self._had_threads: bool | None = None  # None: not begun
+
+    def begin(self) -> None:
+        """May raise NotImplementedError."""
+        if (reason := find_obstacle()) is not None:
+            raise NotImplementedError(f"simulate(device='cuda') is not possible here: {reason}")
+        importlib.import_module("torch._dynamo")  # when loaded, it lists functions of torch.cuda
+        self._had_threads = torch._C._is_multithreading_enabled()
+        _C.claim_cuda(DEVICE_COUNT)
+        _installation().install(self)
+        torch._C._set_only_lift_cpu_tensors(True)
+        # The engine starts its threads at its first backward, only for the devices of that time.
+        torch._C._set_multithreading_enabled(False)
+
+    def end(self) -> None:
+        """Undoes `begin`, which may not have ended. Can be repeated after an interrupt."""
+        if self._had_threads is None:
+            return
+        torch._C._set_multithreading_enabled(self._had_threads)
         torch._C._set_only_lift_cpu_tensors(False)
-        _installation().uninstall()
+        _installation().uninstall(self)
         _C.unclaim_cuda()
-
-    return undo
+        self._had_threads = None
 
 
 def self_test() -> None:

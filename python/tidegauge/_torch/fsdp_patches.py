@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from functools import wraps
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
@@ -22,6 +21,7 @@ from torch import nn
 from tidegauge import _C
 from tidegauge._C import ModuleMark, UnitFact
 from tidegauge._torch import compat_fsdp
+from tidegauge._torch.containment import contained
 from tidegauge._torch.patching import Installation, Patch, Reads, required_by
 
 with required_by("FSDPMemTracker"):
@@ -49,19 +49,6 @@ class _Running(threading.local):
 _running = _Running()
 
 
-def _count_failures(notify: Callable[..., None]) -> Callable[..., None]:
-    """Counts an exception of `notify` instead of raising it into the training."""
-
-    @wraps(notify)
-    def wrapper(*args: Any) -> None:
-        try:
-            notify(*args)
-        except Exception as error:
-            _C.unit_failure(f"{notify.__name__}: {error!r}")
-
-    return wrapper
-
-
 def find_unit(group: FSDPParamGroup) -> int:
     """The unit number of the group and its parameters. It is the same for all trackers."""
     unit = _units.get(group)
@@ -74,7 +61,15 @@ def find_unit(group: FSDPParamGroup) -> int:
     return unit
 
 
-@_count_failures
+_find_unit = contained(find_unit)
+
+
+@contained
+def _unit_of(parameter: FSDPParam) -> int | None:
+    return _units.get(parameter)
+
+
+@contained
 def _notify_made(unit: int, group: FSDPParamGroup) -> None:
     _C.unit_made(unit, name_of(group), group.modules)
     _C.unit_fact(unit, UnitFact.SHARD, shards_of(group.fsdp_params))
@@ -134,39 +129,47 @@ _is_last = compat_fsdp.is_last
 def _tracked_init(self: FSDPParamGroup, *args: Any, **kwargs: Any) -> None:
     """Called when a module is sharded while a tracker is entered."""
     _originals["init"](self, *args, **kwargs)
-    find_unit(self)
+    _find_unit(self)
 
 
 def _tracked_lazy_init(self: FSDPParamGroup) -> None:
     _originals["lazy_init"](self)
     # Now the group has its final name.
-    _notify_made(find_unit(self), self)
+    if unit := _find_unit(self):
+        _notify_made(unit, self)
 
 
 def _tracked_unshard(self: FSDPParamGroup, *args: Any, **kwargs: Any) -> Any:
-    if self._all_gather_result is not None or self.is_unsharded:
+    if not (unit := _find_unit_to_gather(self)):
         return _originals["unshard"](self, *args, **kwargs)
-    unit = find_unit(self)
     result = _call_with_births(
         unit, UnitFact.GATHER_BUFFER, _originals["unshard"], self, *args, **kwargs
     )
-    if self._all_gather_result is not None:
-        _notify_gathering(unit, self)
+    _notify_gathering(unit, self)
     return result
 
 
-@_count_failures
+@contained
+def _find_unit_to_gather(group: FSDPParamGroup) -> int | None:
+    """The unit, if `unshard` will begin an all-gather."""
+    is_gathered = group._all_gather_result is not None or group.is_unsharded
+    return None if is_gathered else find_unit(group)
+
+
+@contained
 def _notify_gathering(unit: int, group: FSDPParamGroup) -> None:
+    if (result := group._all_gather_result) is None:
+        return
     if type(group._all_gather_comm) is not DefaultAllGather:
         # A custom all-gather may have allocated its buffer earlier.
-        _C.unit_fact(unit, UnitFact.GATHER_BUFFER, [group._all_gather_result.all_gather_output])  # type: ignore[union-attr]
+        _C.unit_fact(unit, UnitFact.GATHER_BUFFER, [result.all_gather_output])
     _C.unit_gathering(unit, group._training_state.name, _running.prefetches > 0)
 
 
 def _tracked_wait_for_unshard(self: FSDPParamGroup) -> Any:
-    if self._all_gather_result is None:
+    if not (unit := _find_gathering_unit(self)):
         return _originals["wait_for_unshard"](self)
-    unit, is_first_time = find_unit(self), not hasattr(self.fsdp_params[-1], "_unsharded_param")
+    is_first_time = _is_unsharded_first(self)
     result = _call_with_births(unit, UnitFact.GATHER_BUFFER, _originals["wait_for_unshard"], self)
     if is_first_time:  # later gatherings resize the same storages
         _notify_unsharded(unit, self)
@@ -174,7 +177,17 @@ def _tracked_wait_for_unshard(self: FSDPParamGroup) -> Any:
     return result
 
 
-@_count_failures
+@contained
+def _find_gathering_unit(group: FSDPParamGroup) -> int | None:
+    return None if group._all_gather_result is None else find_unit(group)
+
+
+@contained
+def _is_unsharded_first(group: FSDPParamGroup) -> bool:
+    return not hasattr(group.fsdp_params[-1], "_unsharded_param")
+
+
+@contained
 def _notify_unsharded(unit: int, group: FSDPParamGroup) -> None:
     _C.unit_fact(unit, UnitFact.UNSHARDED, unsharded_params_of(group.fsdp_params))
 
@@ -192,17 +205,23 @@ def _tracked_prefetch_unshard(target_fsdp_param_group: FSDPParamGroup, pass_type
 
 
 def _tracked_pre_forward(self: FSDPParamGroup, module: nn.Module, *args: Any) -> Any:
-    is_entering = self._training_state != TrainingState.FORWARD
+    is_entering = _is_entering_forward(self)
     result = _originals["pre_forward"](self, module, *args)
-    if _is_last(self) and not _in_backward():
-        _notify_pre_forward(module, is_entering)
+    _notify_pre_forward(self, module, is_entering)
     return result
 
 
-@_count_failures
-def _notify_pre_forward(module: nn.Module, is_entering: bool) -> None:
+@contained
+def _is_entering_forward(group: FSDPParamGroup) -> bool:
+    return group._training_state != TrainingState.FORWARD
+
+
+@contained
+def _notify_pre_forward(group: FSDPParamGroup, module: nn.Module, is_entering: bool) -> None:
+    if not _is_last(group) or _in_backward():
+        return
     states = module._get_fsdp_state()._states_to_forward_prefetch if is_entering else []  # type: ignore[operator]
-    targets = [group for state in states for group in compat_fsdp.groups_of(state)]
+    targets = [each for state in states for each in compat_fsdp.groups_of(state)]
     if targets:
         _running.last_prefetch = ref(targets[-1]), ref(module)
     else:
@@ -210,65 +229,92 @@ def _notify_pre_forward(module: nn.Module, is_entering: bool) -> None:
 
 
 def _tracked_post_forward(self: FSDPParamGroup, module: nn.Module | None, *args: Any) -> Any:
-    # Without a module, the root ends the forward of a group whose modules were not all called.
-    if module is not None and _is_first(self) and not _in_backward():
-        _C.mark_modules((module,), ModuleMark.BEFORE_POST_FORWARD)
+    _notify_post_forward(self, module)
     return _originals["post_forward"](self, module, *args)
 
 
+@contained
+def _notify_post_forward(group: FSDPParamGroup, module: nn.Module | None) -> None:
+    # Without a module, the root ends the forward of a group whose modules were not all called.
+    if module is not None and _is_first(group) and not _in_backward():
+        _C.mark_modules((module,), ModuleMark.BEFORE_POST_FORWARD)
+
+
 def _tracked_pre_backward(self: FSDPParamGroup, *args: Any) -> Any:
-    if self._training_state == TrainingState.PRE_BACKWARD:
-        return _originals["pre_backward"](self, *args)
-    if _is_first(self):
-        _C.mark_modules(self.modules, ModuleMark.BEFORE_PRE_BACKWARD)
+    is_entering = _notify_before_pre_backward(self)
     result = _originals["pre_backward"](self, *args)
-    if _is_last(self):
-        _C.mark_modules(self.modules, ModuleMark.AFTER_PRE_BACKWARD)
+    if is_entering:
+        _mark_if(_is_last, self, ModuleMark.AFTER_PRE_BACKWARD)
     return result
+
+
+@contained
+def _notify_before_pre_backward(group: FSDPParamGroup) -> bool:
+    """True if the group enters its backward now."""
+    if group._training_state == TrainingState.PRE_BACKWARD:
+        return False
+    _mark_if(_is_first, group, ModuleMark.BEFORE_PRE_BACKWARD)
+    return True
+
+
+@contained
+def _mark_if(
+    condition: Callable[[FSDPParamGroup], bool], group: FSDPParamGroup, mark: ModuleMark
+) -> None:
+    if condition(group):
+        _C.mark_modules(group.modules, mark)
 
 
 def _tracked_post_backward(self: FSDPParamGroup, *args: Any) -> Any:
-    unit = find_unit(self)
-    if not self.reduce_grads:  # otherwise foreach_reduce reports them
-        _notify_unsharded_grads(unit, self)
-    if _is_last(self):
-        _C.mark_modules(self.modules, ModuleMark.BEFORE_POST_BACKWARD)
+    _notify_unsharded_grads(self)
+    _mark_if(_is_last, self, ModuleMark.BEFORE_POST_BACKWARD)
     result = _originals["post_backward"](self, *args)
-    if _is_first(self):
-        _C.mark_modules(self.modules, ModuleMark.AFTER_POST_BACKWARD)
+    _mark_if(_is_first, self, ModuleMark.AFTER_POST_BACKWARD)
     return result
 
 
-@_count_failures
-def _notify_unsharded_grads(unit: int, group: FSDPParamGroup) -> None:
+@contained
+def _notify_unsharded_grads(group: FSDPParamGroup) -> None:
     # A separate function, because a list that outlives it would keep the gradients alive.
-    _C.unit_fact(unit, UnitFact.UNSHARDED_GRAD, unsharded_grads_of(group.fsdp_params))
+    unit = find_unit(group)
+    if not group.reduce_grads:  # otherwise foreach_reduce reports them
+        _C.unit_fact(unit, UnitFact.UNSHARDED_GRAD, unsharded_grads_of(group.fsdp_params))
 
 
 def _tracked_finalize_backward(self: FSDPParamGroup) -> None:
-    was_unused = self._all_gather_result is not None
+    unit = _find_gathering_unit(self)
     _originals["finalize_backward"](self)
-    if was_unused:  # a prefetch that this backward did not need
-        _C.unit_released(find_unit(self), keeps_post_forward_shard=self.is_sharded_post_forward)
+    if unit:  # a prefetch that this backward did not need
+        _notify_unused(unit, self)
+
+
+@contained
+def _notify_unused(unit: int, group: FSDPParamGroup) -> None:
+    _C.unit_released(unit, keeps_post_forward_shard=group.is_sharded_post_forward)
 
 
 def _tracked_to_sharded(self: FSDPParamGroup) -> None:
     _originals["to_sharded"](self)
-    if self._all_gather_result is None:
-        _C.unit_released(find_unit(self), keeps_post_forward_shard=False)
+    _notify_sharded(self)
+
+
+@contained
+def _notify_sharded(group: FSDPParamGroup) -> None:
+    if group._all_gather_result is None:
+        _C.unit_released(find_unit(group), keeps_post_forward_shard=False)
 
 
 def _tracked_to_sharded_post_forward(self: FSDPParamGroup) -> None:
     _originals["to_sharded_post_forward"](self)
-    _C.unit_released(find_unit(self), keeps_post_forward_shard=True)
+    if unit := _find_unit(self):
+        _C.unit_released(unit, keeps_post_forward_shard=True)
 
 
 def _with_births(name: str, fact: UnitFact) -> Callable[..., Any]:
     """Wraps a method of a parameter: each storage that it allocates is labelled `fact`."""
 
     def tracked(self: FSDPParam, *args: Any) -> Any:
-        unit = _units.get(self)
-        if unit is None:  # its group was not observed yet
+        if not (unit := _unit_of(self)):  # its group was not observed yet
             return _originals[name](self, *args)
         return _call_with_births(unit, fact, _originals[name], self, *args)
 
@@ -278,8 +324,13 @@ def _with_births(name: str, fact: UnitFact) -> Callable[..., Any]:
 def _tracked_reset_sharded_param(self: FSDPParam) -> None:
     """Called when `load_state_dict` or `Module.to` replaces the shards."""
     _originals["reset_sharded_param"](self)
-    if (unit := _units.get(self)) is not None:
-        _C.unit_fact(unit, UnitFact.SHARD, shards_of([self]))
+    _notify_new_shard(self)
+
+
+@contained
+def _notify_new_shard(parameter: FSDPParam) -> None:
+    if unit := _unit_of(parameter):
+        _C.unit_fact(unit, UnitFact.SHARD, shards_of([parameter]))
 
 
 def _tracked_foreach_reduce(
@@ -291,8 +342,7 @@ def _tracked_foreach_reduce(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    unit = _units.get(fsdp_params[0], 0)  # post_backward has numbered it
-    _C.unit_fact(unit, UnitFact.UNSHARDED_GRAD, unsharded_grads)
+    unit = _notify_before_reduce(fsdp_params, unsharded_grads) or 0
     result = _call_with_births(
         unit,
         UnitFact.REDUCE_BUFFER,
@@ -305,11 +355,20 @@ def _tracked_foreach_reduce(
         *args,
         **kwargs,
     )
-    _notify_reduced(unit, fsdp_params, reduce_scatter_comm, result)
+    if unit:
+        _notify_reduced(unit, fsdp_params, reduce_scatter_comm, result)
     return result
 
 
-@_count_failures
+@contained
+def _notify_before_reduce(parameters: list[FSDPParam], grads: list[torch.Tensor]) -> int | None:
+    unit = _unit_of(parameters[0])  # post_backward has numbered it
+    if unit:
+        _C.unit_fact(unit, UnitFact.UNSHARDED_GRAD, grads)
+    return unit
+
+
+@contained
 def _notify_reduced(unit: int, parameters: list[FSDPParam], comm: Any, result: Any) -> None:
     reduce_input, all_reduce_input, partial_output = compat_fsdp.read_reduction(result)
     if type(comm) is not DefaultReduceScatter:

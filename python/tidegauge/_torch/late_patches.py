@@ -5,66 +5,79 @@ from __future__ import annotations
 
 import importlib.abc
 import sys
-import threading
-import warnings
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Protocol
+from weakref import WeakSet
+
+from tidegauge import _C
+from tidegauge._torch.containment import warn
 
 
 class Patches(Protocol):
-    def install(self) -> None: ...
-    def uninstall(self) -> None: ...
+    def install(self, user: object) -> None: ...
+    def uninstall(self, user: object) -> None: ...
 
 
 class LatePatches:
-    """Patches of one module. Installed while a tracker uses them and the module is imported.
+    """Patches of one module. Installed while they have users and the module is imported.
 
     `load` returns the patches, for which it may import the module. If that fails, or if the patches
-    do not fit this torch, there is a warning, and the program continues without them.
+    do not fit this torch, there is a warning, the trackers count a failure, and the program
+    continues without them. Users are as in Installation.
     """
 
     def __init__(self, module_name: str, load: Callable[[], Patches]) -> None:
         self._module_name = module_name
         self._load = load
         self._finder = _Finder(module_name, self._install_now)
-        self._lock = threading.Lock()  # never held during an import
-        self._user_count = 0
+        self._users: WeakSet[object] = WeakSet()
         self._patches: Patches | None = None
+        self._problem: Exception | None = None
 
-    def install(self) -> None:
-        """Adds a user."""
-        with self._lock:
-            self._user_count += 1
-            if self._user_count > 1:
-                return
-            is_imported = self._module_name in sys.modules
-            if not is_imported:
-                sys.meta_path.insert(0, self._finder)
-        if is_imported:
+    def install(self, user: object) -> None:
+        """Adds a user. Like `uninstall`, it can be repeated after an interrupt."""
+        self._users.add(user)
+        if self._module_name in sys.modules:
             self._install_now()
+        else:
+            _C.run_locked(self._apply)
 
-    def uninstall(self) -> None:
+    def uninstall(self, user: object) -> None:
         """Removes a user; restores everything after the last one."""
-        with self._lock:
-            self._user_count -= 1
-            if self._user_count > 0:
-                return
-            self._finder.remove()
-            if self._patches is not None:
-                self._patches.uninstall()
-                self._patches = None
+        self._users.discard(user)
+        _C.run_locked(self._apply)
 
     def _install_now(self) -> None:
         try:
-            patches = self._load()
-            with self._lock:
-                if self._patches is None and self._user_count > 0:
-                    patches.install()
-                    self._patches = patches
+            self._patches = self._load()  # not locked, because it imports
+            _C.run_locked(self._apply)
+            self._problem = None
         except Exception as error:  # a torch that we do not know; the import of the user succeeded
-            warnings.warn(f"tidegauge cannot patch {self._module_name}: {error}", stacklevel=2)
+            self._patches = None
+            self._problem = error
+            warn(f"tidegauge cannot patch {self._module_name}: {error}")
+            self.note_problem()
+
+    def note_problem(self) -> None:
+        """Counts the failure to patch in all started trackers, so that their traces report it."""
+        if self._problem is not None:
+            _C.hook_failed(f"patching {self._module_name}", self._problem)
+
+    def _apply(self) -> None:
+        """Makes the patches and the finder what the users need."""
+        is_imported = self._module_name in sys.modules
+        if self._users and not is_imported:
+            self._finder.add()
+        else:
+            self._finder.remove()
+        if self._patches is None:
+            return
+        if self._users:
+            self._patches.install(self)
+        else:
+            self._patches.uninstall(self)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -73,6 +86,10 @@ class _Finder(importlib.abc.MetaPathFinder):
     def __init__(self, module_name: str, then: Callable[[], None]) -> None:
         self._module_name = module_name
         self._then = then
+
+    def add(self) -> None:
+        if self not in sys.meta_path:
+            sys.meta_path.insert(0, self)
 
     def remove(self) -> None:
         if self in sys.meta_path:

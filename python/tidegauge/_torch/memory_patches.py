@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
-from contextlib import ExitStack
 from importlib import import_module
 from typing import Any
 
@@ -17,6 +16,7 @@ from torch import nn, optim
 
 from tidegauge import _C
 from tidegauge._torch.compat import find_compiled_calls
+from tidegauge._torch.containment import contained
 from tidegauge._torch.late_patches import LatePatches, Patches
 from tidegauge._torch.op_patches import FOR_OPS
 from tidegauge._torch.patching import GlobalHook, Installation, Patch, unknown_original
@@ -46,7 +46,7 @@ def _tracked_resize(self: torch.UntypedStorage, *args: Any) -> Any:
     try:
         return _resize(self, *args)
     except RuntimeError as error:
-        _C.allocation_failed(str(error))
+        _C.allocation_failed(error)
         raise
     finally:
         _C.after_resize(self)
@@ -88,8 +88,13 @@ def _tracked_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
         _C.watch_thread_again()  # the engine's threads inherit the keys of this one
     grads = _run_backward(t_outputs, *args, **kwargs)
     if not _is_compiling() and not kwargs.get("accumulate_grad", False):
-        _C.gradients_made(args[3], grads)
+        _notify_gradients(args, grads)
     return grads
+
+
+@contained
+def _notify_gradients(args: Any, grads: Any) -> None:
+    _C.gradients_made(args[3], grads)
 
 
 # Python functions with a test that dynamo folds away, because dynamo cannot trace into C++.
@@ -114,29 +119,43 @@ class _RunningSteps(threading.local):
 
 def _begin_step(optimizer: optim.Optimizer, args: Any, kwargs: Any) -> None:
     if not _is_compiling():
-        _running_steps.optimizers.append(weakref.ref(optimizer))
-        _C.optimizer_step_begin(optimizer)
+        _notify_step_begin(optimizer)
 
 
 def _end_step(optimizer: optim.Optimizer, args: Any, kwargs: Any) -> None:
-    if not _is_compiling() and (running := _running_steps.optimizers):
+    if not _is_compiling():
+        _notify_step_end(optimizer)
+
+
+@contained
+def _notify_step_begin(optimizer: optim.Optimizer) -> None:
+    _running_steps.optimizers.append(weakref.ref(optimizer))
+    _C.optimizer_step_begin(optimizer)
+
+
+@contained
+def _notify_step_end(optimizer: optim.Optimizer) -> None:
+    if running := _running_steps.optimizers:
         running.pop()
         _C.optimizer_step_end(optimizer)
 
 
 # TorchScript compiles this class: `is_named` leads it to the source of the original.
 def _tracked_exit_profiled(self: Any, exc_type: Any, exc_value: Any, traceback: Any) -> Any:
-    if exc_type is not None and self.name.startswith("Optimizer.step#"):
-        _end_failed_step(self.name)
+    if exc_type is not None:
+        _end_failed_step(self)
     return _exit_profiled(self, exc_type, exc_value, traceback)
 
 
-def _end_failed_step(profiled_name: str) -> None:
+@contained
+def _end_failed_step(profiled: Any) -> None:
     """Ends a step that raises: torch calls no post-hook then, but exits the profiler's record."""
     running = _running_steps.optimizers
     optimizer = running[-1]() if running else None
-    if optimizer and profiled_name == f"Optimizer.step#{type(optimizer).__name__}.step":
-        _end_step(optimizer, (), {})
+    if optimizer is None:
+        return
+    if profiled.name == f"Optimizer.step#{type(optimizer).__name__}.step":
+        _notify_step_end(optimizer)
 
 
 def _end_running_steps() -> None:
@@ -211,15 +230,16 @@ def _load_dtensor_patches() -> Patches:
 _FOR_DTENSOR = LatePatches("torch.distributed.tensor._sharding_prop", _load_dtensor_patches)
 
 
-def install() -> None:
-    with ExitStack() as done:
-        for patches in (FOR_OPS, FOR_MEMORY, _FOR_DTENSOR):
-            patches.install()
-            done.callback(patches.uninstall)
-        done.pop_all()
+def install(user: object) -> None:
+    for each in (FOR_OPS, FOR_MEMORY, _FOR_DTENSOR):
+        each.install(user)
 
 
-def uninstall() -> None:
-    _FOR_DTENSOR.uninstall()
-    FOR_MEMORY.uninstall()
-    FOR_OPS.uninstall()
+def note_problems() -> None:
+    """Call when a tracker has started: its trace reports what could not be patched."""
+    _FOR_DTENSOR.note_problem()
+
+
+def uninstall(user: object) -> None:
+    for each in (_FOR_DTENSOR, FOR_MEMORY, FOR_OPS):
+        each.uninstall(user)

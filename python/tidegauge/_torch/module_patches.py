@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 from torch import nn
 
 from tidegauge import _C
+from tidegauge._torch.containment import describe, warn
 from tidegauge._torch.patching import Installation, Patch, Reads, unknown_original
 
 _is_compiling = torch.compiler.is_dynamo_compiling
@@ -48,10 +48,9 @@ def _leave_after_error(module: nn.Module, args: Any) -> None:
     try:
         _leave(module, args, None)
     except Exception as error:  # from a user's hook; the error of the forward matters more
-        warnings.warn(
-            f"a post_fw_hook raised {error!r} while the forward of {type(module).__name__} was "
-            "already failing; the error of the forward is raised",
-            stacklevel=3,
+        warn(
+            f"a post_fw_hook raised {describe(error)} while the forward of "
+            f"{type(module).__name__} was already failing; the error of the forward is raised"
         )
 
 

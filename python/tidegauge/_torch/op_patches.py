@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from tidegauge import _C
+from tidegauge._torch.containment import contained
 from tidegauge._torch.patching import Installation, Patch, unknown_original
 
 # The originals that the wrappers call. Each installation sets them again.
@@ -21,11 +22,21 @@ _OUR_KEYS = [torch._C._parse_dispatch_key(name) for name in _C.dispatch_keys()]
 
 def _tracked_bootstrap(self: threading.Thread) -> None:
     """Tracks a thread that starts while a tracker is entered, until the thread ends."""
-    _C.attach_thread()
+    _attach()
     try:
         _bootstrap(self)
     finally:
-        _C.detach_thread()
+        _detach()
+
+
+@contained
+def _attach() -> None:
+    _C.attach_thread()
+
+
+@contained
+def _detach() -> None:
+    _C.detach_thread()
 
 
 def _tracked_exit_inference_mode(self: Any, *args: Any) -> Any:

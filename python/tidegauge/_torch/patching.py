@@ -9,16 +9,17 @@ tracker is entered, such a wrapper only calls the original.
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import update_wrapper
 from importlib import import_module
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from tidegauge import _C
 from tidegauge._torch.compat import is_expected
 
 
@@ -63,6 +64,7 @@ class Patch:
         is_static = isinstance(inspect.getattr_static(self._owner, self._name, None), staticmethod)
         self._wrapper = staticmethod(wrapper) if is_static else wrapper
         self._own_attribute: Any = None  # as defined by the owner itself; None: inherited
+        self._is_placed = False
         self._is_below_another = False
         if is_named and (original := _find(place)) is not None:
             update_wrapper(wrapper, original)
@@ -88,26 +90,36 @@ class Patch:
             return None
         return f"it has {place}({', '.join(found)}), and not ({', '.join(expected)})"
 
-    def install(self) -> Callable[..., Any] | None:
-        """Installs the wrapper and returns the original; None if the wrapper is still in place."""
+    def install(self, variables: dict[str, Any], key: str) -> None:
+        """Puts the wrapper in place, and the original into `variables`, if that is not done yet.
+
+        Like `uninstall`, it can be repeated after an interrupt at any bytecode: `setattr` is the
+        step that counts, and `_is_placed` says only that it may have happened.
+        """
+        original: Any = getattr(self._owner, self._name)
         current = self._current()
         if current is self._wrapper:
-            return None
+            return
         if self._is_below_another and current is not self._own_attribute:
-            return None  # another tool's patch on top still calls ours
-        self._own_attribute = self._owner.__dict__.get(self._name)
-        original: Callable[..., Any] = getattr(self._owner, self._name)
+            return  # another tool's patch on top still calls ours
+        self._own_attribute = current
+        variables[key] = original
+        self._is_placed = True
         setattr(self._owner, self._name, self._wrapper)
-        return original
 
     def uninstall(self) -> None:
-        self._is_below_another = self._current() is not self._wrapper
-        if self._is_below_another:
-            return  # another tool's patch on top calls ours: removing ours would undo theirs
-        if self._own_attribute is None:
-            delattr(self._owner, self._name)
-        else:
-            setattr(self._owner, self._name, self._own_attribute)
+        """Restores the attribute, if that is not done yet."""
+        current = self._current()
+        if current is self._wrapper:
+            self._is_below_another = False
+            if self._own_attribute is None:
+                delattr(self._owner, self._name)
+            else:
+                setattr(self._owner, self._name, self._own_attribute)
+        elif self._is_placed and current is not self._own_attribute:
+            # Another tool's patch on top calls ours: removing ours would undo theirs.
+            self._is_below_another = True
+        self._is_placed = False
 
     def _current(self) -> Any:
         return self._owner.__dict__.get(self._name)
@@ -198,34 +210,40 @@ class GlobalHook:
         """`place`: of the function that registers the hook, as for a Patch."""
         self._place = place
         self._register: Callable[[Callable[..., Any]], RemovableHandle] | None = _find(place)
+        self._hooks: dict[int, Any] = {}
+        self._key = 0
+        if self._register is not None:
+            # Registered once, to learn its key and torch's dictionary of hooks. One access to that
+            # dictionary cannot be interrupted; torch's functions can.
+            handle = self._register(hook)
+            hooks = handle.hooks_dict_ref()
+            assert hooks is not None
+            handle.remove()
+            self._hooks = hooks
+            self._key = handle.id
         self._hook = hook
-        self._handle: RemovableHandle | None = None
 
     def explain_change(self) -> str | None:
         return None if self._register else f"it has no {self._place.replace(':', '.')}"
 
     def install(self) -> None:
-        if self._handle is None:
-            assert self._register is not None  # explain_change has reported it
-            self._handle = self._register(self._hook)
-        elif (hooks := self._handle.hooks_dict_ref()) is not None:
-            hooks[self._handle.id] = self._hook
+        self._hooks[self._key] = self._hook
 
     def uninstall(self) -> None:
-        if self._handle is not None:
-            self._handle.remove()
+        self._hooks.pop(self._key, None)
 
 
 class Installation:
     """Patches and global hooks that are installed while they have users.
+
+    A user is any object, such as a tracker; it is one user no matter how often it installs. If it
+    is destroyed without having uninstalled, the next change of the users removes what is left.
 
     `patches`: by the key in `variables` under which the wrapper finds the original.
     `reads`: what the wrappers read besides.
     `needs`: another installation that must be in place as well.
     `feature`: the feature that is off if this torch does not fit; checked at first use.
     """
-
-    _lock = threading.Lock()
 
     def __init__(
         self,
@@ -244,7 +262,7 @@ class Installation:
         self._at_end = at_end
         self._needs = needs
         self._unchecked_feature = feature
-        self._user_count = 0
+        self._users: WeakSet[object] = WeakSet()
 
     def explain_changes(self) -> list[str]:
         """How this torch differs from what we expect, one reason each."""
@@ -255,35 +273,36 @@ class Installation:
         if reasons := self.explain_changes():
             raise _not_with_this_torch(feature, "; ".join(reasons))
 
-    def install(self) -> None:
-        """Adds a user; installs everything for the first one."""
+    def install(self, user: object) -> None:
+        """Adds a user. Like `uninstall`, it can be repeated after an interrupt."""
         if self._unchecked_feature:
             self.check(self._unchecked_feature)
             self._unchecked_feature = ""
         if self._needs is not None:
-            self._needs.install()
-        with self._lock:
-            self._user_count += 1
-            if self._user_count > 1:
-                return
-            for variable, patch in self._patches.items():
-                if (original := patch.install()) is not None:
-                    self._variables[variable] = original
+            self._needs.install(user)
+        self._users.add(user)
+        _C.run_locked(self._apply)
+
+    def uninstall(self, user: object) -> None:
+        """Removes a user; restores everything after the last one."""
+        self._users.discard(user)
+        _C.run_locked(self._apply)
+        if self._needs is not None:
+            self._needs.uninstall(user)
+
+    def users(self) -> list[Any]:
+        return list(self._users)
+
+    def _apply(self) -> None:
+        """Makes the patches what the users need. Can be repeated after an interrupt."""
+        if self._users:
+            for key, patch in self._patches.items():
+                patch.install(self._variables, key)
             for hook in self._hooks:
                 hook.install()
-
-    def uninstall(self) -> None:
-        """Removes a user; restores everything after the last one."""
-        with self._lock:
-            self._user_count -= 1
-            if self._user_count == 0:
-                self._remove_all()
-        if self._needs is not None:
-            self._needs.uninstall()
-
-    def _remove_all(self) -> None:
-        for hook in self._hooks:
-            hook.uninstall()
-        for patch in self._patches.values():
-            patch.uninstall()
-        self._at_end()
+        else:
+            for hook in self._hooks:
+                hook.uninstall()
+            for patch in self._patches.values():
+                patch.uninstall()
+            self._at_end()

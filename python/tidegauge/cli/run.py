@@ -32,7 +32,7 @@ from tidegauge.cli.common import (
     render_bytes,
 )
 from tidegauge.report.summary import largest_first
-from tidegauge.report.text import name_device, render_categories
+from tidegauge.report.text import describe_failures, name_device, render_categories
 
 if TYPE_CHECKING:
     from tidegauge.trackers.mem_tracker import MemTracker
@@ -269,14 +269,14 @@ def _print_result(
             print_error("\n".join(render_categories(largest_first(split))))
     if not peaks:
         note(args, f"{prefix}the run created no tensors")
+    failures, first = tracker._native.failures()
+    if failures:
+        note(args, prefix + describe_failures(failures, first))
     if args.verbose:
         note(args, f"{prefix}{recorder.path} has {recorder.written_events:,} events")
         anomalies, first = tracker._native.anomalies()
         if anomalies:
             note(args, f"{prefix}{anomalies:,} events contradict others (first: {first})")
-        failures, first = tracker._native.failures()
-        if failures:
-            note(args, f"{prefix}tidegauge failed to observe {failures:,} events (first: {first})")
     note(args, f"{prefix}next: tidegauge report {recorder.path}")
     if rank == "0" and os.environ.get("WORLD_SIZE", "1") != "1":
         every = recorder.path.replace(".rank0.", ".rank*.")

@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 from tidegauge.estimation.contract import Contract, ContractError
 from tidegauge.estimation.plan import Plan
 from tidegauge.estimation.preparation import make_optimizer, prepare_model
+from tidegauge.report.text import describe_failures
 from tidegauge.simulation import Simulation, simulate
 from tidegauge.trackers.fsdp2_mem_tracker import FSDPMemTracker, param_groups_of
 from tidegauge.trackers.mem_tracker import MemTracker
@@ -229,7 +230,7 @@ def _describe_faults(tracker: MemTracker) -> tuple[str, ...]:
     if anomalies:
         notes.append(f"{anomalies:,} events contradict others (first: {first_anomaly})")
     if failures:
-        notes.append(f"tidegauge failed to observe {failures:,} events (first: {first_failure})")
+        notes.append(describe_failures(failures, first_failure))
     return tuple(notes)
 
 

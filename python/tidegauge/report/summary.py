@@ -101,10 +101,13 @@ class Health:
     gaps: tuple[Gap, ...]
     anomaly_count: int  # events that contradict others; 0 unless the file is damaged
     first_anomaly: str
+    hook_failure_count: int  # of tidegauge's own code; the training did not see them
+    first_hook_failure: str
 
     @property
     def is_good(self) -> bool:
-        return self.is_complete and not self.lost_events and not self.anomaly_count
+        problems = self.lost_events or self.anomaly_count or self.hook_failure_count
+        return self.is_complete and not problems
 
 
 @dataclass(frozen=True)
@@ -199,6 +202,8 @@ def make_summary(run: _core.Run, source: _core.EventSource, path: str) -> Summar
             gaps=gaps,
             anomaly_count=counted["anomaly_count"],
             first_anomaly=counted["first_anomaly"],
+            hook_failure_count=_to_int(facts.get("hook_failures"), 0),
+            first_hook_failure=facts.get("first_hook_failure", ""),
         ),
         event_count=counted["event_count"],
         storage_count=counted["storage_count"],

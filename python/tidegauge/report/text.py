@@ -174,7 +174,18 @@ def describe_health(summary: Summary) -> list[str]:
             f"{health.anomaly_count:,} events contradict others and were ignored (first: "
             f"{health.first_anomaly})"
         )
+    if health.hook_failure_count:
+        sentences.append(describe_failures(health.hook_failure_count, health.first_hook_failure))
     return sentences
+
+
+def describe_failures(count: int, first: str) -> str:
+    """For failures of our own hooks."""
+    times = "once" if count == 1 else f"{count:,} times"
+    return (
+        f"tidegauge failed {times} to observe the run, so memory may be missing or have another "
+        f"category (first: {first})"
+    )
 
 
 def describe_run(summary: Summary, name: str | None = None) -> str:

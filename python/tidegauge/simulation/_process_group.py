@@ -18,6 +18,7 @@ class OwnProcessGroup:
             )
         self._world_size = world_size
         self._rank = rank
+        self._is_begun = False
 
     def begin(self) -> None:
         if dist.is_initialized():
@@ -27,10 +28,13 @@ class OwnProcessGroup:
             )
         from torch.testing._internal.distributed.fake_pg import FakeStore
 
+        self._is_begun = True
         dist.init_process_group(
             "fake", rank=self._rank, world_size=self._world_size, store=FakeStore()
         )
 
     def end(self) -> None:
-        if dist.is_initialized():
+        """Undoes `begin`, which may not have ended. Can be repeated after an interrupt."""
+        if self._is_begun and dist.is_initialized():
             dist.destroy_process_group()
+        self._is_begun = False

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from types import TracebackType
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import torch
 from torch import nn
@@ -14,6 +13,7 @@ from torch._guards import detect_fake_mode
 from tidegauge import _C
 from tidegauge._torch import claimed_cuda
 from tidegauge._torch.op_patches import FOR_OPS
+from tidegauge._torch.patching import Installation
 from tidegauge._torch.simulated_tensors import adopt_module, adopt_tree
 from tidegauge.simulation._process_group import OwnProcessGroup
 
@@ -36,9 +36,31 @@ class Simulation:
         self._item = _check_item(item)
         self._mask_fraction = float(mask_fraction)
         self._group = None if world_size is None else OwnProcessGroup(world_size, rank)
-        self._exit = ExitStack()
+        self._claim = claimed_cuda.Claim()
+        self._patches: tuple[Installation, ...] = ()
+        self._restorations: list[Callable[[], None]] = []  # of adopted modules
+        self._is_begun = False
+        self._depth = 0
 
-    def __enter__(self) -> Simulation:
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> Self: ...
+        def __exit__(self, *args: object) -> None: ...
+    else:  # they call the next two methods
+        __enter__ = _C.enter
+        __exit__ = _C.exit
+
+    def _set_depth(self, depth: int) -> None:
+        if depth > self._depth:
+            self._begin()
+        elif depth == 0:
+            self._end()
+        self._depth = depth
+
+    def _depth_after_exit(self) -> int:
+        return max(0, self._depth - 1)
+
+    def _begin(self) -> None:
         # Not at the top of the file: it loads DTensor, which is slow.
         from tidegauge._torch import simulation_patches
 
@@ -47,30 +69,34 @@ class Simulation:
                 "simulate was entered inside a FakeTensorMode, which also makes tensors without "
                 "memory; use only one of the two"
             )
-        with ExitStack() as entry:
-            _C.simulation_start(
-                self._item, self._mask_fraction, simulation_patches.decomposed_ops()
-            )
-            entry.callback(_C.simulation_stop)
-            for patches in (FOR_OPS, simulation_patches.installation()):
-                patches.install()
-                entry.callback(patches.uninstall)
-            if self.device.type == "cuda":
-                entry.callback(claimed_cuda.claim())
-                claimed_cuda.self_test()
-            if self._group is not None:
-                self._group.begin()
-                entry.callback(self._group.end)
-            self._exit = entry.pop_all()
-        return self
+        decomposed = simulation_patches.decomposed_ops()
+        # If a simulation is running, the call below raises, and that one goes on.
+        self._is_begun = self._is_begun or not _C.simulation_is_on()
+        _C.simulation_start(self._item, self._mask_fraction, decomposed)
+        self._patches = (FOR_OPS, simulation_patches.installation())
+        for patches in self._patches:
+            patches.install(self)
+        if self.device.type == "cuda":
+            self._claim.begin()
+            claimed_cuda.self_test()
+        if self._group is not None:
+            self._group.begin()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._exit.close()
+    def _end(self) -> None:
+        """Undoes `_begin`, which may not have ended, and `adopt`."""
+        if not self._is_begun:
+            return
+        while self._restorations:
+            self._restorations[-1]()
+            self._restorations.pop()
+        if self._group is not None:
+            self._group.end()
+        self._claim.end()
+        for patches in reversed(self._patches):
+            patches.uninstall(self)
+        if _C.simulation_is_on():
+            _C.simulation_stop()
+        self._is_begun = False
 
     def adopt(self, what: T, device: str | torch.device | None = None) -> T:
         """Converts real or meta tensors to simulated ones with the same shapes, dtypes and sharing.
@@ -81,7 +107,7 @@ class Simulation:
         """
         target = None if device is None else _check_device(device)
         if isinstance(what, nn.Module):
-            self._exit.callback(adopt_module(what, target))
+            self._restorations.append(adopt_module(what, target))
             return what
         adopted: T = adopt_tree(what, target)
         return adopted

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
@@ -129,11 +128,14 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
         # Imported late: it is slow, and most users of tidegauge do not shard.
         from torch.distributed.fsdp import FSDPModule
 
+        from tidegauge._torch import fsdp_patches
+
         if not isinstance(mod, FSDPModule):
             raise AssertionError("FSDPMemTracker only supports FSDP modules")
         if optm is not None and not hasattr(optm, "param_groups"):
             raise TypeError(f"optm is a {type(optm).__name__}, expected an optimizer or None")
         super().__init__(strict=strict, allocator=allocator, record=record, stacks=stacks)
+        self._patches = fsdp_patches
         self._root_mod = mod
         self._optm = optm
 
@@ -173,7 +175,6 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
         its own. Warns if the ranks have different models. Raises RuntimeError without a process
         group.
         """
-        from tidegauge._torch import fsdp_patches
         from tidegauge.trackers import ranks as all_ranks
 
         own: dict[str, dict[str, int]] = {}
@@ -183,7 +184,7 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
                 name = category.value if isinstance(category, Enum) else category
                 sums[name] = sums.get(name, 0) + size_bytes
         model = {
-            fsdp_patches.name_of(each): sum(p._orig_size.numel() for p in each.fsdp_params)
+            self._patches.name_of(each): sum(p._orig_size.numel() for p in each.fsdp_params)
             for each in param_groups_of(self._root_mod)
         }
         ranks = all_ranks.gather(own, model, group)
@@ -197,11 +198,8 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
             for device in sorted({device for rank in ranks for device in rank})
         }
 
-    def _prepare(self, entry: ExitStack) -> None:
-        from tidegauge._torch import fsdp_patches
-
-        fsdp_patches.install()
-        entry.callback(fsdp_patches.uninstall)
+    def _prepare(self) -> None:
+        self._patches.install(self)
         for group in param_groups_of(self._root_mod):
             self._track_group(group)
         self._native.track_module(self._root_mod)
@@ -209,10 +207,12 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
             self._native.track_optimizer(self._optm)
             self._check_optimizer(self._optm)
 
+    def _clean_up(self) -> None:
+        self._patches.uninstall(self)
+
     def _track_group(self, group: FSDPParamGroup) -> None:
         """Labels the memory that the group has on entry. Entry may be in the middle of a step."""
-        from tidegauge._torch import fsdp_patches as fsdp
-
+        fsdp = self._patches
         unit, parameters = fsdp.find_unit(group), group.fsdp_params
         self._native.add_unit(unit, fsdp.name_of(group), group.modules)
 
@@ -243,5 +243,5 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
                 f"no parameter of the {type(optimizer).__name__} belongs to the "
                 f"{type(self._root_mod).__name__}: its step will not train the module. Make the "
                 "optimizer after fully_shard, which replaces the parameters",
-                stacklevel=4,
+                stacklevel=3,
             )

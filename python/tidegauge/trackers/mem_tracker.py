@@ -7,11 +7,11 @@ import os
 import sys
 import weakref
 from collections.abc import Callable
-from contextlib import ExitStack
+from copy import copy
 from enum import Enum, auto
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import nn, optim
@@ -206,8 +206,8 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._recorder.attach(self._native)
         self._module_stats = ModuleStatsDictionary(self._native, self._stats_class)
         self._depth = 0
+        self._interrupted_exit: tuple[int, dict[str, Any]] | None = None
         self._fake_mode_on_entry: Any = None
-        self._entry = ExitStack()
 
     @property
     def memory_tracking(self) -> WeakIdKeyDictionary:
@@ -327,43 +327,73 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Drops the statistics of modules. Bytes, labels, names and the peak stay."""
         self.memory_tracking.clear()
 
-    def __enter__(self) -> Self:
-        if self._depth == 0:
-            with ExitStack() as entry:  # undoes all steps if one raises
-                entry.enter_context(self._mod_tracker)
-                memory_patches.install()
-                entry.callback(memory_patches.uninstall)
-                self._prepare(entry)
-                # Kept alive while we are entered, because the native tracker compares its address.
-                self._fake_mode_on_entry = torch._C._get_dispatch_mode(
-                    torch._C._TorchDispatchModeKey.FAKE
-                )
-                self._native.start()
-                entry.callback(self._native.stop)
-                self._entry = entry.pop_all()
-        if self._is_mode():
-            super().__enter__()  # type: ignore[no-untyped-call]
-        self._depth += 1
-        return self
+    if TYPE_CHECKING:
 
-    def __exit__(self, *args: object) -> None:
+        def __enter__(self) -> Self: ...
+        def __exit__(self, *args: object) -> None: ...
+    else:  # they call the next two methods
+        __enter__ = _C.enter
+        __exit__ = _C.exit
+
+    def _set_depth(self, depth: int) -> None:
+        if depth > 0 and not self._native.is_started:
+            self._mod_tracker._set_depth(1)
+            memory_patches.install(self)
+            self._prepare()
+            # Kept alive while we are entered, because the native tracker compares its address.
+            self._fake_mode_on_entry = torch._C._get_dispatch_mode(
+                torch._C._TorchDispatchModeKey.FAKE
+            )
+            self._native.start()
+            self._note_problems()
+        if self._is_mode():
+            self._push_until(depth)
+        if depth == 0:
+            self._native.stop()
+            self._clean_up()
+            memory_patches.uninstall(self)
+            self._mod_tracker._set_depth(0)
+            self._fake_mode_on_entry = None
+        self._depth = depth
+        if depth == 0 and self._recorder is not None:
+            self._recorder.flush()
+
+    def _depth_after_exit(self) -> int:
         if self._depth == 0:
             name = type(self).__name__
             raise AttributeError(
                 f"'{name}' object has no attribute 'old_dispatch_mode_flags': it was exited "
                 "without being entered; use it as `with tracker:`, or call `__enter__` first"
             )
-        self._depth -= 1
-        if self._is_mode():
-            super().__exit__(None, None, None)  # type: ignore[no-untyped-call]
-        if self._depth == 0:
-            self._entry.close()
-            self._fake_mode_on_entry = None
-            if self._recorder is not None:
-                self._recorder.flush()
+        return self._depth - 1
 
-    def _prepare(self, entry: ExitStack) -> None:
+    def _push_until(self, depth: int) -> None:
+        """Makes the mode `depth` times active."""
+        while (pushed := self._count_pushed()) < depth:
+            super().__enter__()  # type: ignore[no-untyped-call]
+        while (pushed := self._count_pushed()) > depth:
+            # torch's `__exit__` takes flags off lists before it pops the mode. After an interrupt
+            # in between, the lists are restored.
+            flags = {name: copy(value) for name, value in vars(self).items() if name[:4] == "old_"}
+            if self._interrupted_exit is None or self._interrupted_exit[0] != pushed:
+                self._interrupted_exit = pushed, flags
+            for name, kept in self._interrupted_exit[1].items():
+                setattr(self, name, copy(kept))
+            super().__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            self._interrupted_exit = None
+
+    def _count_pushed(self) -> int:
+        stack = range(torch._C._len_torch_dispatch_stack())
+        return sum(torch._C._get_dispatch_stack_at(i) is self for i in stack)
+
+    def _prepare(self) -> None:
         """Called at the outermost entry, before the peak restarts; for subclasses."""
+
+    def _note_problems(self) -> None:
+        memory_patches.note_problems()
+
+    def _clean_up(self) -> None:
+        """Called after the outermost exit, and to undo `_prepare`, which may not have ended."""
 
     def _is_mode(self) -> bool:
         return type(self).__torch_dispatch__ is not MemTracker.__torch_dispatch__

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import nn
+from torch.nn.modules import module as nn_module
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils.hooks import RemovableHandle
 
@@ -43,7 +44,7 @@ class ModTracker:
 
     def __init__(self) -> None:
         self._native = _C.ModTracker()
-        self._entry_count = 0
+        self._depth = 0
         self._user_pre_fw_hook: Hook | None = None
         self._user_post_fw_hook: Hook | None = None
         self._user_pre_bw_hook: Hook | None = None
@@ -111,39 +112,54 @@ class ModTracker:
             self._user_post_bw_hook,
         )
 
-    def __enter__(self) -> ModTracker:
-        if self._entry_count > 0:
-            self._entry_count += 1
-            return self
-        if self._has_own_forward_hooks():
-            self._fw_pre_handle = register_module_forward_pre_hook(self._fw_pre_hook)
-            self._fw_post_handle = register_module_forward_hook(
-                self._fw_post_hook, always_call=True
-            )
-        else:
-            FOR_MODULES.install()
-            _C.start_tracking(self._native)
-        self._entry_count = 1
-        return self
+    if TYPE_CHECKING:
 
-    def __exit__(self, *args: object) -> None:
+        def __enter__(self) -> Self: ...
+        def __exit__(self, *args: object) -> None: ...
+    else:  # they call the next two methods
+        __enter__ = _C.enter
+        __exit__ = _C.exit
+
+    def _set_depth(self, depth: int) -> None:
+        if depth > 0 and self._has_own_forward_hooks():
+            self._register_own_hooks()
+        elif depth > 0:
+            _C.start_tracking(self._native)
+            FOR_MODULES.install(self)
+        else:
+            self._remove_own_hooks()
+            FOR_MODULES.uninstall(self)
+            _C.stop_tracking(self._native)
+        self._depth = depth
+
+    def _depth_after_exit(self) -> int:
         # A subclass that overrides `__enter__` sets the handles and counts no entries.
-        has_handles = hasattr(self, "_fw_pre_handle")
-        if self._entry_count == 0 and not has_handles:
+        if self._depth == 0 and not hasattr(self, "_fw_pre_handle"):
             raise AttributeError(
                 f"{type(self).__name__} was exited without being entered "
                 "(it has no '_fw_pre_handle'); use it as `with tracker:`, or call `__enter__` first"
             )
-        self._entry_count = max(0, self._entry_count - 1)
-        if self._entry_count > 0:
-            return
-        if has_handles:
-            self._fw_pre_handle.remove()
-            self._fw_post_handle.remove()
-            del self._fw_pre_handle, self._fw_post_handle
-        else:
-            FOR_MODULES.uninstall()
-        _C.stop_tracking(self._native)
+        return max(0, self._depth - 1)
+
+    def _register_own_hooks(self) -> None:
+        if not hasattr(self, "_fw_pre_handle"):
+            self._fw_pre_handle = register_module_forward_pre_hook(self._fw_pre_hook)
+        if not hasattr(self, "_fw_post_handle"):
+            self._fw_post_handle = register_module_forward_hook(
+                self._fw_post_hook, always_call=True
+            )
+
+    def _remove_own_hooks(self) -> None:
+        for name in ("_fw_pre_handle", "_fw_post_handle"):
+            if (handle := vars(self).get(name)) is not None:
+                handle.remove()
+                delattr(self, name)
+        # An interrupt may have come after torch kept the hook and before we had its handle.
+        for hooks in (nn_module._global_forward_pre_hooks, nn_module._global_forward_hooks):
+            for key, hook in list(hooks.items()):
+                if getattr(hook, "__self__", None) is self:
+                    del hooks[key]
+                    nn_module._global_forward_hooks_always_called.pop(key, None)
 
     # The rest is for subclasses and debug modes that drive the tracker themselves.
 

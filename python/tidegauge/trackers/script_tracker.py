@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 
 from tidegauge._torch.late_patches import LatePatches, Patches
-from tidegauge._torch.optimizer_patches import notify_of_optimizers
+from tidegauge._torch.optimizer_patches import FOR_OPTIMIZERS
 from tidegauge.trackers.fsdp2_mem_tracker import _FSDPRefType, _LiveFSDPModMemStats
 from tidegauge.trackers.mem_tracker import MemTracker
 from tidegauge.trackers.module_stats import LiveStats
@@ -25,10 +24,17 @@ class ScriptTracker(MemTracker):  # type: ignore[no-untyped-call]
     _stats_class: Callable[[str], LiveStats] = _LiveFSDPModMemStats
     _is_sharded = True
 
-    def _prepare(self, entry: ExitStack) -> None:
-        _FSDP_PATCHES.install()
-        entry.callback(_FSDP_PATCHES.uninstall)
-        entry.enter_context(notify_of_optimizers(self.track_external))
+    def _prepare(self) -> None:
+        _FSDP_PATCHES.install(self)
+        FOR_OPTIMIZERS.install(self)
+
+    def _note_problems(self) -> None:
+        super()._note_problems()
+        _FSDP_PATCHES.note_problem()
+
+    def _clean_up(self) -> None:
+        FOR_OPTIMIZERS.uninstall(self)
+        _FSDP_PATCHES.uninstall(self)
 
 
 def _load() -> Patches:

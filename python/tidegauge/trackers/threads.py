@@ -13,10 +13,10 @@ class _Attachment:
     """Keeps the patches for attached threads installed while it lives."""
 
     def __init__(self) -> None:
-        FOR_THREADS.install()
+        FOR_THREADS.install(self)
 
     def __del__(self) -> None:
-        FOR_THREADS.uninstall()
+        FOR_THREADS.uninstall(self)
 
 
 class _Attachments(threading.local):

@@ -6,8 +6,10 @@
 #include <cstdio>
 #include <string>
 
+#include "bindings/torch/containment.h"
 #include "capture/compat/out_of_memory.h"
 #include "capture/hooks/allocation_failure.h"
+#include "capture/hooks/op_hook.h"
 #include "track/failure_printer.h"
 
 namespace py = pybind11;
@@ -36,8 +38,8 @@ void print(const std::string& text) {
     if (stream.is_none()) return;
     stream.attr("write")(text);
     stream.attr("flush")();
-  } catch (py::error_already_set&) {
-    // A stream that cannot be written to is no reason to disturb the run.
+  } catch (...) {
+    note_exception(op_hook::failures(), "printing to sys.stderr");
   }
 }
 
@@ -45,11 +47,19 @@ void print(const std::string& text) {
 
 void bind_allocation_failures(py::module_& m) {
   failure_printer::set_print(&print);
-  m.def("allocation_failed", &allocation_failure::notify_message, py::arg("message"),
-        py::call_guard<py::gil_scoped_release>());
+  m.def(
+      "allocation_failed",
+      [](py::handle error) {
+        std::string message;
+        contain_python(op_hook::failures(), "the message of an error",
+                       [&] { message = text_of(py::str(error).ptr()); });
+        const py::gil_scoped_release without_gil;
+        allocation_failure::notify_message(message);
+      },
+      py::arg("error"));
   m.def(
       "is_out_of_memory",
-      [](const std::string& message) { return out_of_memory::read(message).has_value(); },
+      [](py::handle message) { return out_of_memory::read(text_of(message.ptr())).has_value(); },
       py::arg("message"));
 }
 

@@ -17,8 +17,8 @@ namespace py = pybind11;
 
 namespace tidegauge::bindings {
 
-void PyMemTracker::add_unit(UnitId unit, const std::string& name, const py::sequence& modules) {
-  engine().add_unit(unit, name);
+void PyMemTracker::add_unit(UnitId unit, py::handle name, const py::sequence& modules) {
+  engine().add_unit(unit, text_of(name.ptr()));
   for (const py::handle module : modules) {
     observer_.labels().add_unit_module(PyModuleRegistry::get().intern(module.ptr()));
   }
@@ -43,14 +43,12 @@ void PyMemTracker::mark_module(py::handle module, ModuleState state) {
 
 namespace {
 
-/// Notifies all started FSDPMemTrackers. Counts our own failures, so that training does not see
-/// them.
+/// Notifies all started FSDPMemTrackers.
 template <typename Notify>
 void notify_sharded(Notify&& notify) {
-  for (const auto& tracker : all_started()) {
-    if (!tracker->is_sharded()) continue;
-    tracker->observer().failures().guard("FSDP2", [&] { notify(*tracker); });
-  }
+  notify_started("an FSDP2 unit", [&](PyMemTracker& tracker) {
+    if (tracker.is_sharded()) notify(tracker);
+  });
 }
 
 /// Binds a method of the tracker or its engine that takes a unit. Python passes the unit's number.
@@ -86,7 +84,7 @@ void bind_units(PyMemTrackerClass& tracker) {
            py::arg("is_unsharded"))
       .def("units", [](PyMemTracker& self) { return to_python(self.engine().units()); })
       .def("failures", [](PyMemTracker& self) {
-        const Failures& failures = self.observer().failures();
+        TrackerFailures& failures = self.engine().failures();
         return std::make_pair(failures.count(), failures.first());
       });
 }
@@ -113,13 +111,6 @@ void bind_fsdp(py::module_& m) {
       .value("AFTER_POST_BACKWARD", ModuleState::AfterPostBackward)
       .finalize();
   m.def("new_unit", [] { return new_unit_id().value; });
-  m.def(
-      "unit_failure",
-      [](const std::string& what) {
-        notify_sharded(
-            [&](PyMemTracker& tracker) { tracker.observer().failures().note("", what); });
-      },
-      py::arg("what"));
   m.def("unit_made", for_all(&PyMemTracker::add_unit), py::arg("unit"), py::arg("name"),
         py::arg("modules"));
   m.def("unit_fact", for_all(&PyMemTracker::label_unit), py::arg("unit"), py::arg("fact"),

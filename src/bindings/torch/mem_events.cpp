@@ -14,6 +14,7 @@
 
 #include "bindings/torch/py_mem_tracker.h"
 #include "bindings/torch/py_module_view.h"
+#include "bindings/torch/tensors.h"
 #include "capture/compat/dispatch_key.h"
 #include "capture/hooks/compiled_region.h"
 #include "capture/hooks/fake_hook.h"
@@ -27,6 +28,12 @@ namespace py = pybind11;
 
 namespace tidegauge::bindings {
 namespace {
+
+/// For a hook that belongs to no tracker.
+template <typename Body>
+void contain_op(const char* where, Body&& body) noexcept {
+  contain_python(op_hook::failures(), where, body);
+}
 
 void optimizer_step_begin(py::handle optimizer) {
   moment::begin_optimizer_step();
@@ -103,35 +110,57 @@ void bind_mem_events(py::module_& m) {
   m.def("optimizer_step_end", &optimizer_step_end, py::arg("optimizer"));
   m.def(
       "tensor_made",
-      [](const py::handle tensor) { observe_made(THPVariable_Unpack(tensor.ptr())); },
+      [](const py::handle tensor) {
+        contain_op("a tensor", [&] {
+          if (is_tensor(tensor.ptr())) observe_made(THPVariable_Unpack(tensor.ptr()));
+        });
+      },
       py::arg("tensor"));
   m.def(
       "gradients_made",
-      [](const py::sequence& inputs, const py::sequence& grads) {
-        for (size_t i = 0; i < std::min(inputs.size(), grads.size()); ++i) {
-          for (const auto& tracker : all_started()) tracker->track_gradient(inputs[i], grads[i]);
-        }
+      [](const py::handle inputs, const py::handle grads) {
+        notify_started("gradients", [&](PyMemTracker& tracker) {
+          const py::tuple all = py::reinterpret_borrow<py::object>(inputs);
+          const py::tuple found = py::reinterpret_borrow<py::object>(grads);
+          for (size_t i = 0; i < std::min(all.size(), found.size()); ++i) {
+            tracker.track_gradient(all[i], found[i]);
+          }
+        });
       },
       py::arg("inputs"), py::arg("grads"));
   m.def(
       "before_resize",
       [](py::handle storage) {
-        begin_resize(torch::createStorage(storage.ptr()).unsafeGetStorageImpl());
+        contain_op("a storage that is resized", [&] {
+          begin_resize(torch::createStorage(storage.ptr()).unsafeGetStorageImpl());
+        });
       },
       py::arg("storage"));
   m.def(
       "after_resize",
       [](py::handle storage) {
-        end_resize(torch::createStorage(storage.ptr()).unsafeGetStorageImpl());
+        contain_op("a storage that was resized",
+                   [&] { end_resize(torch::createStorage(storage.ptr()).unsafeGetStorageImpl()); });
       },
       py::arg("storage"));
   const auto registered = [](Role role) {
     return [role](py::handle module, py::handle, py::handle value) {
       if (value.is_none()) return;
-      for (const auto& tracker : all_started()) tracker->register_tensor(module, value, role);
+      notify_started("a tensor that a module registers",
+                     [&](PyMemTracker& tracker) { tracker.register_tensor(module, value, role); });
     };
   };
-  m.def("enter_fake_mode", &fake_hook::enter_mode);
+  m.def("enter_fake_mode",
+        [] { contain_op("the begin of a FakeTensorMode", &fake_hook::enter_mode); });
+  m.def(
+      "hook_failed",
+      [](py::handle where, py::handle error) {
+        notify_started(text_of(where.ptr()).c_str(), [&](PyMemTracker&) {
+          PyErr_SetObject(py::type::handle_of(error).ptr(), error.ptr());
+          throw py::error_already_set();
+        });
+      },
+      py::arg("where"), py::arg("error"), "Counts a failure of a hook that is written in Python.");
   m.def("dispatch_keys", [] {
     return std::array{c10::toString(dispatch_key::kOurs), c10::toString(dispatch_key::kCarried)};
   });
@@ -139,11 +168,13 @@ void bind_mem_events(py::module_& m) {
         "For tests. Returns False if the library has no fast paths.");
   m.def("attach_thread", &attach_thread);
   m.def("detach_thread", &detach_thread);
-  m.def("watch_thread_again", &watch_thread_again);
+  m.def("watch_thread_again", [] { contain_op("a thread", &watch_thread_again); });
   m.def(
       "module_restored",
       [](py::handle module) {
-        for (const auto& tracker : all_started()) tracker->track_module(module, LabelledBy::Hook);
+        notify_started("a module that is copied or unpickled", [&](PyMemTracker& tracker) {
+          tracker.track_module(module, LabelledBy::Hook);
+        });
       },
       py::arg("module"));
   m.def("parameter_registered", registered(Role::IsParameter), py::arg("module"), py::arg("name"),

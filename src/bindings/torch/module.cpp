@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 
 #include "bindings/torch/allocation_failures.h"
+#include "bindings/torch/entering.h"
 #include "bindings/torch/fsdp.h"
 #include "bindings/torch/module_calls.h"
 #include "bindings/torch/py_mem_tracker.h"
@@ -15,6 +16,7 @@ PYBIND11_MODULE(_C, m) {
   // exceptions.
   pybind11::module_::import("tidegauge._core");
   m.doc() = "The native part of tidegauge that uses torch. Private: use the tidegauge package.";
+  tidegauge::bindings::bind_entering(m);
   tidegauge::bindings::bind_mod_tracker(m);
   tidegauge::bindings::bind_module_calls(m);
   tidegauge::bindings::bind_python_stack(m);

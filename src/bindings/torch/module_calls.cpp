@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "bindings/torch/containment.h"
 #include "bindings/torch/py_mod_tracker.h"
 #include "capture/hooks/moment_facts.h"
 
@@ -33,7 +34,8 @@ std::shared_ptr<const Trackers>& entered() {
 thread_local int compiled_depth = 0;
 
 void notify_compiled(PyObject* module, PyObject* output) {
-  for (const auto& tracker : *entered()) {
+  const std::shared_ptr<const Trackers> trackers = entered();
+  for (const auto& tracker : *trackers) {
     if (const auto listener = tracker->listener()) listener->on_compiled(module, output);
   }
 }
@@ -51,20 +53,20 @@ PyObject* module_enter(PyObject*, PyObject* const* args, Py_ssize_t count) {
   }
   const std::shared_ptr<const Trackers> trackers = entered();
   if (compiled_depth > 0 || trackers->empty()) Py_RETURN_FALSE;
-  size_t done = 0;
-  try {
-    for (; done < trackers->size(); ++done) {
-      (*trackers)[done]->enter_module(args[0], args[1], args[2]);
+  for (size_t done = 0; done < trackers->size(); ++done) {
+    PyModTracker& tracker = *(*trackers)[done];
+    try {
+      tracker.enter_module(args[0], args[1], args[2]);
+    } catch (py::error_already_set& error) {  // of a hook or a rule that the user has set
+      // No module_leave will follow, so leave the module in the trackers that have entered it.
+      for (size_t i = 0; i < done; ++i) (*trackers)[i]->leave_module(args[0], args[1], py::none());
+      error.restore();
+      return nullptr;
+    } catch (...) {
+      note_exception(tracker.activity()->failures(), "the begin of a module call");
     }
-    Py_RETURN_TRUE;
-  } catch (py::error_already_set& error) {
-    // No module_leave will follow, so leave the module in the trackers that have entered it.
-    for (size_t i = 0; i < done; ++i) (*trackers)[i]->leave_module(args[0], args[1], py::none());
-    error.restore();
-  } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what());
   }
-  return nullptr;
+  Py_RETURN_TRUE;
 }
 
 /// module_leave(module, args, output): output is None if the forward raised.
@@ -80,12 +82,11 @@ PyObject* module_leave(PyObject*, PyObject* const* args, Py_ssize_t count) {
   for (auto tracker = trackers->rbegin(); tracker != trackers->rend(); ++tracker) {
     try {
       (*tracker)->leave_module(args[0], args[1], args[2]);
-    } catch (py::error_already_set& error) {
+    } catch (py::error_already_set& error) {  // of a hook of the user
       error.restore();
       failed = true;
-    } catch (const std::exception& error) {
-      PyErr_SetString(PyExc_RuntimeError, error.what());
-      failed = true;
+    } catch (...) {
+      note_exception((*tracker)->activity()->failures(), "the end of a module call");
     }
   }
   if (failed) return nullptr;
@@ -111,10 +112,12 @@ void bind_module_calls(py::module_& m) {
   PyModule_AddFunctions(m.ptr(), functions);
   m.def(
       "start_tracking",
-      [](std::shared_ptr<PyModTracker> tracker) {
-        replace_entered([&](Trackers& all) { all.push_back(std::move(tracker)); });
+      [](const std::shared_ptr<PyModTracker>& tracker) {
+        replace_entered([&](Trackers& all) {
+          if (std::find(all.begin(), all.end(), tracker) == all.end()) all.push_back(tracker);
+        });
       },
-      py::arg("tracker"));
+      py::arg("tracker"), "Has no further effect if the tracker is entered already.");
   m.def(
       "stop_tracking",
       [](const std::shared_ptr<PyModTracker>& tracker) {
@@ -130,14 +133,20 @@ void bind_module_calls(py::module_& m) {
       "begin_recompute",
       [](bool keeps_graph) {
         moment::begin_recompute(keeps_graph);
-        for (const auto& tracker : *entered()) {
+        const std::shared_ptr<const Trackers> trackers = entered();
+        for (const auto& tracker : *trackers) {
           if (const auto listener = tracker->listener()) listener->on_recompute();
-          tracker->activity()->begin_recompute(keeps_graph);
+          contain_python(tracker->activity()->failures(), "the begin of a recompute",
+                         [&] { tracker->activity()->begin_recompute(keeps_graph); });
         }
       },
       py::arg("keeps_graph"));
   m.def("end_recompute", [] {
-    for (const auto& tracker : *entered()) tracker->activity()->end_recompute();
+    const std::shared_ptr<const Trackers> trackers = entered();
+    for (const auto& tracker : *trackers) {
+      contain_python(tracker->activity()->failures(), "the end of a recompute",
+                     [&] { tracker->activity()->end_recompute(); });
+    }
     moment::end_recompute();
   });
 }

@@ -42,7 +42,7 @@ std::vector<std::shared_ptr<PyMemTracker>>& started_trackers() {
 
 }  // namespace
 
-const std::vector<std::shared_ptr<PyMemTracker>>& all_started() { return started_trackers(); }
+std::vector<std::shared_ptr<PyMemTracker>> all_started() { return started_trackers(); }
 
 std::shared_ptr<PyMemTracker> PyMemTracker::create(std::shared_ptr<PyModTracker> modules,
                                                    bool strict, bool allocator,
@@ -60,7 +60,8 @@ PyMemTracker::PyMemTracker(std::shared_ptr<PyModTracker> modules, bool strict, b
                 {.strict = strict,
                  .has_allocator_channel = allocator,
                  .stack_mode = stacks,
-                 .tracker_name = is_sharded ? "FSDPMemTracker" : "MemTracker"},
+                 .tracker_name = is_sharded ? "FSDPMemTracker" : "MemTracker",
+                 .note_exception = &note_exception},
                 &is_parameter),
       is_sharded_(is_sharded) {}
 
@@ -125,7 +126,7 @@ void PyMemTracker::track_optimizer(py::handle optimizer, LabelledBy labelled_by)
 }
 
 void PyMemTracker::track_gradient(py::handle input, py::handle grad) {
-  if (THPVariable_Check(input.ptr()) && is_parameter(THPVariable_Unpack(input.ptr()))) {
+  if (is_tensor(input.ptr()) && is_parameter(THPVariable_Unpack(input.ptr()))) {
     label(grad, Role::IsGradient, Since::Birth, LabelledBy::Hook);
   }
 }
@@ -161,29 +162,6 @@ void PyMemTracker::on_compiled(py::handle module, py::handle output) {
   });
 }
 
-py::list PyMemTracker::snapshot(bool at_peak) {
-  observer_.refresh();
-  const Snapshot bytes = at_peak ? engine().peak() : engine().current();
-  return is_sharded_ ? to_fsdp_rows(bytes, &to_python) : to_mem_rows(bytes, &to_python);
-}
-
-py::list PyMemTracker::modules() {
-  py::list result;
-  for (const ModuleId id : engine().modules()) {
-    if (is_sharded_ && !observer_.labels().is_unit_module(id)) continue;
-    const py::object module = PyModuleRegistry::get().resolve(id);
-    if (!module.is_none()) result.append(py::make_tuple(module, modules_->activity()->name(id)));
-  }
-  return result;
-}
-
-py::dict PyMemTracker::module_stats(py::handle module) {
-  ModuleStats stats = engine().module_stats(PyModuleRegistry::get().find(module.ptr()));
-  if (!is_sharded_) return to_mem_stats(stats, &to_python);
-  add_recompute_of_wrapped(module, stats);
-  return to_fsdp_stats(stats);
-}
-
 PyMemTrackerClass bind_mem_tracker(py::module_& m) {
   fake_mode::connect_python(&find_fake_mode);
   PyMemTrackerClass tracker(m, "MemTracker",
@@ -194,6 +172,7 @@ PyMemTrackerClass bind_mem_tracker(py::module_& m) {
       .def("record_to", &PyMemTracker::record_to, py::arg("recorder"))
       .def("start", &PyMemTracker::start)
       .def("stop", &PyMemTracker::stop)
+      .def_property_readonly("is_started", &PyMemTracker::is_started)
       .def("track_tensor", &PyMemTracker::track_tensor, py::arg("tensor"), py::arg("role"))
       .def(
           "track_module",

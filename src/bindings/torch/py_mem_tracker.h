@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/torch/containment.h"
 #include "bindings/torch/py_mod_tracker.h"
 #include "trace/recorder.h"
 #include "track/training_observer.h"
@@ -40,11 +41,16 @@ class PyMemTracker : public PyModuleListener, public std::enable_shared_from_thi
   /// Labels `grad` as the gradient of `input` if `input` is a parameter.
   void track_gradient(pybind11::handle input, pybind11::handle grad);
 
-  void add_unit(UnitId unit, const std::string& name, const pybind11::sequence& modules);
+  void add_unit(UnitId unit, pybind11::handle name, const pybind11::sequence& modules);
   void label_unit(UnitId unit, UnitFact fact, const pybind11::sequence& tensors);
   /// No effect for a module that has no statistics or belongs to no unit.
   void mark_module(pybind11::handle module, ModuleState state);
   bool is_sharded() const { return is_sharded_; }
+  /// Runs `body` for a hook; see containment.h.
+  template <typename Body>
+  bool contain(const char* where, Body&& body) noexcept {
+    return contain_python(engine().failures().of_hooks(), where, body);
+  }
 
   /// Updates all labels and returns the bytes by device and category, in the tracker's categories.
   pybind11::list snapshot(bool at_peak);
@@ -59,7 +65,7 @@ class PyMemTracker : public PyModuleListener, public std::enable_shared_from_thi
                 pybind11::handle kwargs) override;
   void on_leave(ModuleId id, pybind11::handle output) override;
   void on_compiled(pybind11::handle module, pybind11::handle output) override;
-  void on_recompute() override { engine().begin_recompute(); }
+  void on_recompute() override { observer_.begin_recompute(); }
   void on_death(ModuleId id) override { observer_.forget_module(id); }
 
  private:
@@ -75,8 +81,14 @@ class PyMemTracker : public PyModuleListener, public std::enable_shared_from_thi
   int start_count_ = 0;
 };
 
-/// The trackers that are started.
-const std::vector<std::shared_ptr<PyMemTracker>>& all_started();
+/// The trackers that are started. A copy, because Python code that a reader runs may start or stop
+/// one.
+std::vector<std::shared_ptr<PyMemTracker>> all_started();
+/// Calls `notify(tracker)` for each of them, for a hook.
+template <typename Notify>
+void notify_started(const char* where, Notify&& notify) {
+  for (const auto& tracker : all_started()) tracker->contain(where, [&] { notify(*tracker); });
+}
 
 using PyMemTrackerClass = pybind11::class_<PyMemTracker, std::shared_ptr<PyMemTracker>>;
 PyMemTrackerClass bind_mem_tracker(pybind11::module_& m);

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "bindings/torch/containment.h"
 #include "bindings/torch/py_module_registry.h"
 #include "bindings/torch/py_module_view.h"
 #include "bindings/torch/tensors.h"
@@ -93,6 +94,14 @@ void PyModTracker::set_user_hooks(py::object pre_fw, py::object post_fw, py::obj
   activity_->set_backward_hooks(std::move(backward));
 }
 
+void PyModTracker::name_called_module(py::handle module, ModuleId id) {
+  Failures& failures = activity_->failures();
+  const bool is_named = contain_python(failures, "naming a module", [&] {
+    name_called(*activity_, py_modules(), PyModuleView(module), id);
+  });
+  if (!is_named) activity_->name_root(id, PyModuleView(module).root_name());
+}
+
 void PyModTracker::enter_module(py::handle module, py::handle args, py::handle kwargs) {
   const ModuleId id = PyModuleRegistry::get().intern(module.ptr());
   std::vector<at::Tensor> inputs;
@@ -102,19 +111,27 @@ void PyModTracker::enter_module(py::handle module, py::handle args, py::handle k
   }
   ModuleActivity::Entered entered = activity_->enter(id, inputs);
   if (!entered.is_named) {
-    name_called(*activity_, py_modules(), PyModuleView(module), id);
+    name_called_module(module, id);
     entered = activity_->enter(id, inputs);
   }
+  bool is_notified = false;
   try {
-    if (entered.was_open && !moment::in_backward()) warn_of_recursion();
+    if (entered.was_open && !moment::in_backward()) {
+      contain_python(activity_->failures(), "a warning", &warn_of_recursion);
+    }
     if (const auto listener = listener_.lock()) {
       listener->on_enter(module, id, entered.is_root_call, args, kwargs);
+      is_notified = true;
     }
     if (hooks_->pre_fw.is_none()) return;
     const auto hooks = hooks_;  // a copy, because a hook may replace the hooks
     hooks->pre_fw(module, args);
   } catch (...) {
-    leave(id, py::none(), {});
+    if (is_notified) {
+      leave(id, py::none(), {});
+    } else {
+      activity_->leave(id, {});
+    }
     throw;
   }
 }

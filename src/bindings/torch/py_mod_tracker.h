@@ -15,8 +15,8 @@ namespace tidegauge::bindings {
 class PyModuleListener {
  public:
   virtual ~PyModuleListener() = default;
-  /// Called when the module has become active. An exception undoes the call and goes on to the
-  /// caller.
+  /// Called when the module has become active. An exception (of a rule that the user has set)
+  /// undoes the call and goes on to the caller.
   virtual void on_enter(pybind11::handle module, ModuleId id, bool is_root_call,
                         pybind11::handle args, pybind11::handle kwargs) = 0;
   /// Called while the module is still active. `output` is None if its forward raised. Does not
@@ -24,9 +24,9 @@ class PyModuleListener {
   virtual void on_leave(ModuleId id, pybind11::handle output) = 0;
   /// Called when a compiled module is called. Calls below it are not reported. Does not throw.
   virtual void on_compiled(pybind11::handle module, pybind11::handle output) = 0;
-  /// Called before a checkpoint runs its forward again.
+  /// Called before a checkpoint runs its forward again. Does not throw.
   virtual void on_recompute() = 0;
-  /// Called when the module is destroyed.
+  /// Called when the module is destroyed. Does not throw.
   virtual void on_death(ModuleId id) = 0;
 };
 
@@ -66,6 +66,7 @@ class PyModTracker {
  private:
   struct UserHooks;
 
+  void name_called_module(pybind11::handle module, ModuleId id);
   void leave(ModuleId id, pybind11::handle output, const std::vector<at::Tensor>& outputs);
 
   std::shared_ptr<ModuleActivity> activity_;

@@ -5,6 +5,10 @@
 
 #include <algorithm>
 
+#include "bindings/torch/containment.h"
+#include "bindings/torch/tensors.h"
+#include "capture/hooks/op_hook.h"
+
 namespace py = pybind11;
 
 namespace tidegauge::bindings {
@@ -47,7 +51,10 @@ PyObject* PyModuleRegistry::forget(PyObject*, PyObject* reference) {
     self.by_object_.erase(it->second);
     self.by_id_.erase(id);
     self.by_reference_.erase(it);
-    if (self.on_death) self.on_death(id);
+    const py::error_scope error;  // of the program
+    contain_python(op_hook::failures(), "the end of a module", [&] {
+      if (self.on_death) self.on_death(id);
+    });
     Py_DECREF(reference);
   }
   Py_RETURN_NONE;
@@ -76,7 +83,7 @@ void PyModuleRegistry::read_parameters() {
     const py::object parameters = py::getattr(py::handle(module), "_parameters", py::none());
     if (!py::isinstance<py::dict>(parameters)) continue;
     for (const auto& [name, value] : parameters.cast<py::dict>()) {
-      if (!THPVariable_Check(value.ptr())) continue;
+      if (!is_tensor(value.ptr())) continue;
       const auto& impl = THPVariable_Unpack(value.ptr()).getIntrusivePtr();
       owners_.emplace(impl.get(), Owner{WeakTensor(impl), id});
     }

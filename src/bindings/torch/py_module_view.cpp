@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/torch/containment.h"
 #include "bindings/torch/py_module_registry.h"
 #include "bindings/torch/tensors.h"
 
@@ -47,12 +48,6 @@ void visit_values(py::handle module, Kind kind, Visit&& visit) {
   if (values && PyDict_Check(values.ptr())) visit_dict(values, visit);
 }
 
-/// Unlike THPVariable_Check, it never runs Python code.
-bool is_tensor(PyObject* object) {
-  auto* tensor_class = reinterpret_cast<PyTypeObject*>(THPVariableClass);
-  return tensor_class != nullptr && PyType_IsSubtype(Py_TYPE(object), tensor_class) != 0;
-}
-
 OwnedTensor read_owned(PyObject* value) {
   const c10::StorageImpl* storage = nullptr;
   if (is_tensor(value)) {
@@ -60,14 +55,6 @@ OwnedTensor read_owned(PyObject* value) {
     if (impl->has_storage()) storage = impl->unsafe_storage().unsafeGetStorageImpl();
   }
   return {value, storage};
-}
-
-std::string_view text_of(PyObject* name) {
-  Py_ssize_t size = 0;
-  const char* utf8 = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, &size) : nullptr;
-  if (utf8 != nullptr) return {utf8, static_cast<size_t>(size)};
-  PyErr_Clear();  // not valid text
-  return "?";
 }
 
 py::object borrow(PyObject* object) { return py::reinterpret_borrow<py::object>(object); }
@@ -78,7 +65,9 @@ std::vector<std::pair<py::object, py::object>> read_children(py::handle module) 
   std::vector<std::pair<py::object, py::object>> children;
   std::unordered_set<PyObject*> listed{Py_None};
   const auto add = [&](PyObject* name, PyObject* child) {
-    if (listed.insert(child).second) children.emplace_back(borrow(name), borrow(child));
+    const bool is_module = PyType_SUPPORTS_WEAKREFS(Py_TYPE(child)) != 0;
+    if (is_module && listed.insert(child).second)
+      children.emplace_back(borrow(name), borrow(child));
   };
   static PyObject* name = PyUnicode_InternFromString("_modules");
   py::object modules = own_attribute(module, name);
@@ -110,9 +99,10 @@ class PyModuleSource final : public ModuleSource {
 }  // namespace
 
 std::string class_name(py::handle object) {
-  const py::handle type(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())));
-  return py::cast<std::string>(type.attr("__module__")) + "." +
-         py::cast<std::string>(type.attr("__qualname__"));
+  const py::handle type = py::type::handle_of(object);
+  const py::object module = py::getattr(type, "__module__", py::none());
+  const auto name = py::reinterpret_steal<py::object>(PyType_GetQualName(Py_TYPE(object.ptr())));
+  return text_of(module.ptr()) + "." + text_of(name.ptr());
 }
 
 ModuleId PyModuleView::intern() const { return PyModuleRegistry::get().intern(module_.ptr()); }
@@ -120,7 +110,7 @@ ModuleId PyModuleView::intern() const { return PyModuleRegistry::get().intern(mo
 std::string PyModuleView::class_name() const { return bindings::class_name(module_); }
 
 std::string PyModuleView::root_name() const {
-  return py::type::of(module_).attr("__name__").cast<std::string>();
+  return text_of(py::reinterpret_steal<py::object>(PyType_GetName(Py_TYPE(module_.ptr()))).ptr());
 }
 
 void PyModuleView::visit_children(VisitChild visit) const {
@@ -132,9 +122,10 @@ void PyModuleView::visit_children(VisitChild visit) const {
 void PyModuleView::visit_owned(Kind kind, VisitOwned visit) const {
   visit_values(module_, kind, [&](PyObject* name, PyObject* value) {
     const py::object held = borrow(value);
+    const std::string text = text_of(name);  // now: Python code may drop the name
     ScratchTensors memory;
     append_inner_tensors(value, *memory);
-    visit(text_of(name), read_owned(value), *memory);
+    visit(text, read_owned(value), *memory);
   });
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/torch/containment.h"
 #include "capture/modules/birth_stacks.h"
 
 namespace py = pybind11;
@@ -50,13 +51,6 @@ StackCache& cache() {
   return *all;
 }
 
-std::string to_text(PyObject* text) {
-  const char* utf8 = text != nullptr ? PyUnicode_AsUTF8(text) : nullptr;
-  if (utf8 != nullptr) return utf8;
-  PyErr_Clear();  // not valid text
-  return "?";
-}
-
 bool is_hidden(const std::string& file) {
   const auto& folders = cache().hidden_folders;
   return file.starts_with("<frozen ") ||
@@ -67,11 +61,11 @@ bool is_hidden(const std::string& file) {
 std::string render(const Frames& frames) {
   std::string text;
   for (const auto& [code, instruction] : frames) {
-    const std::string file = to_text(code->co_filename);
+    const std::string file = text_of(code->co_filename);
     if (is_hidden(file)) continue;
     if (!text.empty()) text += '\n';
     text += file + ":" + std::to_string(PyCode_Addr2Line(code, instruction)) + " " +
-            to_text(code->co_qualname);
+            text_of(code->co_qualname);
   }
   return text;
 }
@@ -117,7 +111,7 @@ std::string user_line() {
   const py::gil_scoped_acquire gil;
   const py::error_scope error;
   for (const auto& [code, instruction] : read_frames()) {
-    const std::string file = to_text(code->co_filename);
+    const std::string file = text_of(code->co_filename);
     if (!is_hidden(file)) return file + ":" + std::to_string(PyCode_Addr2Line(code, instruction));
   }
   return {};

@@ -62,6 +62,7 @@ void bind_simulate(py::module_& m) {
       },
       py::arg("item"), py::arg("mask_fraction"), py::arg("decomposed"));
   m.def("simulation_stop", &simulation::stop);
+  m.def("simulation_is_on", &simulation::is_on);
   const auto made = [](bool only_integers) {
     return only_integers ? simulation::Made::Integers : simulation::Made::All;
   };

@@ -4,6 +4,9 @@
 #include <pybind11/pybind11.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include "bindings/torch/containment.h"
+#include "capture/hooks/op_hook.h"
+
 namespace py = pybind11;
 
 namespace tidegauge::bindings {
@@ -14,6 +17,8 @@ bool is_plain_leaf(PyObject* object) {
          PyUnicode_Check(object) || PyBytes_Check(object);
 }
 
+constexpr int kDeepest = 64;  // a list can contain itself, and a wrapper return itself
+
 using AppendTensor = void (*)(PyObject* tensor, std::vector<at::Tensor>& tensors);
 
 /// For objects of other classes, which may be registered with pytree (dataclasses, key-value
@@ -23,10 +28,8 @@ void append_from_pytree(PyObject* object, AppendTensor append_tensor,
 
 void append(PyObject* object, AppendTensor append_tensor, std::vector<at::Tensor>& tensors,
             int depth) {
-  constexpr int kDeepest = 64;  // a list can contain itself
   if (depth > kDeepest) return;
-  // Check for containers first: this needs only the type, but the check for a tensor may call
-  // Python.
+  const auto held = py::reinterpret_borrow<py::object>(object);  // Python code may drop it
   if (PyTuple_Check(object) || PyList_Check(object)) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i) {
       append(PySequence_Fast_GET_ITEM(object, i), append_tensor, tensors, depth + 1);
@@ -39,7 +42,7 @@ void append(PyObject* object, AppendTensor append_tensor, std::vector<at::Tensor
     }
   } else if (is_plain_leaf(object)) {
     return;
-  } else if (THPVariable_Check(object)) {
+  } else if (is_tensor(object)) {
     append_tensor(object, tensors);
   } else {
     append_from_pytree(object, append_tensor, tensors, depth);
@@ -54,10 +57,10 @@ void append_from_pytree(PyObject* object, AppendTensor append_tensor,
     if (!supported.contains(py::type::handle_of(object))) return;
     for (const py::handle leaf : pytree.attr("tree_leaves")(py::handle(object))) {
       // Pytree has flattened all containers. Leaves of other classes have no tensors.
-      if (THPVariable_Check(leaf.ptr())) append(leaf.ptr(), append_tensor, tensors, depth + 1);
+      if (is_tensor(leaf.ptr())) append(leaf.ptr(), append_tensor, tensors, depth + 1);
     }
-  } catch (py::error_already_set&) {
-    // Pytree cannot flatten this object, so its tensors are not counted. Training must not fail.
+  } catch (...) {
+    note_exception(op_hook::failures(), "flattening an object that is registered with pytree");
   }
 }
 
@@ -81,8 +84,15 @@ ScratchTensors::~ScratchTensors() {
   spare_lists().push_back(std::move(tensors_));
 }
 
-void append_inner_tensors(PyObject* tensor, std::vector<at::Tensor>& tensors) {
-  if (!THPVariable_Check(tensor)) return;
+bool is_tensor(PyObject* object) {
+  auto* tensor_class = reinterpret_cast<PyTypeObject*>(THPVariableClass);
+  return tensor_class != nullptr && PyType_IsSubtype(Py_TYPE(object), tensor_class) != 0;
+}
+
+namespace {
+
+void append_inner(PyObject* tensor, std::vector<at::Tensor>& tensors, int depth) {
+  if (depth > kDeepest || !is_tensor(tensor)) return;
   const at::Tensor& own = THPVariable_Unpack(tensor);
   if (!own.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::Python) ||
       PyObject_HasAttrString(tensor, "__tensor_flatten__") == 0) {
@@ -92,11 +102,17 @@ void append_inner_tensors(PyObject* tensor, std::vector<at::Tensor>& tensors) {
   try {
     const auto parts = py::handle(tensor).attr("__tensor_flatten__")().cast<py::tuple>();
     for (const py::handle name : parts[0]) {
-      append_inner_tensors(py::getattr(py::handle(tensor), name).ptr(), tensors);
+      append_inner(py::getattr(py::handle(tensor), name).ptr(), tensors, depth + 1);
     }
-  } catch (py::error_already_set&) {
-    // This subclass cannot be flattened, so its memory is not counted.
+  } catch (...) {
+    note_exception(op_hook::failures(), "flattening a subclass of torch.Tensor");
   }
+}
+
+}  // namespace
+
+void append_inner_tensors(PyObject* tensor, std::vector<at::Tensor>& tensors) {
+  append_inner(tensor, tensors, 0);
 }
 
 void append_tensors(PyObject* object, std::vector<at::Tensor>& tensors) {

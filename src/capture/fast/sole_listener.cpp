@@ -79,7 +79,7 @@ void finish(OpWatch& watch, const at::Tensor& result) noexcept {
     if (report_birth(watch, result)) [[likely]]
       return;
   } catch (const std::exception& error) {
-    OpWatch::failures().note("", error.what());
+    OpWatch::note_failure(error.what());
   }
   results.observe(result, 0);
 }

@@ -61,7 +61,7 @@ bool handle_known(const at::Tensor& argument) noexcept {
     if (running.gradient_listeners != 0) notify_gradient_locked(running, argument);
     return true;
   } catch (const std::exception& error) {
-    OpWatch::failures().note("", error.what());
+    OpWatch::note_failure(error.what());
     return false;
   }
 }

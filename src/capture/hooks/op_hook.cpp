@@ -33,6 +33,6 @@ Thread start_in_this_thread() {
 
 void add_handlers(RegisterHandlers handlers) { further_handlers = handlers; }
 
-const Failures& failures() { return OpWatch::failures(); }
+Failures& failures() { return OpWatch::failures(); }
 
 }  // namespace tidegauge::op_hook

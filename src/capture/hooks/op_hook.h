@@ -21,7 +21,8 @@ Thread start_in_this_thread();
 using RegisterHandlers = void (*)();
 void add_handlers(RegisterHandlers handlers);
 
-/// Failures of our own code while an op ran. The program does not see them.
-TIDEGAUGE_API const Failures& failures();
+/// Failures of our own code that belong to no tracker, of the whole process. The program does not
+/// see them.
+TIDEGAUGE_API Failures& failures();
 
 }  // namespace tidegauge::op_hook

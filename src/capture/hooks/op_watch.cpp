@@ -35,7 +35,7 @@ OpWatch::OpWatch(const OpFacts& facts, const void* fake_mode) noexcept
     running_ = observe_running_node();
     if (facts_.makes_storages) stack_ = python_stacks::collect();
   } catch (const std::exception& error) {
-    failures().note("", error.what());
+    note_failure(error.what());
   }
 }
 
@@ -59,7 +59,7 @@ void OpWatch::note_exception(const std::exception& error) noexcept {
     allocation_failure::notify(*failed, op,
                                torch_error ? torch_error->what_without_backtrace() : error.what());
   } catch (const std::exception& own) {
-    failures().note("", own.what());
+    note_failure(own.what());
   }
 }
 
@@ -71,7 +71,7 @@ void OpWatch::add_argument(const at::Tensor& tensor) noexcept {
       arguments_.emplace_back(storage, memory_of(storage));
     });
   } catch (const std::exception& error) {
-    failures().note("", error.what());
+    note_failure(error.what());
   }
 }
 
@@ -81,7 +81,7 @@ void OpWatch::Results::observe(const at::Tensor& tensor, size_t position) noexce
       watch_.observe_storage(storage, tensor, position);
     });
   } catch (const std::exception& error) {
-    failures().note("", error.what());
+    note_failure(error.what());
   }
 }
 
@@ -115,5 +115,7 @@ Failures& OpWatch::failures() {
   static auto* all = new Failures;
   return *all;
 }
+
+void OpWatch::note_failure(const char* what) noexcept { failures().note("an op", what); }
 
 }  // namespace tidegauge

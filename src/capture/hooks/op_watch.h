@@ -73,8 +73,9 @@ class OpWatch {
   const OpFacts& facts() const { return facts_; }
   const RunningNode& running() const { return running_; }
 
-  /// Failures of our own code around an op.
+  /// Failures of our own code, of all ops of the process. The program does not see them.
   static Failures& failures();
+  static void note_failure(const char* what) noexcept;
 
  private:
   /// A storage and its memory before the op runs. The op may replace the memory.

@@ -68,7 +68,7 @@ void watch_devices() {
                               std::string("tidegauge cannot observe the CUDA allocator (") + why +
                               "), so it counts only memory that a tensor on the device shows";
                           TORCH_WARN(text);
-                          OpWatch::failures().note("", text);
+                          OpWatch::failures().note("the CUDA allocator", text);
                         }});
 }
 

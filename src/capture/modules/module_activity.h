@@ -101,7 +101,7 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
   void run_within(ModuleId module, const std::function<void()>& body);
 
   /// Failures in our own hooks. Training does not see them.
-  const Failures& failures() const { return failures_; }
+  Failures& failures() { return failures_; }
 
  private:
   struct ThreadState;
@@ -123,6 +123,7 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
   void end_thread(uint64_t thread);
   void sweep_dead_modules();
 
+  Failures failures_;
   const FindOwner find_owner_;
   const uint64_t serial_;
   BackwardWatches backward_;

@@ -51,6 +51,8 @@ class EventSink {
   virtual void name_stack(StackId stack, std::string_view frames) noexcept = 0;
   /// A later name replaces an earlier one.
   virtual void name_unit(UnitId unit, std::string_view name) noexcept = 0;
+  /// Sets a fact of the run. A later value replaces an earlier one.
+  virtual void set_fact(std::string_view key, std::string_view value) noexcept = 0;
   /// Records a change of a unit. It happened after the last event that was recorded.
   virtual void record_unit(const UnitEvent& event) noexcept = 0;
 };

@@ -1,16 +1,31 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/util/failures.h"
 
+#include <exception>
+
+#include "core/util/utf8.h"
+
 namespace tidegauge {
 
 void Failures::note(std::string_view where, std::string_view what) noexcept {
+  constexpr size_t kLongest = 300;
   const std::lock_guard lock(mutex_);
   if (count_++ > 0) return;
   try {
-    if (!where.empty()) first_.append(where).append(": ");
-    first_.append(what);
-  } catch (const std::exception&) {  // no memory for the text
-    first_.clear();
+    what = what.substr(0, what.find('\n')).substr(0, kLongest);
+    first_ = std::string(where) + ": " + to_valid_utf8(what);
+  } catch (...) {
+    // No memory for the message. The count is what matters.
+  }
+}
+
+void note_current_exception(Failures& failures, std::string_view where) noexcept {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    failures.note(where, error.what());
+  } catch (...) {
+    failures.note(where, "an unknown exception");
   }
 }
 

@@ -2,40 +2,42 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
 #include <mutex>
 #include <string>
 #include <string_view>
 
+#include "tidegauge/export.h"
+
 namespace tidegauge {
 
-/// Failures of our own code, which must not reach the training: how many there were, and the text
-/// of the first. Thread-safe.
-class Failures {
+/// Failures of our own hooks, which the training must not see: how many, and the message of the
+/// first one. Thread-safe.
+class TIDEGAUGE_API Failures {
  public:
-  /// `where`: what failed, as a phrase ("entering a module"); may be empty.
+  /// Keeps "where: what" of the first failure; of `what` at most the first line and 300 bytes.
   void note(std::string_view where, std::string_view what) noexcept;
-  int64_t count() const;
-  std::string first() const;  ///< empty if there was no failure
 
-  /// Runs `body`. If it throws, notes the failure and returns false.
-  template <typename Body>
-  bool guard(std::string_view where, Body&& body) noexcept {
-    try {
-      body();
-      return true;
-    } catch (const std::exception& error) {
-      note(where, error.what());
-    } catch (...) {
-      note(where, "unknown exception");
-    }
-    return false;
-  }
+  int64_t count() const;
+  /// Empty if there was none.
+  std::string first() const;
 
  private:
   mutable std::mutex mutex_;
   int64_t count_ = 0;
   std::string first_;
 };
+
+/// Call in a `catch (...)`.
+TIDEGAUGE_API void note_current_exception(Failures& failures, std::string_view where) noexcept;
+
+/// Runs `body`. If it throws, notes the failure instead of passing the exception on.
+template <typename Body>
+void contain(Failures& failures, std::string_view where, Body&& body) noexcept {
+  try {
+    body();
+  } catch (...) {
+    note_current_exception(failures, where);
+  }
+}
 
 }  // namespace tidegauge

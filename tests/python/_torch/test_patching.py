@@ -64,7 +64,7 @@ def test_changed_function_switches_off_its_feature_at_the_first_use() -> None:
         {"unshard": Patch("torch.example:unshard", unshard)}, {}, feature="Gathering"
     )
     with pytest.raises(NotImplementedError, match=r"^Gathering does not work with torch .*unshard"):
-        patches.install()
+        patches.install(torchs)
     assert vars(torchs)["unshard"] is before
 
 
@@ -74,10 +74,10 @@ def test_function_that_this_version_lacks_is_not_patched(monkeypatch: pytest.Mon
     monkeypatch.setitem(compat._ONLY_IN, "torch.example:unshard", ((0, 0), (0, 0)))
     patch = Patch("torch.example:unshard", unshard)
     patches = Installation({"unshard": patch}, originals, feature="Gathering")
-    patches.install()
+    patches.install(torchs)
     assert originals == {}
     assert not hasattr(torchs, "unshard")
-    patches.uninstall()
+    patches.uninstall(torchs)
 
 
 def test_all_features_but_claimed_cuda_work() -> None:

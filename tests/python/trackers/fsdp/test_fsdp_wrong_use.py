@@ -127,7 +127,7 @@ def test_failure_in_our_code_does_not_reach_the_training(monkeypatch: pytest.Mon
     with FSDPMemTracker(model) as tracker:
         monkeypatch.setattr(fsdp_patches, "shard_grads_of", fail)
         model(x).sum().backward()
-    assert tracker._native.failures() == (4, "_notify_reduced: ValueError('ours')")
+    assert tracker._native.failures() == (4, "_notify_reduced: ValueError: ours")
 
 
 def test_unit_gathered_without_need_is_released() -> None:

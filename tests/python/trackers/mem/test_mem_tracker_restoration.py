@@ -83,8 +83,12 @@ def test_failed_entry_leaves_no_patches(monkeypatch: pytest.MonkeyPatch) -> None
     tracker, before = MemTracker(), places()
 
     class Refusing:
+        is_started = False
+
         def start(self) -> None:
             raise NotImplementedError("no")
+
+        def stop(self) -> None: ...
 
     native = tracker._native
     monkeypatch.setattr(tracker, "_native", Refusing())
