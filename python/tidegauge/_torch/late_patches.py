@@ -57,8 +57,8 @@ class LatePatches:
         except Exception as error:  # a torch that we do not know; the import of the user succeeded
             self._patches = None
             self._problem = error
-            warn(f"tidegauge cannot patch {self._module_name}: {error}")
             self.note_problem()
+            warn(f"tidegauge cannot patch {self._module_name}: {error}")
 
     def note_problem(self) -> None:
         """Counts the failure to patch in all started trackers, so that their traces report it."""

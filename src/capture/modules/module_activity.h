@@ -127,7 +127,6 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
   const FindOwner find_owner_;
   const uint64_t serial_;
   BackwardWatches backward_;
-  Failures failures_;
 
   mutable SpinLock mutex_;  // guards the members below
   ModuleTree names_;

@@ -10,10 +10,12 @@ import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+import tidegauge
 from tidegauge._torch import compat
 from tidegauge._torch.late_patches import LatePatches
 from tidegauge._torch.patching import GlobalHook, Installation, Patch, Reads, _find_owner
@@ -193,13 +195,45 @@ def test_late_patches_that_fail_warn_and_leave_the_import_alone() -> None:
     def load() -> Any:
         raise AttributeError("no such thing")
 
+    user = Example()
     late = LatePatches("wave", load)
     sys.modules.pop("wave", None)
-    late.install()
+    late.install(user)
     with pytest.warns(UserWarning, match="tidegauge cannot patch wave: no such thing"):
         module = importlib.import_module("wave")
-    late.uninstall()
+    late.uninstall(user)
     assert module.open is not None
+
+
+CHANGED_BEFORE = """\
+import tidegauge, torch
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
+del ShardingPropagator._propagate_tensor_meta_non_cached
+with tidegauge.MemTracker(record="run.tide"):
+    torch.nn.Linear(2, 2)(torch.ones(2, 2)).sum().backward()
+"""
+CHANGED_MEANWHILE = """\
+import tidegauge, torch
+from tidegauge._torch.memory_patches import _FOR_DTENSOR
+_FOR_DTENSOR._load = lambda: 1 / 0
+with tidegauge.MemTracker(record="run.tide"):
+    import torch.distributed.tensor
+    torch.nn.Linear(2, 2)(torch.ones(2, 2)).sum().backward()
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["-W", "error::UserWarning"]], ids=["warn", "error"])
+@pytest.mark.parametrize("script", [CHANGED_BEFORE, CHANGED_MEANWHILE], ids=["before", "meanwhile"])
+def test_report_says_that_a_feature_was_off(
+    options: list[str], script: str, tmp_path: Path
+) -> None:
+    """The training goes on, even if warnings are errors."""
+    command = [sys.executable, *options, "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    health = tidegauge.read_summary(tmp_path / "run.tide").health
+    assert not health.is_good
+    assert "patching torch.distributed.tensor._sharding_prop" in health.first_hook_failure
 
 
 USES = {
