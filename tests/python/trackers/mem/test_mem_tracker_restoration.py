@@ -20,16 +20,17 @@ from torch.autograd.profiler import record_function
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.nn.modules import module as nn_module
 from torch.optim import optimizer as optim_module
+from torch_version import NO_SWAPPED_STORAGES
 
 CPU = torch.device("cpu")
-HAS_SWAP = hasattr(torch.UntypedStorage, "_swap_data_ptr_")
 
 
 def places() -> list[Any]:
+    swap = torch.UntypedStorage.__dict__.get("_swap_data_ptr_")
     return [
         nn.Module.__dict__["__call__"],
         torch.UntypedStorage.__dict__.get("resize_"),
-        *([torch.UntypedStorage.__dict__.get("_swap_data_ptr_")] if HAS_SWAP else []),
+        *([] if NO_SWAPPED_STORAGES else [swap]),
         record_function.__dict__["__exit__"],
         torch._C._InferenceMode.__dict__["__exit__"],
         MetaConverter.__dict__["__call__"],
@@ -184,7 +185,7 @@ def test_resize_has_its_own_name_and_doc() -> None:
         assert torch.UntypedStorage.resize_.__name__ == "resize_"
 
 
-@pytest.mark.skipif(not HAS_SWAP, reason="this torch does not swap the memory of storages")
+@NO_SWAPPED_STORAGES.skips
 def test_swap_of_storages_moves_the_bytes() -> None:
     tracker = MemTracker()
     full, empty = torch.ones(4), torch.ones(0)
