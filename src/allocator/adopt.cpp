@@ -34,10 +34,11 @@ std::vector<Block*> CachingAllocator::adopt(const Layout& layout) {
     }
     // A range contains only its own pieces, so they are consecutive. Its begin and end were not
     // recorded: we let it begin at its first piece and end at the usual length of a range, or where
-    // the next segment begins.
+    // the next segment begins, now or later.
     const int64_t page_bytes =
         first.is_small ? kSmallSegmentBytes : options_.config.large_segment_bytes;
     int64_t end = first.address + std::min(range_bytes(page_bytes), kAddressEnd - first.address);
+    end = std::min(end, range_end(first.address, shelf));
     size_t last = i;
     while (last + 1 < layout.size() && layout[last + 1].is_expandable &&
            layout[last + 1].address < end && &shelf_of(layout[last + 1]) == &shelf) {

@@ -37,6 +37,9 @@ struct AllocatorOptions {
   std::optional<double> memory_fraction;
   /// Chooses the address of a new segment or range; if null or kNoAddress, the next unused one.
   std::function<int64_t(int64_t size_bytes, bool is_expandable)> place;
+  /// Returns the address at which a range at `address`, for this stream and pool, must have ended;
+  /// null: ranges have the usual size.
+  std::function<int64_t(int64_t address, int64_t stream, PoolId pool, bool is_small)> range_end;
   std::function<void(const TraceEvent&)> on_segment_event;
 };
 inline constexpr int64_t kNoAddress = -1;

@@ -126,6 +126,7 @@ class CachingAllocator {
   Block* map(Block* block, int64_t size_bytes);
   void unmap(Block* block);
   int64_t range_bytes(int64_t page_bytes) const;
+  int64_t range_end(int64_t address, const Shelf& shelf) const;
 
   // adopt.cpp, private_pools.cpp
   Shelf& shelf_of(const SegmentState& state);

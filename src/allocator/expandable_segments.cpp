@@ -25,6 +25,15 @@ int64_t CachingAllocator::range_bytes(int64_t page_bytes) const {
   return round_up(total_bytes + total_bytes / 8, page_bytes);
 }
 
+/// Where a range at `address` ends at the latest: where another segment begins, or will begin.
+int64_t CachingAllocator::range_end(int64_t address, const Shelf& shelf) const {
+  const auto above = segments_.upper_bound(address);
+  const int64_t end = above != segments_.end() ? above->first : kAddressEnd;
+  if (!options_.range_end) return end;
+  const PoolId pool = shelf.pool->owner != nullptr ? shelf.pool->owner->id : PoolId{};
+  return std::min(end, options_.range_end(address, shelf.stream, pool, shelf.pool->is_small));
+}
+
 /// Maps the pages that are missing for the request. Pages stay mapped even if later ones fail.
 Block* CachingAllocator::grow_expandable(const Request& request) {
   Block* block = find_room(request);
@@ -55,11 +64,13 @@ Block* CachingAllocator::find_room(const Request& request) {
   }
   const int64_t page_bytes =
       request.is_small() ? kSmallSegmentBytes : options_.config.large_segment_bytes;
-  const int64_t size_bytes =
-      std::max(range_bytes(page_bytes), round_up(request.size_bytes, page_bytes));
+  const int64_t least_bytes = round_up(request.size_bytes, page_bytes);
+  const int64_t size_bytes = std::max(range_bytes(page_bytes), least_bytes);
   const int64_t address = place(size_bytes, /*is_expandable=*/true);
   if (address == kNoAddress) return nullptr;
-  Segment* segment = add_segment(address, size_bytes, page_bytes, shelf);
+  const int64_t end = std::min(address + size_bytes, range_end(address, shelf));
+  const int64_t kept_bytes = std::max((end - address) / page_bytes * page_bytes, least_bytes);
+  Segment* segment = add_segment(address, kept_bytes, page_bytes, shelf);
   put_on_shelf(segment->head);
   return segment->head;
 }

@@ -2,11 +2,14 @@
 #include "allocator/trace_replay.h"
 
 #include <algorithm>
+#include <compare>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "allocator/caching_allocator.h"
+#include "allocator/rounding.h"
 
 namespace tidegauge {
 namespace {
@@ -38,10 +41,61 @@ std::string describe_difference(const Layout& simulated, const Layout& recorded)
          std::to_string(simulated.size());
 }
 
+/// Where the ranges of expandable segments end. A recording names only pages that were mapped. A
+/// range reaches at most to the next address that the recording gives to another stream or pool, or
+/// to a plain segment, at any time.
+///
+///   [pages of a range][pages]     ...     [page of another range]
+///   '------------- the range at most ----'
+class RangeEnds {
+ public:
+  RangeEnds(const RewoundTrace& trace, const AllocConfig& config) {
+    for (const SegmentState& each : trace.initial_layout) {
+      places_.push_back(
+          {each.address, {each.is_expandable, each.stream, each.pool, each.is_small}});
+    }
+    for (const TraceEvent& event : trace.events) {
+      if (!is_segment_action(event.action) || !adds_memory(event.action)) continue;
+      const bool is_expandable = event.action == TraceAction::SegmentMap;
+      const bool is_small = is_small_segment(event.size_bytes, is_expandable, config);
+      places_.push_back({event.address, {is_expandable, event.stream, event.pool, is_small}});
+    }
+    std::sort(places_.begin(), places_.end());
+    for (size_t i = places_.size(); i-- > 1;) {
+      const bool is_same = places_[i - 1].user == places_[i].user;
+      places_[i - 1].end = is_same ? places_[i].end : places_[i].address;
+    }
+  }
+
+  int64_t find(int64_t address, int64_t stream, PoolId pool, bool is_small) const {
+    const auto above =
+        std::upper_bound(places_.begin(), places_.end(), address,
+                         [](int64_t wanted, const Place& place) { return wanted < place.address; });
+    if (above == places_.end()) return kAddressEnd;
+    const bool is_same = above->user == User{true, stream, pool, is_small};
+    return is_same ? above->end : above->address;
+  }
+
+ private:
+  /// Expandable or not, stream, pool, small or not.
+  using User = std::tuple<bool, int64_t, PoolId, bool>;
+  struct Place {
+    int64_t address;
+    User user;
+    int64_t end = kAddressEnd;  // the next address with another user
+    auto operator<=>(const Place&) const = default;
+  };
+  std::vector<Place> places_;
+};
+
 class Replay {
  public:
   Replay(const RewoundTrace& trace, const ReplayOptions& options, bool is_exact)
-      : trace_(trace), options_(options), is_exact_(is_exact), allocator_(allocator_options()) {
+      : trace_(trace),
+        options_(options),
+        is_exact_(is_exact),
+        range_ends_(trace, options.config),
+        allocator_(allocator_options()) {
     if (is_exact_) {
       for (Block* block : allocator_.adopt(trace_.initial_layout)) remember(block->address, block);
     } else {
@@ -77,6 +131,7 @@ class Replay {
                              .total_bytes = options_.total_bytes,
                              .memory_fraction = {},
                              .place = {},
+                             .range_end = {},
                              .on_segment_event = {}};
     // Without device memory, ignore the memory fraction.
     if (options_.total_bytes == kNoLimit) options.config.per_process_memory_fraction = 1;
@@ -87,6 +142,9 @@ class Replay {
     if (is_exact_) {
       options.place = [this](int64_t size_bytes, bool is_expandable) {
         return recorded_place(size_bytes, is_expandable);
+      };
+      options.range_end = [this](int64_t address, int64_t stream, PoolId pool, bool is_small) {
+        return range_ends_.find(address, stream, pool, is_small);
       };
     }
     return options;
@@ -248,6 +306,7 @@ class Replay {
   const RewoundTrace& trace_;
   const ReplayOptions& options_;
   const bool is_exact_;
+  const RangeEnds range_ends_;
   RunMeter meter_;
   CachingAllocator allocator_;
   size_t index_ = 0;

@@ -394,6 +394,34 @@ TEST(TraceReplay, ReplayOfACompleteRecordingEqualsIt) {
   }
 }
 
+// The ranges of a real device are much smaller than those that we assume without its size.
+TEST(TraceReplay, RangesOfExpandableSegmentsAreTakenFromTheRecording) {
+  size_t failures = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    AllocatorOptions options = with("expandable_segments:True");
+    options.total_bytes = 160 * kMiB;
+    Recording recording(options);
+    run_at_random(recording, random, 200);
+    const size_t cut = recording.events().size();
+    run_at_random(recording, random, 200);
+    for (const TraceEvent& event : recording.events()) {
+      failures += event.action == TraceAction::OutOfMemory ? 1 : 0;
+    }
+    for (const size_t first : {size_t{0}, cut}) {
+      options.total_bytes = 160 * kMiB;
+      const std::string with_size = divergence(replay(recording.trace(first), options));
+      options.total_bytes = kNoLimit;
+      ASSERT_EQ(divergence(replay(recording.trace(first), options)), with_size);
+      if (first == 0) {
+        ASSERT_EQ(with_size, "none");
+      }
+    }
+  }
+  EXPECT_GT(failures, 0u);
+}
+
 TEST(TraceReplay, RewindingATruncatedRecordingFindsItsStart) {
   size_t exact = 0;
   size_t runs = 0;
