@@ -44,8 +44,7 @@ class TIDEGAUGE_API MemEngine final : public CaptureListener,
   /// All trackers of the process that are not being destroyed.
   static std::vector<std::shared_ptr<MemEngine>> living();
 
-  /// Restarts the peak. Throws NotSupported if another library uses the dispatch key.
-  void start();
+  void start();  ///< restarts the peak
   void stop();
 
   /// Labels the storages of a tensor. `owner`: the module of a parameter or buffer. A fake tensor

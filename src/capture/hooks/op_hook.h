@@ -13,7 +13,6 @@
 namespace tidegauge::op_hook {
 
 /// Calls are counted: after as many `stop_in` (op_switch.h), the thread is no longer observed.
-/// Throws NotSupported if another library uses the key.
 Thread start_in_this_thread();
 
 /// Sets a function that registers more handlers on our key, right after the fallback. A static
