@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "capture/modules/module_call.h"
 #include "capture/modules/module_naming.h"
 #include "capture/modules/nn_module_registry.h"
 #include "capture/modules/nn_module_view.h"
@@ -59,45 +60,32 @@ void NnModTracker::stop() noexcept {
 }
 
 bool NnModTracker::enter(const torch::nn::Module& module, ModuleId id, at::TensorList inputs) {
-  ModuleActivity::Entered entered = activity->enter(id, inputs);
-  if (!entered.is_named) {
-    for (const ModuleId dead : NnModuleRegistry::get().collect_dead()) activity->mark_dead(dead);
-    on_new_modules();
-    name_called(*activity, nn_modules(), NnModuleView(module), id);
-    entered = activity->enter(id, inputs);
-  }
-  try {
-    on_enter(module, id, entered, inputs);
-  } catch (...) {
-    activity->leave(id, {});
-    throw;
-  }
-  if (!has_pre_fw_.load(std::memory_order_relaxed)) return entered.is_bw;
-  try {
-    if (const auto hook = user_hooks().pre_fw) hook(module, inputs.vec());
-  } catch (...) {
-    on_leave(id, entered.is_bw, {});
-    activity->leave(id, {});
-    throw;
-  }
+  const ModuleActivity::Entered entered = begin_module_call(
+      *activity, id, inputs,
+      [&] {
+        for (const ModuleId dead : NnModuleRegistry::get().collect_dead()) {
+          activity->mark_dead(dead);
+        }
+        on_new_modules();
+        name_called(*activity, nn_modules(), NnModuleView(module), id);
+      },
+      [&](const ModuleActivity::Entered& call) { on_enter(module, id, call, inputs); },
+      [&](const ModuleActivity::Entered& call) { on_leave(id, call.is_bw, {}); },
+      [&] {
+        if (!has_pre_fw_.load(std::memory_order_relaxed)) return;
+        if (const auto hook = user_hooks().pre_fw) hook(module, inputs.vec());
+      });
   return entered.is_bw;
 }
 
 void NnModTracker::leave(const torch::nn::Module& module, ModuleId id, bool is_bw,
                          const Tensors& inputs, at::TensorList outputs) {
-  const auto finish = [&] {
-    on_leave(id, is_bw, outputs);
-    activity->leave(id, outputs);
-  };
-  try {
-    if (has_post_fw_hook() && activity->find_open_call(id).is_open) {
-      if (const auto hook = user_hooks().post_fw) hook(module, inputs, outputs.vec());
-    }
-  } catch (...) {
-    finish();
-    throw;
-  }
-  finish();
+  end_module_call(
+      *activity, id, outputs, [&] { on_leave(id, is_bw, outputs); },
+      [&] {
+        if (!has_post_fw_hook() || !activity->find_open_call(id).is_open) return;
+        if (const auto hook = user_hooks().post_fw) hook(module, inputs, outputs.vec());
+      });
 }
 
 void NnModTracker::rename_root(const torch::nn::Module& module, std::string_view name) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/events/event_factory.h"
+#include "fit/judge.h"
 #include "tidegauge/errors.h"
 #include "tidegauge/fit.h"
 #include "trace/trace_files.h"

@@ -10,6 +10,7 @@
 #include "bindings/torch/py_module_view.h"
 #include "bindings/torch/tensors.h"
 #include "capture/hooks/moment_facts.h"
+#include "capture/modules/module_call.h"
 #include "capture/modules/module_naming.h"
 
 namespace py = pybind11;
@@ -39,9 +40,8 @@ void warn_of_recursion() {
 struct PyModTracker::UserHooks {
   py::object pre_fw, post_fw, pre_bw, post_bw;
 
-  /// A reference to a Python object. Autograd's threads may drop the last one, without the GIL or
-  /// after
-  /// the interpreter has ended.
+  /// Autograd's threads may drop the last reference without the GIL, or after the interpreter has
+  /// ended.
   static void destroy(UserHooks* hooks) {
     if (Py_IsInitialized() == 0) return;
     const py::gil_scoped_acquire gil;
@@ -109,36 +109,26 @@ void PyModTracker::enter_module(py::handle module, py::handle args, py::handle k
     append_tensors(args.ptr(), inputs);
     append_tensors(kwargs.ptr(), inputs);
   }
-  ModuleActivity::Entered entered = activity_->enter(id, inputs);
-  if (!entered.is_named) {
-    name_called_module(module, id);
-    entered = activity_->enter(id, inputs);
-  }
-  bool is_notified = false;
-  try {
-    if (entered.was_open && !moment::in_backward()) {
-      contain_python(activity_->failures(), "a warning", &warn_of_recursion);
-    }
-    if (const auto listener = listener_.lock()) {
-      listener->on_enter(module, id, entered.is_root_call, args, kwargs);
-      is_notified = true;
-    }
-    if (hooks_->pre_fw.is_none()) return;
-    const auto hooks = hooks_;  // a copy, because a hook may replace the hooks
-    hooks->pre_fw(module, args);
-  } catch (...) {
-    if (is_notified) {
-      leave(id, py::none(), {});
-    } else {
-      activity_->leave(id, {});
-    }
-    throw;
-  }
+  begin_module_call(
+      *activity_, id, inputs, [&] { name_called_module(module, id); },
+      [&](const ModuleActivity::Entered& entered) {
+        if (entered.was_open && !moment::in_backward()) {
+          contain_python(activity_->failures(), "a warning", &warn_of_recursion);
+        }
+        if (const auto listener = listener_.lock()) {
+          listener->on_enter(module, id, entered.is_root_call, args, kwargs);
+        }
+      },
+      [&](const ModuleActivity::Entered&) { notify_leave(id, py::none()); },
+      [&] {
+        if (hooks_->pre_fw.is_none()) return;
+        const auto hooks = hooks_;  // a copy, because a hook may replace the hooks
+        hooks->pre_fw(module, args);
+      });
 }
 
-void PyModTracker::leave(ModuleId id, py::handle output, const std::vector<at::Tensor>& outputs) {
+void PyModTracker::notify_leave(ModuleId id, py::handle output) {
   if (const auto listener = listener_.lock()) listener->on_leave(id, output);
-  activity_->leave(id, outputs);
 }
 
 bool PyModTracker::leave_module(py::handle module, py::handle args, py::handle output) {
@@ -147,16 +137,13 @@ bool PyModTracker::leave_module(py::handle module, py::handle args, py::handle o
   if (!open.is_open) return false;
   std::vector<at::Tensor> outputs;
   if (open.wants_outputs) append_tensors(output.ptr(), outputs);
-  if (!hooks_->post_fw.is_none()) {
-    try {
-      const auto hooks = hooks_;
-      hooks->post_fw(module, args, output);
-    } catch (...) {
-      leave(id, output, outputs);
-      throw;
-    }
-  }
-  leave(id, output, outputs);
+  end_module_call(
+      *activity_, id, outputs, [&] { notify_leave(id, output); },
+      [&] {
+        if (hooks_->post_fw.is_none()) return;
+        const auto hooks = hooks_;
+        hooks->post_fw(module, args, output);
+      });
   return true;
 }
 

@@ -67,7 +67,7 @@ class PyModTracker {
   struct UserHooks;
 
   void name_called_module(pybind11::handle module, ModuleId id);
-  void leave(ModuleId id, pybind11::handle output, const std::vector<at::Tensor>& outputs);
+  void notify_leave(ModuleId id, pybind11::handle output);
 
   std::shared_ptr<ModuleActivity> activity_;
   std::shared_ptr<UserHooks> hooks_;
