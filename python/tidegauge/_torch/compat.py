@@ -44,8 +44,8 @@ _STAGE = "torch.distributed.pipelining:PipelineStage"
 # Functions that we patch and that only some versions have: the first and the last of them.
 _NEWEST = (99, 0)
 _ONLY_IN: dict[str, tuple[tuple[int, int], tuple[int, int]]] = {
-    "torch:UntypedStorage._swap_data_ptr_": ((2, 11), _NEWEST),
-    f"{_SHARDINGS}.propagate_strategy": ((2, 12), _NEWEST),
+    "torch:UntypedStorage._swap_data_ptr_": ((2, 12), _NEWEST),
+    f"{_SHARDINGS}.propagate_strategy": ((2, 11), _NEWEST),
     f"{_STAGE}._shape_inference": ((2, 10), (2, 11)),
     f"{_STAGE}._warmup_forward_vote": ((2, 12), (2, 14)),
     f"{_STAGE}._warmup_backward_result": ((2, 12), (2, 14)),
