@@ -2,6 +2,7 @@
 #include "trace/database.h"
 
 #include "core/util/utf8.h"
+#include "trace/checksum_vfs.h"
 
 namespace tidegauge::trace {
 namespace {
@@ -75,7 +76,7 @@ std::span<const uint8_t> Statement::blob(int column) const {
 
 Database::Database(const std::string& path, int flags) {
   sqlite3* database = nullptr;
-  const int code = sqlite3_open_v2(path.c_str(), &database, flags, nullptr);
+  const int code = sqlite3_open_v2(path.c_str(), &database, flags, checksum_vfs());
   handle_.reset(database);
   if (code != SQLITE_OK) fail(database, code);
 }

@@ -14,6 +14,7 @@
 #include "tidegauge/errors.h"
 #include "trace/database.h"
 #include "trace/event_codec.h"
+#include "trace/interrupts.h"
 #include "trace/schema.h"
 
 namespace tidegauge {
@@ -49,15 +50,33 @@ class Reader::Impl {
     }
     read([&] {
       // A run that was killed while it wrote a batch leaves a journal. Undoing that batch needs
-      // write
-      // access.
+      // write access.
       const bool is_writable = ::access(path_.c_str(), W_OK) == 0;
       database_.emplace(path_, is_writable ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY);
       sqlite3_busy_timeout(database_->handle(), 10'000);
-      database_->execute("PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON");
+      limit_reads();
       trace::check_schema(*database_, path_);
       database_->execute("PRAGMA query_only=ON");
     });
+  }
+
+  /// A file may contain any SQL, and any number of rows.
+  void limit_reads() {
+    sqlite3* handle = database_->handle();
+    database_->execute("PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON");
+    for (const int unused : {SQLITE_DBCONFIG_ENABLE_TRIGGER, SQLITE_DBCONFIG_ENABLE_VIEW}) {
+      sqlite3_db_config(handle, unused, 0, nullptr);
+    }
+    sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+    constexpr int kLongestValueBytes = 64 << 20;  // a batch has up to 1 MB
+    sqlite3_limit(handle, SQLITE_LIMIT_LENGTH, kLongestValueBytes);
+    constexpr int kInstructionsBetween = 10'000;
+    sqlite3_progress_handler(
+        handle, kInstructionsBetween,
+        [](void* clock) {
+          return static_cast<trace::InterruptClock*>(clock)->is_interrupted() ? 1 : 0;
+        },
+        &clock_);
   }
 
   /// Runs `body` and turns errors of SQLite into errors about the file.
@@ -94,6 +113,7 @@ class Reader::Impl {
       batches.bind(0, static_cast<int64_t>(first)).bind(1, static_cast<int64_t>(last));
       uint64_t expected = 0;
       while (batches.step()) {
+        if (clock_.is_interrupted()) throw Interrupted();
         const uint64_t sequence = decode(batches, expected);
         expected = sequence + events_.size();
         const uint64_t begin = std::clamp(first, sequence, expected);
@@ -148,6 +168,7 @@ class Reader::Impl {
   }
 
   const std::string path_;
+  trace::InterruptClock clock_;
   std::optional<Database> database_;
   std::vector<CodedEvent> events_;  // the events of one batch
   uint64_t first_unchecked_ = 1;    // the checksums of all earlier batches were correct

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <mutex>
 #include <optional>
 #include <semaphore>
@@ -50,12 +51,43 @@ struct Waiting {
 
 constexpr size_t kWakeEvents = 16 * 1024;
 
+/// Why events are lost, and what helps.
+struct Loss {
+  std::string reason;
+  std::string advice;
+};
+
+Loss explain(const std::exception& error, bool is_replaced) {
+  if (is_replaced) {
+    return {"the file was deleted or replaced, perhaps by another process that records to it",
+            "give each process a file of its own"};
+  }
+  const auto* sql = dynamic_cast<const trace::SqlError*>(&error);
+  const int code = sql != nullptr ? sql->code : 0;
+  if (code == SQLITE_FULL) return {error.what(), "record to a larger disk to have them all"};
+  if (code == SQLITE_BUSY || code == SQLITE_LOCKED) {
+    return {error.what(), "do not open the file for writing while it is recorded"};
+  }
+  return {error.what(), "check the disk of the file"};
+}
+
+/// All recorders of the process.
+struct Living {
+  std::mutex mutex;
+  std::vector<Recorder*> recorders;
+};
+Living& living() {
+  static auto* all = new Living;
+  return *all;
+}
+
 }  // namespace
 
 class Recorder::Impl {
  public:
   Impl(const std::string& path, const RecorderOptions& options)
       : options_(options),
+        path_(path),
         writer_(path, options.overwrites, options.max_file_bytes,
                 trace::read_run_facts(options.facts)) {
     waiting_.events.reserve(2 * kWakeEvents);
@@ -128,8 +160,11 @@ class Recorder::Impl {
 
   RecorderHealth health() {
     const std::lock_guard lock(done_mutex_);
-    RecorderHealth health{written_events_, lost_events_.load(), first_error_};
-    if (health.lost_events > 0 && health.first_error.empty()) health.first_error = kTooSlow;
+    RecorderHealth health{written_events_, lost_events_.load(), first_.reason, first_.advice};
+    if (health.lost_events > 0 && health.first_error.empty()) {
+      health.first_error = kTooSlow;
+      health.advice = kFasterDisk;
+    }
     return health;
   }
 
@@ -137,6 +172,7 @@ class Recorder::Impl {
 
  private:
   static constexpr const char* kTooSlow = "events came faster than the disk could write them";
+  static constexpr const char* kFasterDisk = "record to a faster disk to have them all";
 
   /// The lock must be held. Returns true if so many events wait that the thread should wake up.
   bool add(const CodedEvent& traced) {
@@ -214,7 +250,7 @@ class Recorder::Impl {
     if (taken_.gap_before) {
       unwritten_.add(*taken_.gap_before);
       taken_.gap_before.reset();
-      if (reason_.empty()) reason_ = kTooSlow;
+      if (reason_.empty()) fail({kTooSlow, kFasterDisk});
       write_after_gap(0);
     } else if (unwritten_.is_empty()) {
       if (events.empty() && taken_.units.empty() && names_.is_empty()) return;
@@ -265,15 +301,20 @@ class Recorder::Impl {
       names_ = {};
       return true;
     } catch (const std::exception& error) {
-      fail(error.what());
+      fail(explain(error, writer_.is_replaced()));
     }
     return false;
   }
 
-  void fail(const std::string& message) {
-    if (reason_.empty()) reason_ = message;
+  void fail(const Loss& loss) {
+    if (reason_.empty()) reason_ = loss.reason;
     const std::lock_guard lock(done_mutex_);
-    if (first_error_.empty()) first_error_ = message;
+    if (!first_.reason.empty()) return;
+    first_ = loss;
+    if (!options_.prints_loss) return;
+    const std::string line = "tidegauge: " + path_ + " is losing events (" + loss.reason +
+                             "); the training continues; " + loss.advice + "\n";
+    std::fputs(line.c_str(), stderr);
   }
 
   void end() {
@@ -281,11 +322,12 @@ class Recorder::Impl {
       writer_.write_summary(
           {{"ended", trace::wall_clock()}, {"lost_events", std::to_string(lost_events_.load())}});
     } catch (const std::exception& error) {
-      fail(error.what());
+      fail(explain(error, writer_.is_replaced()));
     }
   }
 
   const RecorderOptions options_;
+  const std::string path_;
 
   SpinLock lock_;  // waiting_, gap_, tensors_, failure_count_
   Waiting waiting_;
@@ -306,7 +348,7 @@ class Recorder::Impl {
   std::condition_variable done_;
   uint64_t done_ticket_ = 0;
   uint64_t written_events_ = 0;
-  std::string first_error_;
+  Loss first_;
   bool is_ended_ = false;
 
   std::mutex close_mutex_;
@@ -314,11 +356,16 @@ class Recorder::Impl {
 };
 
 Recorder::Recorder(const std::string& path, const RecorderOptions& options)
-    : path_(path),
-      generation_(current_generation()),
-      impl_(std::make_unique<Impl>(path, options)) {}
+    : path_(path), generation_(current_generation()), impl_(std::make_unique<Impl>(path, options)) {
+  const std::lock_guard lock(living().mutex);
+  living().recorders.push_back(this);
+}
 
 Recorder::~Recorder() {
+  {
+    const std::lock_guard lock(living().mutex);
+    std::erase(living().recorders, this);
+  }
   if (is_in_child()) {
     // The thread and the file belong to the parent process: do not even close them.
     [[maybe_unused]] const Impl* of_the_parent = impl_.release();
@@ -432,6 +479,14 @@ void Recorder::flush() {
 
 void Recorder::close() {
   if (!is_in_child()) impl_->close();
+}
+
+void Recorder::close_all(std::string_view ended_by) {
+  const std::lock_guard lock(living().mutex);
+  for (Recorder* recorder : living().recorders) {
+    recorder->set_fact("ended_by", ended_by);
+    recorder->close();
+  }
 }
 
 RecorderHealth Recorder::health() const {

@@ -15,8 +15,10 @@ struct RecorderOptions {
   /// How many events may wait for the disk, 56 bytes each. Further events are lost and counted.
   size_t max_waiting_events = 512 * 1024;
   int64_t max_file_bytes = 0;  ///< 0: no limit
-  /// The longest time that an event waits before it is written.
-  int64_t max_delay_ns = 500'000'000;
+  /// The longest time that an event waits until it is written.
+  int64_t max_delay_ns = 250'000'000;
+  /// Prints a line to stderr when the first event is lost.
+  bool prints_loss = true;
   /// Written to the table `run`, together with the facts that the Recorder adds (command, host,
   /// ...).
   std::map<std::string, std::string> facts{};
@@ -26,13 +28,14 @@ struct RecorderHealth {
   uint64_t written_events = 0;
   uint64_t lost_events = 0;
   std::string first_error;  ///< why the first events were lost; empty if none were
+  std::string advice;       ///< what helps against that
 };
 
 /// Writes the events of one tracker to a trace file (docs/trace-format.md) from its own thread, so
 /// that training never waits for the disk.
 ///
-///   training --> waiting events --> thread --> one transaction every half second, or sooner
-///                (bounded)                     if many events wait
+///   training --> waiting events --> thread --> one transaction every quarter of a second, or
+///                (bounded)                     sooner if many events wait
 ///
 /// When the disk is full or too slow, events are lost until a later step begins, and are combined
 /// into their net effect (trace/gap.h). `health` and the file contain the number of lost events.
@@ -68,6 +71,9 @@ class Recorder : public EventSink {
   void flush();
   /// Flushes and completes the file. Later events are ignored.
   void close();
+
+  /// Closes all recorders of this process, which is about to end; `ended_by` becomes a fact.
+  static void close_all(std::string_view ended_by);
 
   RecorderHealth health() const;
   const std::string& path() const { return path_; }

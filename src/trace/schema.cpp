@@ -7,6 +7,8 @@
 
 #include "core/events/category.h"
 #include "tidegauge/errors.h"
+#include "trace/format_version.h"
+#include "trace/interrupts.h"
 
 namespace tidegauge::trace {
 namespace {
@@ -182,6 +184,8 @@ void check_schema(Database& database, const std::string& path) {
 
 void throw_read_error(const SqlError& error, const std::string& path) {
   switch (error.code) {
+    case SQLITE_INTERRUPT:
+      throw Interrupted();
     case SQLITE_NOTADB:
       throw FormatError(path +
                         " is not a tidegauge trace, or its beginning is damaged; pass a file"
@@ -201,7 +205,8 @@ void throw_read_error(const SqlError& error, const std::string& path) {
     case SQLITE_LOCKED:
       throw IoError(path + " is being written at this moment (" + error.what() + "); try again");
     default:
-      throw FormatError(path + " is damaged or cut off (" + error.what() +
+      throw FormatError(path + " is damaged, cut off, or was changed by another program (" +
+                        error.what() +
                         "); copy it again from where it was recorded, or record again");
   }
 }

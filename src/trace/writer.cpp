@@ -2,6 +2,7 @@
 #include "trace/writer.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 
 #include "core/events/event_factory.h"
 #include "tidegauge/errors.h"
+#include "trace/checksum_vfs.h"
 #include "trace/gap.h"
 #include "trace/schema.h"
 
@@ -21,8 +23,7 @@ namespace {
 
 constexpr size_t kBatchEvents = 8192;  // a partial read decodes at least one batch
 
-/// Creates an empty file, so that errors about the path have the system's message.
-std::string reserve_path(const std::string& path, bool overwrites) {
+int create_file(const std::string& path, bool overwrites) {
   if (overwrites) {
     ::unlink((path + "-journal").c_str());
     if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
@@ -30,10 +31,7 @@ std::string reserve_path(const std::string& path, bool overwrites) {
     }
   }
   const int file = ::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
-  if (file >= 0) {
-    ::close(file);
-    return path;
-  }
+  if (file >= 0) return file;
   const int error = errno;
   std::error_code ignored;
   switch (error) {
@@ -81,10 +79,27 @@ void Names::merge(Names&& later) {
   for (auto& [key, value] : later.facts) facts[key] = std::move(value);
 }
 
+TraceWriter::ReservedFile::ReservedFile(std::string path, bool overwrites)
+    : path_(std::move(path)), descriptor_(create_file(path_, overwrites)) {}
+
+TraceWriter::ReservedFile::~ReservedFile() { ::close(descriptor_); }
+
+bool TraceWriter::ReservedFile::is_replaced() const {
+  struct stat own{};
+  struct stat there{};
+  if (::fstat(descriptor_, &own) != 0 || own.st_nlink == 0) return true;
+  if (::stat(path_.c_str(), &there) != 0) return false;  // renamed: still somebody's file
+  return own.st_ino != there.st_ino || own.st_dev != there.st_dev;
+}
+
+bool TraceWriter::is_replaced() const { return file_.is_replaced(); }
+
 TraceWriter::TraceWriter(const std::string& path, bool overwrites, int64_t max_file_bytes,
                          const RunFacts& facts) try
-    : database_(reserve_path(path, overwrites), SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX) {
+    : file_(path, overwrites), database_(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX) {
   sqlite3_busy_timeout(database_.handle(), 2000);
+  int reserved_bytes = kChecksumBytes;
+  sqlite3_file_control(database_.handle(), "main", SQLITE_FCNTL_RESERVE_BYTES, &reserved_bytes);
   database_.execute("PRAGMA journal_mode=TRUNCATE; PRAGMA locking_mode=NORMAL");
   if (max_file_bytes > 0) {
     const int64_t pages = max_file_bytes / database_.query_integer("PRAGMA page_size");
@@ -117,6 +132,8 @@ TraceWriter::TraceWriter(const std::string& path, bool overwrites, int64_t max_f
 
 template <typename Body>
 void TraceWriter::transact(Body body) {
+  // The journal beside the path may be that of another process.
+  if (is_replaced()) throw SqlError(SQLITE_READONLY, "the file was deleted or replaced");
   database_.execute("BEGIN IMMEDIATE");
   try {
     body();

@@ -81,6 +81,9 @@ class TraceWriter {
   /// Writes the peaks and facts of the run and removes the journal file. Must be the last write.
   void write_summary(const RunFacts& facts);
 
+  /// True if the file no longer has its path: it was deleted, or another file is there.
+  bool is_replaced() const;
+
   uint64_t event_count() const { return static_cast<uint64_t>(position_.sequence); }
   Database& database() { return database_; }
 
@@ -96,6 +99,23 @@ class TraceWriter {
   void write_peak(int64_t step, const Snapshot& snapshot);
   void write_facts(const RunFacts& facts);
 
+  /// The file, open as long as the database: closing it earlier would end SQLite's locks.
+  class ReservedFile {
+   public:
+    /// Creates an empty file, so that errors about the path have the system's message.
+    ReservedFile(std::string path, bool overwrites);
+    ~ReservedFile();
+    ReservedFile(const ReservedFile&) = delete;
+    ReservedFile& operator=(const ReservedFile&) = delete;
+    const std::string& path() const { return path_; }
+    bool is_replaced() const;
+
+   private:
+    const std::string path_;
+    int descriptor_ = -1;
+  };
+
+  ReservedFile file_;
   Database database_;
   Position position_;
   StorageRows storages_;

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from reading import (
     view,
     wait_for_drawing,
 )
+from sealing import edit_trace
 
 HOSTILE = [
     "</script><script>document.title = 'boo'</script>",
@@ -37,7 +37,7 @@ def test_hostile_names_are_shown_as_text(
 ) -> None:
     path = tmp_path / "hostile.tide"
     shutil.copy(recorded / "sharded.tide", path)
-    with sqlite3.connect(path) as database:
+    with edit_trace(path) as database:
         for table, column in [("modules", "name"), ("ops", "name"), ("units", "name")]:
             rows = database.execute(f"SELECT id FROM {table} ORDER BY id").fetchall()
             for i, (number,) in enumerate(rows):
@@ -46,7 +46,6 @@ def test_hostile_names_are_shown_as_text(
         database.execute("UPDATE tensors SET shape = ?", (HOSTILE[1],))
         database.execute("UPDATE parameters SET name = ?", (HOSTILE[0],))
         database.execute("UPDATE run SET value = ? WHERE key = 'command'", (HOSTILE[0],))
-    database.close()
     page = open_page("report", str(path))
     assert composition(page) == ledger_peak(recorded / "sharded.tide")["cpu"]
     box = page.locator("#chart").bounding_box()

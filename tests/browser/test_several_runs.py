@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 from pathlib import Path
 
 from reading import OpenPage, column, composition, ledger_peak
+from sealing import edit_trace
 from tidegauge._util.formatting import render_bytes, render_change
 from tidegauge.report import read_summary
 from tidegauge.report.comparison import compare
@@ -33,9 +33,8 @@ def test_ranks_are_shown_side_by_side(open_page: OpenPage, recorded: Path) -> No
 def test_missing_rank_is_reported(open_page: OpenPage, recorded: Path, tmp_path: Path) -> None:
     for rank in (0, 1):
         path = shutil.copy(recorded / f"run.rank{rank}.tide", tmp_path)
-        with sqlite3.connect(path) as database:
+        with edit_trace(path) as database:
             database.execute("UPDATE run SET value = 3 WHERE key = 'world_size'")
-        database.close()
     page = open_page("report", *(str(tmp_path / f"run.rank{rank}.tide") for rank in (0, 1)))
     assert "Missing ranks (of 3): 2" in page.inner_text("#ranks")
 

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
+#include <cstring>
 #include <random>
 
 #include "analyze/summary.h"
 #include "analyze/unit_summary.h"
+#include "trace/checksum_vfs.h"
 #include "trace_files.h"
 
 namespace tidegauge {
@@ -14,7 +16,9 @@ namespace {
 
 void execute(const std::string& path, const char* sql) {
   sqlite3* database = nullptr;
-  ASSERT_EQ(sqlite3_open(path.c_str(), &database), SQLITE_OK);
+  ASSERT_EQ(sqlite3_open_v2(path.c_str(), &database, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
+                            trace::checksum_vfs()),
+            SQLITE_OK);
   EXPECT_EQ(sqlite3_exec(database, sql, nullptr, nullptr, nullptr), SQLITE_OK);
   sqlite3_close(database);
 }
@@ -46,6 +50,20 @@ void read_all(const std::string& path) {
     EXPECT_TRUE(contains(error.what(), path)) << error.what();
   } catch (const IoError& error) {
     EXPECT_TRUE(contains(error.what(), path)) << error.what();
+  }
+}
+
+/// Writes the checksums of all pages, as docs/trace-format.md defines them.
+void seal(std::string& bytes) {
+  constexpr size_t kPage = 4096;
+  for (size_t page = 0; (page + 1) * kPage <= bytes.size(); ++page) {
+    uint64_t hash = (0xcbf29ce484222325 ^ page) * 0x100000001b3;
+    uint64_t word = 0;
+    for (size_t i = 0; i < kPage - 8; i += 8) {
+      std::memcpy(&word, bytes.data() + page * kPage + i, 8);
+      hash = (hash ^ word) * 0x100000001b3;
+    }
+    std::memcpy(bytes.data() + (page + 1) * kPage - 8, &hash, 8);
   }
 }
 
@@ -102,6 +120,54 @@ TEST(BadFiles, DamagedBatchIsReported) {
   EXPECT_TRUE(contains(complaint(path), "the batch of event 8193"));
 }
 
+/// All that a report reads, as one text; or the word "error".
+std::string read_text(const std::string& path) {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += part + "\n"; };
+  try {
+    Reader reader(path);
+    for (const Event& event : read_events(reader)) {
+      add(std::to_string(event.time_ns) + " " + std::to_string(event.size_bytes));
+    }
+    for (const auto& [key, value] : reader.run_facts()) add(key + value);
+    for (const TraceModule& module : reader.modules()) add(module.name + module.class_name);
+    for (const auto& [id, name] : reader.ops()) add(std::to_string(id.value) + name);
+    for (const auto& [id, tensor] : reader.tensors()) add(tensor.dtype + tensor.shape);
+    for (const auto& [id, name] : reader.units()) add(std::to_string(id.value) + name);
+    for (const TraceUnitEvent& each : reader.unit_events()) add(std::to_string(each.sequence));
+    for (const auto& [id, name] : reader.parameters()) add(std::to_string(id.value) + name);
+    for (const auto& [id, frames] : reader.stacks()) add(frames);
+    for (const TraceStorage& each : reader.storages_alive_at(500, 100)) {
+      add(std::to_string(each.size_bytes) + each.op + each.dtype + each.parameter);
+    }
+    for (const TraceGap& gap : reader.gaps()) add(gap.reason);
+  } catch (const Error&) {
+    return "error";
+  }
+  return text;
+}
+
+TEST(BadFiles, FlippedBitIsNoticedInEveryTable) {
+  const Folder folder;
+  const std::string path = folder.file("run.tide");
+  record_with_units(path, random_events(1, 3000));
+  const std::string whole = read_file(path);
+  const std::string expected = read_text(path);
+  ASSERT_NE(expected, "error");
+  const std::string bad = folder.file("bad.tide");
+  size_t noticed = 0;
+  const size_t step = std::getenv("TIDEGAUGE_LONG") ? 13 : whole.size() * 8 / 1500;
+  for (size_t bit = 0; bit < whole.size() * 8; bit += step) {
+    std::string bytes = whole;
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
+    write_file(bad, bytes);
+    const std::string found = read_text(bad);
+    noticed += found == "error" ? 1 : 0;
+    ASSERT_TRUE(found == "error" || found == expected) << "bit " << bit;
+  }
+  EXPECT_GT(noticed, 1000u);
+}
+
 TEST(BadFiles, MutatedAndTruncatedFilesGiveOnlyCleanErrors) {
   const Folder folder;
   const std::string path = folder.file("run.tide");
@@ -120,6 +186,7 @@ TEST(BadFiles, MutatedAndTruncatedFilesGiveOnlyCleanErrors) {
           below(2) ? below(bytes.size()) : below(bytes.size() / 4096 + 1) * 4096 + below(120);
       if (at < bytes.size()) bytes[at] = static_cast<char>(random());
     }
+    if (round % 3 == 0) seal(bytes);  // the damage passes the checksums
     write_file(bad, bytes);
     read_all(bad);
     ASSERT_FALSE(HasFailure()) << "round " << round;

@@ -247,14 +247,14 @@ TEST(RoundTrip, UnitsOfLostEventsOwnTheRemainingStorages) {
   EXPECT_EQ(read_unit_events(reader), expected);
 }
 
-TEST(RoundTrip, FileOfVersionOnePointZeroHasNoFailures) {
+TEST(RoundTrip, FileWithoutTheTablesOfLaterVersionsHasNoFailures) {
   const Folder folder;
   record(folder.file("run.tide"), {events::storage_born({0, {}, kCpu}, StorageId(1), 8)});
   trace::Database(folder.file("run.tide"), SQLITE_OPEN_READWRITE)
       .execute(
           "DROP VIEW allocations; DROP TABLE failures; DROP TABLE live_at_failure;"
           "DROP TABLE parameters; DROP TABLE optimizers; DROP TABLE units;"
-          "DROP TABLE unit_storages; DROP TABLE unit_changes; PRAGMA user_version=1000");
+          "DROP TABLE unit_storages; DROP TABLE unit_changes");
   Reader reader(folder.file("run.tide"));
   EXPECT_TRUE(reader.failures().empty());
   EXPECT_TRUE(reader.optimizer_steps().empty());

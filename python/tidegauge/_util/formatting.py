@@ -49,6 +49,6 @@ def shorten(text: str, width: int) -> str:
     return text if len(text) <= width else "…" + text[len(text) - width + 1 :]
 
 
-def make_printable(text: str) -> str:
-    """Replaces control characters: names in a trace must not affect the terminal."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+def make_printable(text: str, keep: str = "") -> str:
+    """Replaces control characters but `keep`: names in a trace must not affect the terminal."""
+    return "".join(letter if letter.isprintable() or letter in keep else "?" for letter in text)

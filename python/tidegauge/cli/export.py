@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
+from tidegauge._util.formatting import make_printable
 from tidegauge.cli.common import (
     EXIT_DONE,
     UsageError,
@@ -116,12 +117,19 @@ def _write(
         case "perfetto":
             export.to_perfetto(summaries, file, progress=progress)
         case "csv":
-            file.write(export.to_csv(summaries, args.table).encode())
+            _write_text(args, export.to_csv(summaries, args.table), file)
         case "json":
             file.write(f"{export.to_json(summaries)}\n".encode())
         case "flamegraph":
             text = export.to_flamegraph(summaries, at=args.at or "peak", progress=progress)
-            file.write(text.encode())
+            _write_text(args, text, file)
+
+
+def _write_text(args: argparse.Namespace, text: str, file: BinaryIO) -> None:
+    """Standard output may be a terminal, which names must not control; a file keeps them."""
+    if not args.output:
+        text = make_printable(text, keep="\r\n")
+    file.write(text.encode())
 
 
 def _write_folder(args: argparse.Namespace, summaries: list[Summary]) -> None:

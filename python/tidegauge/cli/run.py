@@ -128,6 +128,7 @@ def name_trace(script: str, is_module: bool, output: str | None) -> str:
 
 
 def _run_tracked(args: argparse.Namespace, script: str, is_module: bool) -> int:
+    from tidegauge import _C
     from tidegauge.trackers.recorder import Recorder
     from tidegauge.trackers.script_tracker import ScriptTracker
 
@@ -137,6 +138,8 @@ def _run_tracked(args: argparse.Namespace, script: str, is_module: bool) -> int:
             f"{path} exists; choose another name with -o, or replace it with --force"
         )
     recorder = Recorder(path, overwrite=args.force)
+    if args.owns_process:
+        _C.complete_recordings_at_sigterm()
     tracker = ScriptTracker(record=recorder, allocator=args.allocator, stacks=args.stacks)
     if args.verbose:
         note(args, f"recording to {path}")

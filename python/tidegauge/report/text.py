@@ -164,6 +164,8 @@ def describe_health(summary: Summary) -> list[str]:
             "The run was killed or is still running: this trace covers its first "
             f"{render_duration(summary.duration_ns)}."
         )
+    if ended_by := summary.facts.get("ended_by"):
+        sentences.append(f"The run was ended by {ended_by}.")
     if health.lost_events:
         reason = f" ({health.gaps[0].reason})" if health.gaps[0].reason else ""
         sentences.append(

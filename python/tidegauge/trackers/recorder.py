@@ -26,8 +26,9 @@ def add_versions(facts: Mapping[str, str] | None) -> dict[str, str]:
 class Recorder:
     """Records the events of one tracker: `MemTracker(record=Recorder("run.tide"))`.
 
-    A separate thread writes the file. If the disk is full or slow, events are lost and counted, but
-    training never stops. If the process is killed, the file lacks at most the last half second.
+    A separate thread writes the file every quarter of a second. If the disk is full or slow, a line
+    on stderr says at once that events are lost; they are counted, and training never stops. If the
+    process is killed, the file lacks the events that were not written yet.
     Raises OSError if the file cannot be created, or if it exists and `overwrite` is not set.
     """
 
@@ -74,12 +75,11 @@ class Recorder:
         self._warn_of_loss()
 
     def _warn_of_loss(self) -> None:
-        written, lost, reason = self._native.health()
+        written, lost, reason, advice = self._native.health()
         if lost and not self._has_warned:
             self._has_warned = True
             warnings.warn(
-                f"{self.path} lacks {lost:,} of {written + lost:,} events ({reason}); "
-                "record to a faster or larger disk to have them all",
+                f"{self.path} lacks {lost:,} of {written + lost:,} events ({reason}); {advice}",
                 stacklevel=3,
             )
 

@@ -11,6 +11,7 @@
 #include "bindings/core/trace.h"
 #include "core/util/byte_text.h"
 #include "tidegauge/errors.h"
+#include "trace/interrupts.h"
 
 namespace {
 
@@ -24,6 +25,9 @@ void raise(const char* name, const tidegauge::Error& error) {
 void translate(std::exception_ptr pointer) {
   try {
     std::rethrow_exception(std::move(pointer));
+  } catch (const tidegauge::Interrupted&) {
+    // PyErr_CheckSignals has set the error of the signal's handler.
+    if (PyErr_Occurred() == nullptr) PyErr_SetNone(PyExc_KeyboardInterrupt);
   } catch (const tidegauge::FormatError& error) {
     raise("FormatError", error);
   } catch (const tidegauge::IoError& error) {
@@ -45,11 +49,17 @@ std::string render_bytes(const pybind11::int_& size_bytes) {
                                                 : Limits::min());
 }
 
+bool has_signal() {
+  const pybind11::gil_scoped_acquire gil;
+  return PyErr_CheckSignals() != 0;
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_core, m) {
   // Serves `_C`, too.
   pybind11::register_exception_translator(&translate);
+  tidegauge::trace::set_interrupt_check(&has_signal);
   m.doc() = "The native part of tidegauge that needs no torch. Private: use the tidegauge package.";
   m.def("render_bytes", &render_bytes, pybind11::arg("size_bytes"));
   tidegauge::bindings::bind_trace(m);

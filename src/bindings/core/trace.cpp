@@ -63,10 +63,20 @@ void bind_ledger(py::module_& m) {
       });
 }
 
+/// For functions that read a file: other threads go on, and Ctrl-C stops a long read.
+using WithoutGil = py::call_guard<py::gil_scoped_release>;
+
+template <typename Read>
+auto without_gil(Read&& read) {
+  const py::gil_scoped_release release;
+  return read();
+}
+
 py::list gap_rows(EventSource& source) {
   using py::literals::operator""_a;
   py::list result;
-  for (const TraceGap& gap : source.gaps()) {
+  const auto gaps = without_gil([&] { return source.gaps(); });
+  for (const TraceGap& gap : gaps) {
     result.append(py::dict("sequence"_a = gap.sequence, "lost_events"_a = gap.lost_events,
                            "lost_steps"_a = gap.lost_steps, "begin_ns"_a = gap.begin_ns,
                            "end_ns"_a = gap.end_ns, "reason"_a = gap.reason));
@@ -77,15 +87,16 @@ py::list gap_rows(EventSource& source) {
 void bind_source(py::module_& m) {
   py::class_<EventSource, std::shared_ptr<EventSource>>(
       m, "EventSource", "The events of a run and the names behind their ids.")
-      .def("run_facts", &EventSource::run_facts)
-      .def("is_complete", &EventSource::is_complete)
-      .def("event_count", &EventSource::event_count)
+      .def("run_facts", &EventSource::run_facts, WithoutGil())
+      .def("is_complete", &EventSource::is_complete, WithoutGil())
+      .def("event_count", &EventSource::event_count, WithoutGil())
       .def("gaps", &gap_rows)
-      .def("failures", &EventSource::failures)
+      .def("failures", &EventSource::failures, WithoutGil())
       .def("modules",
            [](EventSource& self) {
              py::list result;
-             for (const TraceModule& module : self.modules()) {
+             const auto modules = without_gil([&] { return self.modules(); });
+             for (const TraceModule& module : modules) {
                result.append(py::make_tuple(module.id.value, module.name, module.class_name));
              }
              return result;
@@ -93,12 +104,14 @@ void bind_source(py::module_& m) {
       .def("ops",
            [](EventSource& self) {
              py::dict result;
-             for (const auto& [id, name] : self.ops()) result[py::int_(id.value)] = name;
+             const auto ops = without_gil([&] { return self.ops(); });
+             for (const auto& [id, name] : ops) result[py::int_(id.value)] = name;
              return result;
            })
       .def("tensors", [](EventSource& self) {
         py::dict result;
-        for (const auto& [id, tensor] : self.tensors()) {
+        const auto tensors = without_gil([&] { return self.tensors(); });
+        for (const auto& [id, tensor] : tensors) {
           result[py::int_(id)] = py::make_tuple(tensor.dtype, tensor.shape);
         }
         return result;
@@ -108,8 +121,8 @@ void bind_source(py::module_& m) {
 void bind_reader(py::module_& m) {
   py::class_<Reader, EventSource, std::shared_ptr<Reader>>(
       m, "Reader", "Reads a trace file; see docs/trace-format.md.")
-      .def(py::init<const std::string&>(), py::arg("path"))
-      .def("optimizer_steps", &Reader::optimizer_steps)
+      .def(py::init<const std::string&>(), py::arg("path"), WithoutGil())
+      .def("optimizer_steps", &Reader::optimizer_steps, WithoutGil())
       .def("pass_count", &Reader::pass_count)
       .def(
           "replay",
@@ -124,7 +137,9 @@ void bind_reader(py::module_& m) {
           "storages_alive_at",
           [](Reader& self, uint64_t sequence, size_t limit) {
             py::list result;
-            for (const TraceStorage& storage : self.storages_alive_at(sequence, limit)) {
+            const auto storages =
+                without_gil([&] { return self.storages_alive_at(sequence, limit); });
+            for (const TraceStorage& storage : storages) {
               result.append(storage_row(storage));
             }
             return result;

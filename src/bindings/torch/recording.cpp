@@ -11,6 +11,7 @@
 #include "bindings/torch/py_mem_tracker.h"
 #include "trace/memory_trace.h"
 #include "trace/recorder.h"
+#include "trace/termination.h"
 
 namespace py = pybind11;
 
@@ -41,8 +42,10 @@ void bind_recorder(py::module_& m) {
       .def("close", &Recorder::close, py::call_guard<py::gil_scoped_release>())
       .def("health", [](Recorder& self) {
         const RecorderHealth health = self.health();
-        return py::make_tuple(health.written_events, health.lost_events, health.first_error);
+        return py::make_tuple(health.written_events, health.lost_events, health.first_error,
+                              health.advice);
       });
+  m.def("complete_recordings_at_sigterm", &complete_recordings_at_sigterm);
 }
 
 void bind_memory_trace(py::module_& m) {

@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 import os
-import sqlite3
+import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
+from sealing import edit_trace
+from tidegauge import _core
 from tidegauge.cli import main as main_module
 from tidegauge.cli.main import main
 
@@ -79,10 +83,66 @@ def test_setting_beyond_all_memory(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_only_plain_tables_are_read(
     trace: str, change: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with sqlite3.connect(trace) as database:
+    with edit_trace(trace) as database:
         database.executescript(change)
-    database.close()
     assert "is not a plain table" in fail(["report", trace], capsys)
+
+
+@pytest.fixture
+def long_trace(trace: str) -> str:
+    """A trace with a million names of operators, which takes seconds to read."""
+    with edit_trace(trace) as database:
+        database.execute(
+            "INSERT INTO ops WITH RECURSIVE x(i) AS (SELECT 1000 UNION ALL SELECT i + 1 FROM x"
+            " LIMIT 1000000) SELECT i, 'aten::op' || i FROM x"
+        )
+    return trace
+
+
+def test_ctrl_c_ends_a_long_read(long_trace: str) -> None:
+    reader = _core.Reader(long_trace)
+    begin = time.monotonic()
+    reader.ops()
+    whole = time.monotonic() - begin
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    begin = time.monotonic()
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        with pytest.raises(KeyboardInterrupt):
+            reader.ops()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - begin < max(1, whole / 2)
+
+
+def test_other_threads_run_during_a_long_read(long_trace: str) -> None:
+    reader = _core.Reader(long_trace)
+    turns = 0
+    is_done = threading.Event()
+
+    def count() -> None:
+        nonlocal turns
+        while not is_done.wait(0.005):
+            turns += 1
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    reader.ops()
+    is_done.set()
+    thread.join()
+    assert turns > 5
+
+
+def test_control_characters_do_not_reach_the_terminal(
+    trace: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    with edit_trace(trace) as database:
+        database.execute("UPDATE modules SET name = 'a' || char(27) || '[2J' || char(155) || 'b'")
+    for arguments in (["--to", "csv", "--table", "tensors"], ["--to", "flamegraph"]):
+        assert main(["export", trace, *arguments]) == 0
+        text = capfdbinary.readouterr().out.decode()
+        assert "a?[2J?b" in text
+        assert not any(ord(letter) < 32 and letter not in "\r\n" for letter in text)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tidegauge.cli.run import name_trace
 from tidegauge.report import Summary, read_summary
+from tidegauge.report.text import describe_health
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
@@ -153,6 +154,52 @@ def test_ctrl_c_completes_the_trace_and_exits_with_130(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert "KeyboardInterrupt\ntidegauge: peak on cpu: " in error
     read_good(tmp_path / "endless.tide")
+
+
+def test_sigterm_completes_the_trace_and_ends_the_process(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tidegauge", "run", str(SCRIPTS / "endless.py")],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "training\n"
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGTERM
+    summary = read_good(tmp_path / "endless.tide")
+    assert summary.facts["ended_by"] == "SIGTERM"
+    assert describe_health(summary) == ["The run was ended by SIGTERM."]
+
+
+def test_scripts_own_handler_of_sigterm_is_called(tmp_path: Path) -> None:
+    (tmp_path / "handles.py").write_text(
+        "import os, signal, sys, torch\n"
+        "assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
+        "kept = torch.ones(1000)\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+        "kept = None\n"
+    )
+    assert run(tmp_path, "handles.py").returncode == 7
+    assert read_good(tmp_path / "handles.tide").peak_bytes == 4000
+
+
+def test_sigterm_ends_a_forked_child_at_once(tmp_path: Path) -> None:
+    (tmp_path / "forks.py").write_text(
+        "import os, signal, time, torch\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    time.sleep(100)\n"
+        "time.sleep(0.2)\n"
+        "os.kill(child, signal.SIGTERM)\n"
+        "assert os.waitstatus_to_exitcode(os.wait()[1]) == -signal.SIGTERM\n"
+        "kept = torch.ones(1000)\n"
+    )
+    assert run(tmp_path, "forks.py").returncode == 0
+    assert read_good(tmp_path / "forks.tide").peak_bytes == 4000
 
 
 def test_forked_child_prints_nothing_and_does_not_touch_the_trace(tmp_path: Path) -> None:

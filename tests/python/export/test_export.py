@@ -7,12 +7,12 @@ import csv
 import io
 import json
 import re
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from sealing import edit_trace
 from tidegauge import MemTracker, _core
 from tidegauge.cli.main import main
 from tidegauge.export import TABLES, to_csv, to_flamegraph, to_json
@@ -101,9 +101,8 @@ def test_csv_folder_has_all_tables_and_is_not_overwritten(traces: Path, capsys: 
 
 @pytest.mark.parametrize("name", ["=HYPERLINK(1)", "+1", "-1", "@x", "\tx", "\rx"])
 def test_names_that_look_like_formulas_are_escaped_in_csv(traces: Path, name: str) -> None:
-    with sqlite3.connect("before.tide") as database:
+    with edit_trace("before.tide") as database:
         database.execute("UPDATE modules SET name = ?", (name,))
-    database.close()
     summary = read_summary("before.tide")
     names = {row["module"] for row in read_csv(to_csv([summary], "tensors"))}
     assert f"'{name}" in names
@@ -113,9 +112,8 @@ def test_names_that_look_like_formulas_are_escaped_in_csv(traces: Path, name: st
 
 def test_hostile_names_are_quoted(traces: Path) -> None:
     name = 'a"b,c\nd;e\u202e \u2028' + "x" * 40_000
-    with sqlite3.connect("before.tide") as database:
+    with edit_trace("before.tide") as database:
         database.execute("UPDATE modules SET name = ?", (name,))
-    database.close()
     summary = read_summary("before.tide")
     rows = read_csv(to_csv([summary], "tensors"))
     assert name in {row["module"] for row in rows}

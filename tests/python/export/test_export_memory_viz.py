@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from sealing import edit_trace
 from tidegauge import MemTracker
 from tidegauge.allocator import replay_snapshot
 from tidegauge.cli.main import main
@@ -231,10 +231,9 @@ def test_torch_command_reads_the_file(traces: Path, action: str) -> None:
 
 def test_hostile_names_are_text(traces: Path) -> None:
     name = '<script>alert("1")</script>\n\u202e\x00 ' + "x" * 70_000
-    with sqlite3.connect("before.tide") as database:
+    with edit_trace("before.tide") as database:
         database.execute("UPDATE modules SET name = ?", (name,))
         database.execute("UPDATE ops SET name = CAST(x'ff22' AS TEXT) WHERE id % 2 = 0")
-    database.close()
     for output in ("out.pickle", "out.json"):
         events = export("before.tide", output=output)["device_traces"][0]
         frames = [f["name"] for e in events if e["action"] == "alloc" for f in e["frames"]]

@@ -8,13 +8,13 @@ import os
 import random
 import re
 import shutil
-import sqlite3
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pages import unpack
+from sealing import edit_trace
 from tidegauge import MemTracker
 from tidegauge._util.formatting import render_bytes
 from tidegauge.cli.main import main
@@ -82,9 +82,8 @@ def test_bundled_script_has_all_modules_and_no_imports() -> None:
 
 def test_names_appear_only_in_the_packed_data(traces: Path) -> None:
     name = '</script><script>alert("boo")</script>'
-    with sqlite3.connect("before.tide") as database:
+    with edit_trace("before.tide") as database:
         database.execute("UPDATE modules SET name = ?", (name,))
-    database.close()
     path = "<b>&.tide"
     Path("before.tide").rename(path)
     assert main(["report", path, "--html", "page.html", "-q"]) == 0

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 import tidegauge
 import torch
+from sealing import edit_trace
 from tidegauge import MemTracker
 from tidegauge.cli.main import COMMANDS, main
 from tidegauge.report import read_summary
@@ -212,9 +212,8 @@ def test_two_files_of_one_rank_are_wrong_usage(traces: Path, capsys: Capture) ->
 
 
 def test_missing_ranks_of_a_large_run_are_abbreviated(traces: Path, capsys: Capture) -> None:
-    with sqlite3.connect("run.rank1.tide") as database:
+    with edit_trace("run.rank1.tide") as database:
         database.execute("UPDATE run SET value = ? WHERE key = 'world_size'", (2**63 - 1,))
-    database.close()
     assert main(["merge", "run.rank1.tide"]) == 0
     output = capsys.readouterr().out
     assert "Missing ranks (of 1048576): 0, 2, 3, " in output
@@ -268,9 +267,8 @@ def test_bad_file_gives_one_line_that_says_what_to_do(
 
 
 def test_killed_run_is_reported(traces: Path, capsys: Capture) -> None:
-    with sqlite3.connect("before.tide") as database:
+    with edit_trace("before.tide") as database:
         database.execute("DELETE FROM run WHERE key IN ('ended', 'lost_events')")
-    database.close()
     assert main(["info", "before.tide"]) == 0
     assert "The run was killed or is still running" in capsys.readouterr().out
     assert main(["report", "before.tide"]) == 0

@@ -101,6 +101,41 @@ def test_full_disk_drops_events_and_the_training_continues(tmp_path: Path) -> No
     assert _core.Reader(recorder.path).event_count() == recorder.written_events
 
 
+def test_second_process_with_the_same_file_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.tide"
+    first = Recorder(path)
+    tracker = MemTracker(record=first)
+    step_under(tracker)
+    second = Recorder(path, overwrite=True)
+    with pytest.warns(UserWarning, match=r"replaced.*give each process a file of its own"):
+        step_under(tracker)
+    assert "run.tide is losing events (the file was deleted or replaced" in capfd.readouterr().err
+    step_under(MemTracker(record=second))
+    first.close()
+    second.close()
+    reader = _core.Reader(str(path))
+    assert reader.is_complete()
+    assert reader.event_count() == second.written_events
+
+
+def test_loss_is_reported_at_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    recorder = Recorder(tmp_path / "run.tide", max_file_bytes=96 * 1024)
+    tracker = MemTracker(record=recorder)
+
+    def train() -> None:
+        deadline = time.monotonic() + 60
+        while "is losing events" not in (text := capfd.readouterr().err):
+            torch.nn.Linear(4, 4)(torch.zeros(2, 4)).sum().backward()
+            assert time.monotonic() < deadline
+        assert text.count("\n") == 1
+
+    with pytest.warns(UserWarning, match="lacks"), tracker:
+        train()
+    recorder.close()
+
+
 def test_forked_child_records_nothing(tmp_path: Path) -> None:
     path = tmp_path / "run.tide"
     tracker = MemTracker(record=path)
@@ -130,7 +165,7 @@ def test_killed_run_leaves_a_valid_file(seed: int, tmp_path: Path) -> None:
     process = run_training(path, 1_000_000)
     assert process.stdout is not None
     process.stdout.readline()
-    time.sleep(1.6 * random.Random(seed).random())  # it writes twice a second
+    time.sleep(1.6 * random.Random(seed).random())  # it writes four times a second
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
