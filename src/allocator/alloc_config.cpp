@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cctype>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
@@ -168,54 +169,6 @@ double read_threshold(const Words& words, size_t i) {
   return value;
 }
 
-/// Reads the keys common to all accelerators. Skips others: read_cuda() handles them.
-void read_common(const Words& words, AllocConfig& config) {
-  // Read first, wherever it stands, because other limits are checked against it.
-  for (size_t i = 0; i < words.size(); ++i) {
-    if (words.at(i) == "large_segment_size_mb") {
-      config.large_segment_bytes = read_large_segment(words, i + 2);
-    }
-  }
-  config.max_split_bytes = kNoLimit;
-  config.max_non_split_rounding_bytes = config.large_segment_bytes;
-  config.garbage_collection_threshold = 0;
-  config.roundup_power2_divisions.fill(0);
-  for (size_t i = 0; i < words.size(); i += 2) {
-    const std::string& key = words.at(i);
-    const size_t value = i + 2;
-    if (key == "roundup_power2_divisions") {
-      i = read_divisions(words, i, config);
-      continue;
-    }
-    if (key == "max_split_size_mb") {
-      config.max_split_bytes = read_at_least_a_segment(words, value, config);
-    } else if (key == "max_non_split_rounding_mb") {
-      config.max_non_split_rounding_bytes = read_at_least_a_segment(words, value, config);
-    } else if (key == "garbage_collection_threshold") {
-      config.garbage_collection_threshold = read_threshold(words, value);
-    } else if (key == "expandable_segments") {
-      config.expandable_segments = words.truth(value);
-    } else if (key == "pinned_use_background_threads") {
-      config.pinned_use_background_threads = words.truth(value);
-    } else if (key == "pinned_max_round_threshold_mb") {
-      config.pinned_max_round_threshold_bytes = mebibytes(words.number(value));
-    } else if (key == "pinned_max_cached_size_mb") {
-      config.pinned_max_cached_bytes = mebibytes(words.number(value));
-    }
-    i = words.skip_value(i);
-  }
-}
-
-bool is_common_key(std::string_view key) {
-  static constexpr std::string_view kKeys[] = {
-      "large_segment_size_mb",         "max_split_size_mb",
-      "max_non_split_rounding_mb",     "garbage_collection_threshold",
-      "roundup_power2_divisions",      "expandable_segments",
-      "pinned_use_background_threads", "pinned_max_round_threshold_mb",
-      "pinned_max_cached_size_mb"};
-  return std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
-}
-
 int64_t read_register_threads(const Words& words, size_t i) {
   const uint64_t value = words.number(i);
   if (!std::has_single_bit(value)) {
@@ -250,31 +203,135 @@ int64_t read_reserve_segment(const Words& words, size_t i) {
   return static_cast<int64_t>(std::min<uint64_t>(value, kNoLimit));
 }
 
+/// A setting and how to read its value, which is word `i`.
+struct Key {
+  std::string_view name;
+  void (*read)(const Words& words, size_t i, AllocConfig& config);
+};
+
+void ignore(const Words& /*words*/, size_t /*i*/, AllocConfig& /*config*/) {}
+
+/// Keys of all accelerators.
+constexpr Key kCommonKeys[] = {
+    {"large_segment_size_mb", ignore},     // read before the others
+    {"roundup_power2_divisions", ignore},  // the only list
+    {"max_split_size_mb",
+     [](const Words& words, size_t i, AllocConfig& config) {
+       config.max_split_bytes = read_at_least_a_segment(words, i, config);
+     }},
+    {"max_non_split_rounding_mb",
+     [](const Words& words, size_t i, AllocConfig& config) {
+       config.max_non_split_rounding_bytes = read_at_least_a_segment(words, i, config);
+     }},
+    {"garbage_collection_threshold",
+     [](const Words& words, size_t i, AllocConfig& config) {
+       config.garbage_collection_threshold = read_threshold(words, i);
+     }},
+    {"expandable_segments",
+     [](const Words& words, size_t i, AllocConfig& config) {
+       config.expandable_segments = words.truth(i);
+     }},
+    {"pinned_use_background_threads",
+     [](const Words& words, size_t i, AllocConfig& config) {
+       config.pinned_use_background_threads = words.truth(i);
+     }},
+    {"pinned_max_round_threshold_mb",
+     [](const Words& words, size_t i, AllocConfig& config) {
+       config.pinned_max_round_threshold_bytes = mebibytes(words.number(i));
+     }},
+    {"pinned_max_cached_size_mb",
+     [](const Words& words, size_t i, AllocConfig& config) {
+       config.pinned_max_cached_bytes = mebibytes(words.number(i));
+     }},
+};
+
+void read_lock_release(const Words& words, size_t i, AllocConfig& config) {
+  config.release_lock_on_cudamalloc = words.truth(i);
+}
+
+void read_host_register(const Words& words, size_t i, AllocConfig& config) {
+  config.pinned_use_cuda_host_register = words.truth(i);
+}
+
+/// Keys of CUDA alone.
+constexpr Key kCudaKeys[] = {
+    {"backend", [](const Words& words, size_t i,
+                   AllocConfig& config) { config.backend = read_backend(words, i); }},
+    {"release_lock_on_cudamalloc", read_lock_release},
+    {"release_lock_on_hipmalloc", read_lock_release},
+    {"pinned_use_cuda_host_register", read_host_register},
+    {"pinned_use_hip_host_register", read_host_register},
+    {"pinned_num_register_threads",
+     [](const Words& words, size_t i, AllocConfig& config) {
+       config.pinned_num_register_threads = read_register_threads(words, i);
+     }},
+    {"pinned_reserve_segment_size_mb",
+     [](const Words& words, size_t i, AllocConfig& config) {
+       config.pinned_reserve_segment_size_mb = read_reserve_segment(words, i);
+     }},
+    {"graph_capture_record_stream_reuse",
+     [](const Words& words, size_t i, AllocConfig& config) {
+       config.graph_capture_record_stream_reuse = words.truth(i);
+     }},
+    {"per_process_memory_fraction",
+     [](const Words& words, size_t i, AllocConfig& config) {
+       config.per_process_memory_fraction = read_fraction(words, i);
+     }},
+    {"pinned_free_catch_all",
+     [](const Words& words, size_t i, AllocConfig& config) {
+       config.pinned_free_catch_all = words.truth(i);
+     }},
+    {"throw_on_cudamalloc_oom",
+     [](const Words& words, size_t i, AllocConfig& config) {
+       config.throw_on_cudamalloc_oom = words.truth(i);
+     }},
+    // Not simulated: how many addresses a segment reserves. torch only logs a wrong value.
+    {"expandable_segments_reserve", ignore},
+    {"expandable_segments_reserve_by_class", ignore},
+};
+
+/// The key of this name, or nullptr.
+const Key* find_key(std::span<const Key> keys, std::string_view name) {
+  const auto found = std::ranges::find(keys, name, &Key::name);
+  return found == keys.end() ? nullptr : &*found;
+}
+
+void check_known(const Words& words, const std::string& name, std::string_view part) {
+  if (find_key(kCommonKeys, name) == nullptr && find_key(kCudaKeys, name) == nullptr) {
+    words.fail("Unrecognized key '" + name + "' in " + std::string(part) + " allocator config.");
+  }
+}
+
+/// Skips the keys of CUDA: read_cuda() reads them.
+void read_common(const Words& words, AllocConfig& config) {
+  // Read first, wherever it stands, because other limits are checked against it.
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words.at(i) == "large_segment_size_mb") {
+      config.large_segment_bytes = read_large_segment(words, i + 2);
+    }
+  }
+  config.max_split_bytes = kNoLimit;
+  config.max_non_split_rounding_bytes = config.large_segment_bytes;
+  config.garbage_collection_threshold = 0;
+  config.roundup_power2_divisions.fill(0);
+  for (size_t i = 0; i < words.size(); i += 2) {
+    const std::string& name = words.at(i);
+    if (name == "roundup_power2_divisions") {
+      i = read_divisions(words, i, config);
+      continue;
+    }
+    check_known(words, name, "Accelerator");
+    if (const Key* key = find_key(kCommonKeys, name)) key->read(words, i + 2, config);
+    i = words.skip_value(i);
+  }
+}
+
 void read_cuda(const Words& words, AllocConfig& config) {
   for (size_t i = 0; i < words.size(); i += 2) {
-    const std::string& key = words.at(i);
-    const size_t value = i + 2;
-    if (key == "backend") {
-      config.backend = read_backend(words, value);
-    } else if (key == "release_lock_on_cudamalloc" || key == "release_lock_on_hipmalloc") {
-      config.release_lock_on_cudamalloc = words.truth(value);
-    } else if (key == "pinned_use_cuda_host_register" || key == "pinned_use_hip_host_register") {
-      config.pinned_use_cuda_host_register = words.truth(value);
-    } else if (key == "pinned_num_register_threads") {
-      config.pinned_num_register_threads = read_register_threads(words, value);
-    } else if (key == "pinned_reserve_segment_size_mb") {
-      config.pinned_reserve_segment_size_mb = read_reserve_segment(words, value);
-    } else if (key == "graph_capture_record_stream_reuse") {
-      config.graph_capture_record_stream_reuse = words.truth(value);
-    } else if (key == "per_process_memory_fraction") {
-      config.per_process_memory_fraction = read_fraction(words, value);
-    } else if (key == "pinned_free_catch_all") {
-      config.pinned_free_catch_all = words.truth(value);
-    } else if (key == "throw_on_cudamalloc_oom") {
-      config.throw_on_cudamalloc_oom = words.truth(value);
-    } else if (!is_common_key(key)) {
-      words.fail("Unrecognized key '" + key + "' in CUDA allocator config.");
-    }
+    const std::string& name = words.at(i);
+    // Again, because torch finds the end of a list in another way here.
+    check_known(words, name, "CUDA");
+    if (const Key* key = find_key(kCudaKeys, name)) key->read(words, i + 2, config);
     i = words.skip_value(i);
   }
 }

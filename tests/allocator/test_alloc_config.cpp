@@ -94,7 +94,7 @@ TEST(AllocConfig, ParsingAgainResetsTheSameSettingsAsTorch) {
 }
 
 TEST(AllocConfig, MessagesEqualTorchs) {
-  EXPECT_EQ(complaint("foo:1"), "Unrecognized key 'foo' in CUDA allocator config.");
+  EXPECT_EQ(complaint("foo:1"), "Unrecognized key 'foo' in Accelerator allocator config.");
   EXPECT_EQ(complaint("max_split_size_mb:10"),
             "CachingAllocator option max_split_size_mb too small, must be >= 20");
   EXPECT_EQ(complaint("max_split_size_mb:40,large_segment_size_mb:50"),

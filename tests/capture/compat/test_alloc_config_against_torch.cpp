@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Compares our parser of allocator settings with that of the installed torch. A torch build without
-// CUDA parses the keys that all accelerators share and skips the others.
+// CUDA parses the keys that all accelerators share and skips all others, even if they are wrong.
 #include <c10/core/AllocatorConfig.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ std::string describe(const AllocConfig& config) {
 std::string torch_reads(const std::string& text) {
   TorchConfig::instance().parseArgs(kDefaults);
   try {
-    TorchConfig::instance().parseArgs(text);
+    c10::CachingAllocator::setAllocatorSettings(text);
   } catch (const c10::Error& error) {
     return error.what_without_backtrace();
   } catch (const std::logic_error& error) {
@@ -64,6 +64,9 @@ std::string torch_reads(const std::string& text) {
   return describe(config);
 }
 
+/// True if torch has CUDA, which then also parses the settings.
+bool has_cuda() { return TorchConfig::getConfigParserHook() != nullptr; }
+
 void expect_same(const std::string& text) {
   SCOPED_TRACE("'" + text + "'");
   const std::string expected = torch_reads(text);
@@ -74,7 +77,7 @@ void expect_same(const std::string& text) {
     // the failed condition.
     std::string what = error.what();
     what.erase(0, what.find("': ") + 3);
-    if (what.starts_with("Unrecognized key")) return;  // only torch with CUDA knows all keys
+    if (what.starts_with("Unrecognized key") && !has_cuda()) return;
     const size_t explanation = what.find(" (");
     if (explanation != std::string::npos && what.find("set it in") == std::string::npos) {
       what.resize(explanation);
@@ -126,8 +129,35 @@ TEST(AllocConfigAgainstTorch, ValuesAndMessagesEqualTorchs) {
                            "large_segment_size_mb:50,max_split_size_mb:40",
                            "max_split_size_mb:40,large_segment_size_mb:50",
                            "pinned_use_background_threads:yes",
-                           "pinned_max_round_threshold_mb:4"}) {
+                           "pinned_max_round_threshold_mb:4",
+                           "foo:1",
+                           "foo",
+                           "max_split_size_mb:40,foo"}) {
     expect_same(text);
+  }
+}
+
+TEST(AllocConfigAgainstTorch, KeysOfCudaHaveTheSameErrors) {
+  if (!has_cuda()) GTEST_SKIP() << "this torch has no CUDA";
+  for (const char* text :
+       {"backend:foo", "backend", "release_lock_on_cudamalloc:yes",
+        "pinned_use_cuda_host_register:1", "pinned_num_register_threads:3",
+        "pinned_num_register_threads:256", "pinned_reserve_segment_size_mb:0",
+        "graph_capture_record_stream_reuse:true", "per_process_memory_fraction:1.5",
+        "per_process_memory_fraction:-1", "pinned_free_catch_all:", "throw_on_cudamalloc_oom:2",
+        "throw_on_cudamalloc_oom:True,foo:1", "roundup_power2_divisions:[64]8,foo:1]"}) {
+    EXPECT_EQ(torch_reads(text).find(" |"), std::string::npos) << "torch accepts " << text;
+    expect_same(text);
+  }
+}
+
+TEST(AllocConfigAgainstTorch, EveryKeyOfTorchIsKnown) {
+  for (const std::string& key : TorchConfig::getKeys()) {
+    try {
+      parse_alloc_config(key + ":x");
+    } catch (const UsageError& error) {
+      EXPECT_EQ(std::string(error.what()).find("Unrecognized key"), std::string::npos) << key;
+    }
   }
 }
 

@@ -250,7 +250,7 @@ def test_contradiction_names_file_device_and_event(tmp_path: Path) -> None:
 
 def test_invalid_settings_give_the_message_of_torch(tmp_path: Path) -> None:
     path = write(tmp_path / "s.pickle", three_segments())
-    with pytest.raises(ValueError, match="Unrecognized key 'foo' in CUDA allocator config"):
+    with pytest.raises(ValueError, match="Unrecognized key 'foo' in Accelerator allocator config"):
         replay_snapshot(path, alloc_conf="foo:1")
     snapshot = three_segments()
     snapshot["allocator_settings"]["PYTORCH_CUDA_ALLOC_CONF"] = "from_the_future:1"
