@@ -58,9 +58,10 @@ bool read_header(CheckedFile& file, const uint8_t* header) {
   const int64_t size = big_endian(header + 16, 2);
   file.page_bytes = size == 1 ? 65536 : static_cast<int>(size);
   const int64_t version = big_endian(header + 60, 4);
+  // A newer format may have other checksums; its version is refused later.
+  if (version >= 1000 * (kMajorVersion + 1)) return true;
   file.is_checked = header[20] == kChecksumBytes;
-  const bool is_known = version < 1000 * (kMajorVersion + 1);
-  return !is_known || file.is_checked == (version >= kFirstCheckedVersion);
+  return file.is_checked == (version >= kFirstCheckedVersion);
 }
 
 bool is_page(const CheckedFile& file, int amount, sqlite3_int64 offset) {

@@ -142,7 +142,7 @@ def test_bad_file_makes_no_page(traces: Path, capsys: Capture) -> None:
     Path("bad.tide").write_bytes(Path("before.tide").read_bytes()[:20_000])
     assert main(["report", "bad.tide", "--html", "page.html"]) == 1
     output = capsys.readouterr()
-    assert "is damaged or cut off" in output.err
+    assert "is damaged, cut off, or was changed" in output.err
     assert output.err.count("\n") == 1
     assert not Path("page.html").exists()
 

@@ -227,7 +227,7 @@ BAD_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "foreign": (lambda path: path.write_text("no trace" * 1000), "is not a tidegauge trace"),
     "truncated": (
         lambda path: path.write_bytes(Path("before.tide").read_bytes()[:20_000]),
-        "is damaged or cut off",
+        "is damaged, cut off, or was changed",
     ),
     "newer": (
         lambda path: path.write_bytes(_with_version(Path("before.tide").read_bytes(), 2000)),
