@@ -179,17 +179,20 @@ def _function_of(attribute: Any) -> Any:
 
 
 def _names_of(function: Any, *, follow_wrapped: bool) -> list[str] | None:
-    """The names of the parameters, `*name` and `**name` included; None if the function has no
-    signature, like most C++ functions."""
-    stars: dict[Any, str] = {
-        inspect.Parameter.VAR_POSITIONAL: "*",
-        inspect.Parameter.VAR_KEYWORD: "**",
+    """The names of the parameters; None if the function has no signature, like most C++ functions.
+
+    Written as `*name`, `**name`, and `name=` if the parameter can only be passed by its name.
+    """
+    formats: dict[Any, str] = {
+        inspect.Parameter.VAR_POSITIONAL: "*{}",
+        inspect.Parameter.VAR_KEYWORD: "**{}",
+        inspect.Parameter.KEYWORD_ONLY: "{}=",
     }
     try:
         parameters = inspect.signature(function, follow_wrapped=follow_wrapped).parameters.values()
     except (TypeError, ValueError):
         return None
-    return [stars.get(each.kind, "") + each.name for each in parameters]
+    return [formats.get(each.kind, "{}").format(each.name) for each in parameters]
 
 
 def _fits(expected: Sequence[str], found: Sequence[str]) -> bool:

@@ -114,7 +114,21 @@ def test_changed_parameters_are_reported(
     problem = find_problem(table)
     assert (problem is not None) == names_parameters
     if problem is not None:
-        assert f"it has {row._place.replace(':', '.')}(unexpected, new), and not (" in problem
+        assert f"it has {row._place.replace(':', '.')}(unexpected, new=), and not (" in problem
+
+
+def test_parameter_that_became_keyword_only_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrapper(first: Any, second: Any) -> None: ...
+    def before(first: Any, second: Any = None) -> None: ...
+    def after(first: Any, *, second: Any = None) -> None: ...
+
+    for function in (before, after):
+        function.__module__ = "torch.example"
+    patch = Patch("torch.nn.init:constant_", wrapper)
+    monkeypatch.setattr("torch.nn.init.constant_", before)
+    assert patch.explain_change() is None
+    monkeypatch.setattr("torch.nn.init.constant_", after)
+    assert "(first, second=), and not (first, second)" in str(patch.explain_change())
 
 
 def names_of(wrapper: Any) -> bool:
