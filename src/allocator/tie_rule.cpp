@@ -21,7 +21,7 @@ constexpr Minor kFirstWithPrivateCounter{2, 12};
 constexpr Minor kFirstWithCounter{2, 13};
 
 /// "2.12.1+cu130" is 2.12; the newest one that this file knows if the text is not a version.
-Minor parse_minor(std::string_view text) {
+Minor parse_minor(const std::string& text) {
   Minor minor;
   const char* const end = text.data() + text.size();
   const auto [dot, error] = std::from_chars(text.data(), end, minor.first);
@@ -44,7 +44,7 @@ TieRule parse_tie_rule(std::string_view name) {
 }
 
 TieRule find_tie_rule(std::string_view torch_version) {
-  const Minor minor = parse_minor(torch_version);
+  const Minor minor = parse_minor(std::string(torch_version));
   if (minor < kFirstWithPrivateCounter) return TieRule::Address;
   return minor < kFirstWithCounter ? TieRule::PrivateCounter : TieRule::SegmentCounter;
 }

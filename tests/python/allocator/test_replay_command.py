@@ -116,7 +116,8 @@ def test_wrong_usage_exits_with_2(arguments: list[str], capsys: Capture) -> None
 def test_settings_that_torch_rejects_exit_with_2(snapshot: str, capsys: Capture) -> None:
     assert main(["replay", snapshot, "--alloc-conf", "foo:1"]) == 2
     assert capsys.readouterr().err == (
-        "tidegauge: allocator settings 'foo:1': Unrecognized key 'foo' in Accelerator allocator config.\n"
+        "tidegauge: allocator settings 'foo:1': Unrecognized key 'foo' in Accelerator allocator "
+        "config.\n"
     )
 
 
