@@ -64,18 +64,21 @@ class CompiledCall {
   const c10::DispatchKeySet included_, excluded_;
 };
 
+/// The compiled calls that are running in this thread. Not within the function below: there, only
+/// the thread that calls it would initialize its copy.
+thread_local std::deque<CompiledRegion> compiled_regions;
+
 /// The same for torch's functions `save` and `restore`: native functions that call these.
 py::tuple wrap_compiled_calls(const py::object& save, const py::object& restore) {
-  static thread_local std::deque<CompiledRegion> regions;
   const auto enter = [save] {
     py::object saved = save();
-    regions.emplace_back(!simulation::is_on()).enter();
+    compiled_regions.emplace_back(!simulation::is_on()).enter();
     return saved;
   };
   const auto leave = [restore](const py::args& saved) {
-    if (!regions.empty()) {  // else the tracker was entered within the call
-      regions.back().leave();
-      regions.pop_back();
+    if (!compiled_regions.empty()) {  // else the tracker was entered within the call
+      compiled_regions.back().leave();
+      compiled_regions.pop_back();
     }
     return restore(*saved);
   };
