@@ -190,7 +190,7 @@ _OPTIMIZERS = "torch.optim.optimizer"
 FOR_MEMORY = Installation(
     {
         "_setstate": Patch("torch.nn:Module.__setstate__", _tracked_setstate),
-        "_compiled_region": Patch("torch._C:_ForceDispatchKeyGuard", _C.CompiledRegion),
+        "_compiled_region": Patch("torch._C:_ForceDispatchKeyGuard", _C.CompiledCall),
         "_resize": _named("torch:UntypedStorage.resize_", _tracked_resize),
         "_swap": _named("torch:UntypedStorage._swap_data_ptr_", _tracked_swap),
         "_exit_profiled": _named(

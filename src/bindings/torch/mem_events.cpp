@@ -68,7 +68,8 @@ class CompiledCall {
 /// the thread that calls it would initialize its copy.
 thread_local std::deque<CompiledRegion> compiled_regions;
 
-/// The same for torch's functions `save` and `restore`: native functions that call these.
+/// For a torch that calls two functions around compiled code instead of a guard: native wrappers of
+/// both.
 py::tuple wrap_compiled_calls(const py::object& save, const py::object& restore) {
   const auto enter = [save] {
     py::object saved = save();
@@ -85,8 +86,7 @@ py::tuple wrap_compiled_calls(const py::object& save, const py::object& restore)
   return py::make_tuple(py::cpp_function(enter), py::cpp_function(leave));
 }
 
-/// Memory that this thread allocates while it lives does not belong to the program, simulated or
-/// not.
+/// While it lives, memory that this thread allocates is not counted, simulated or not.
 class UnseenRegion {
  public:
   void enter() { guard_.emplace(dispatch_key::kBoth); }
@@ -99,7 +99,7 @@ class UnseenRegion {
 }  // namespace
 
 void bind_mem_events(py::module_& m) {
-  py::class_<CompiledCall>(m, "CompiledRegion")
+  py::class_<CompiledCall>(m, "CompiledCall")
       .def(py::init<c10::DispatchKeySet, c10::DispatchKeySet>(), py::arg("included"),
            py::arg("excluded"))
       .def("__enter__", &CompiledCall::enter)
