@@ -16,12 +16,12 @@ CPP_FILES = $$(git ls-files -co --exclude-standard '*.cpp' '*.h')
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
 
-# TORCH=2.15.0, TORCH=2.13.0+cu130, ...: another torch, with a package of its own in build/.
+# TORCH=2.14.1, TORCH=2.13.0+cpu, ...: another torch, with a package of its own in build/.
 ifdef TORCH
 build: build/.sqlite
 	@tools/build_for_torch.sh $(TORCH)
 else
-build: .venv/.build build/.sqlite ## build the library, and the Python package into .venv (or for TORCH=2.15.0)
+build: .venv/.build build/.sqlite ## build the library, and the Python package into .venv (or for TORCH=2.14.1)
 	@$(CONFIGURE) build/release >/dev/null
 	@cmake --build build/release
 	@cmake --install build/release --prefix python/tidegauge >/dev/null
@@ -40,9 +40,7 @@ test-long: .venv/.wheel ## run also the long tests, the wheel, a C++ project tha
 	@TIDEGAUGE_LONG=1 PYTEST_TIMEOUT=3600 $(MAKE) test
 	@TIDEGAUGE_LONG=1 $(MAKE) asan tsan
 
-oracle: TORCH := 2.13.0+cu130
-oracle: build/.sqlite ## run tests on torch's own CUDA allocator (needs no GPU; installs a torch with CUDA)
-	@tools/build_for_torch.sh $(TORCH)
+oracle: build $(if $(TORCH),,.venv/.test) ## run tests on torch's own CUDA allocator (needs no GPU; or for TORCH=2.14.1)
 	@tools/run_oracle.sh $(TORCH)
 
 matrix: build/.sqlite ## build and test with each version of torch, write docs/torch-versions.md
@@ -80,7 +78,7 @@ asan tsan: .venv/.build build/.gtest build/.sqlite
 	@cmake --build build/$@ --target all tests
 	@tools/run_sanitized.sh $@
 
-wheel: .venv/.wheel build/.sqlite ## build a wheel into dist/ (for TORCH=2.15.0; TORCH=none: without torch)
+wheel: .venv/.wheel build/.sqlite ## build a wheel into dist/ (or for TORCH=2.14.1; TORCH=none: without torch)
 	@tools/check_tools.sh
 ifneq ($(filter-out none,$(TORCH)),)
 	@tools/setup_torch_env.sh $(TORCH)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# build_for_torch.sh <version>: builds for another torch than the pinned one, such as 2.15.0 or
+# build_for_torch.sh <version>: builds for another torch than the pinned one, such as 2.14.1 or
 # 2.13.0+cu130. Each version has its own environment (setup_torch_env.sh), build folder and package,
 # so that several exist side by side:
 #
