@@ -198,9 +198,12 @@ def _names_of(function: Any, *, follow_wrapped: bool) -> list[str] | None:
 def _fits(expected: Sequence[str], found: Sequence[str]) -> bool:
     """True if a wrapper with the parameters `expected` can replace a function with `found`."""
     named = [name for name in expected if not name.startswith("*")]
-    if len(named) < len(expected):  # the wrapper passes all others on
-        return list(found[: len(named)]) == named
-    return list(found) == named
+    if len(named) == len(expected):
+        return list(found) == named
+    # The wrapper passes all others on, keywords only if it accepts them.
+    has_keywords = any(name.startswith("**") or name.endswith("=") for name in found[len(named) :])
+    accepts_keywords = any(name.startswith("**") for name in expected)
+    return list(found[: len(named)]) == named and (accepts_keywords or not has_keywords)
 
 
 class GlobalHook:

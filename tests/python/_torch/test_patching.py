@@ -40,6 +40,10 @@ def unshard(self: Any) -> None: ...
             "def reduce(params, grads, group): ...",
             "it has torch.example.reduce(params, grads, group), and not (grads, group, *args)",
         ),
+        (
+            "def reduce(grads, group, *, device): ...",
+            "it has torch.example.reduce(grads, group, device=), and not (grads, group, *args)",
+        ),
         ("reduce = len", None),  # another tool's patch
         ("reduce = None", "it has no torch.example.reduce"),
     ],
