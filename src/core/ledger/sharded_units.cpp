@@ -25,7 +25,7 @@ constexpr std::array<ShardedUnits::Label, kUnitFactCount> kLabels = {{
 }};
 
 constexpr std::array<std::string_view, 4> kUnitStates = {"sharded", "gathering", "unsharded",
-                                                     "post-forward sharded"};
+                                                         "post-forward sharded"};
 
 bool is_reduce_buffer(Category category) {
   return category == Category::ReduceScatter || category == Category::AllReduce;
