@@ -11,7 +11,7 @@ CONFIGURE = tools/check_tools.sh && \
   -DTIDEGAUGE_WERROR=ON -B
 CPP_FILES = $$(git ls-files -co --exclude-standard '*.cpp' '*.h')
 
-.PHONY: help build demo test test-long oracle matrix bench lint format asan tsan wheel sdist clean
+.PHONY: help build demo test test-long fuzz oracle matrix bench lint format asan tsan wheel sdist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
@@ -39,6 +39,9 @@ test: build .venv/.test build/.gtest build/.browser ## run the C++, Python and H
 test-long: .venv/.wheel ## run also the long tests, the wheel, a C++ project that uses it, and the sanitizers
 	@TIDEGAUGE_LONG=1 PYTEST_TIMEOUT=3600 $(MAKE) test
 	@TIDEGAUGE_LONG=1 $(MAKE) asan tsan
+
+fuzz: build .venv/.test ## run commands on mutated files, SECONDS=60 for each kind; keep findings in build/fuzz
+	@$(PY) tests/fuzz/fuzz.py --seconds $(or $(SECONDS),60)
 
 oracle: build $(if $(TORCH),,.venv/.test) ## run tests on torch's own CUDA allocator (needs no GPU; or for TORCH=2.14.1)
 	@tools/run_oracle.sh $(TORCH)

@@ -33,6 +33,9 @@ else:
     import tomli as tomllib
 
 
+_MOST_DOTS = 1000  # in a line
+
+
 class BudgetError(ValueError):
     """A limit is invalid; the message says which, and what was expected."""
 
@@ -83,7 +86,13 @@ def read_budget(path: str) -> Budget:
     from tidegauge import _core
 
     try:
-        tables = tomllib.loads(read_file(path, MAX_TEXT_BYTES).decode())
+        text = read_file(path, MAX_TEXT_BYTES).decode()
+        # A key of many parts would take tomllib a time that grows with their square.
+        if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
+            raise BudgetError(f"{path} is nested too deeply")
+        tables = tomllib.loads(text)
+    except BudgetError:
+        raise
     except FormatError as error:
         raise BudgetError(str(error)) from None
     except RecursionError:

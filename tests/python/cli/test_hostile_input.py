@@ -35,7 +35,15 @@ def trace(tmp_path: Path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("content", ["[" * 100_000, "[peak]\ntotal = " + "[" * 100_000, "\x00"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[" * 100_000,
+        "[peak]\ntotal = " + "[" * 100_000,
+        "\x00",
+        "[peak]\nx" + ".x" * 20_000 + " = 1",
+    ],
+)
 def test_budget_that_is_no_budget(
     tmp_path: Path, trace: str, content: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""fuzz.py [--seconds N] [--seed N] [TARGET ...]: runs commands on mutated files.
+
+A finding is a crash, a hang, an internal error, or anything but one clean line. The file that
+caused it stays in build/fuzz. Without targets, runs all of them for N seconds each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import pickle
+import random
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+REPO = Path(__file__).parents[2]
+CORPUS = Path(__file__).parent / "corpus"
+sys.path.insert(0, str(REPO / "tests" / "python" / "support"))
+
+from mutators import mutate_snapshot, mutate_text, mutate_trace, write_snapshot  # noqa: E402
+from sealing import edit_trace  # noqa: E402
+from snapshots import deferred_frees, three_segments  # noqa: E402
+from tidegauge.cli.main import main  # noqa: E402
+
+TRACES = sorted((REPO / "tests" / "golden" / "traces").glob("*.tide"))
+LONGEST_SECONDS = 20  # for one command
+Commands = list[list[str]]
+
+
+def _seed_trace(folder: Path, draw: random.Random) -> Path:
+    path = folder / "bad.tide"
+    shutil.copy(draw.choice(TRACES), path)
+    return path
+
+
+def fuzz_trace(folder: Path, draw: random.Random) -> Commands:
+    path = _seed_trace(folder, draw)
+    if draw.randrange(4) == 0:
+        script = draw.choice(sorted((CORPUS / "trace").glob("*.sql")))
+        with edit_trace(path) as database:
+            database.executescript(script.read_text())
+    if draw.randrange(8):
+        mutate_trace(path, draw)
+    out = str(folder / "out")
+    return [
+        ["report", str(path)],
+        ["report", str(path), "--html", f"{out}.html", "--force"],
+        ["info", str(path)],
+        ["merge", str(path)],
+        ["diff", str(path), str(TRACES[0])],
+        ["replay", str(path)],
+        ["export", str(path), "--to", "memory-viz", "-o", out, "--force"],
+        ["export", str(path), "--to", "perfetto", "-o", out, "--force"],
+        ["export", str(path), "--to", "flamegraph", "-o", out, "--force"],
+    ]
+
+
+def fuzz_snapshot(folder: Path, draw: random.Random) -> Commands:
+    files = sorted((CORPUS / "snapshot").iterdir())
+    path = folder / draw.choice(("bad.pickle", "bad.json"))
+    if draw.randrange(3) == 0:
+        source = draw.choice(files)
+        path = folder / f"bad{source.suffix}"
+        content = bytearray(source.read_bytes())
+        for _ in range(draw.randrange(4)):
+            content[draw.randrange(len(content))] = draw.randrange(256)
+        path.write_bytes(content)
+    else:
+        snapshot = draw.choice((three_segments, deferred_frees))()
+        write_snapshot(path, mutate_snapshot(snapshot, draw))
+    return [["replay", str(path)], ["replay", str(path), "--device-memory", "1GiB"]]
+
+
+def fuzz_alloc_conf(folder: Path, draw: random.Random) -> Commands:
+    path = folder / "snapshot.pickle"
+    path.write_bytes(pickle.dumps(three_segments()))
+    seed = draw.choice(sorted((CORPUS / "alloc_conf").iterdir())).read_text().strip()
+    return [["replay", str(path), "--alloc-conf", mutate_text(seed, draw).replace("\0", "")]]
+
+
+def fuzz_budget(folder: Path, draw: random.Random) -> Commands:
+    path = folder / "budget.toml"
+    seed = draw.choice(sorted((CORPUS / "budget").iterdir())).read_text()
+    path.write_text(mutate_text(seed, draw), errors="replace")
+    return [["diff", str(TRACES[0]), str(TRACES[0]), "--budget", str(path)]]
+
+
+TARGETS: dict[str, Callable[[Path, random.Random], Commands]] = {
+    "trace": fuzz_trace,
+    "snapshot": fuzz_snapshot,
+    "alloc-conf": fuzz_alloc_conf,
+    "budget": fuzz_budget,
+}
+
+
+def _time_is_up(*_: Any) -> None:
+    raise TimeoutError(f"no end after {LONGEST_SECONDS} s")
+
+
+def find_fault(command: list[str]) -> str | None:
+    """What is wrong with the outcome of a command; None if nothing is."""
+    out, err = io.TextIOWrapper(io.BytesIO()), io.StringIO()
+    signal.signal(signal.SIGALRM, _time_is_up)
+    signal.alarm(LONGEST_SECONDS)
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main([*command, "-q"])
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        signal.alarm(0)
+    text = err.getvalue()
+    if code not in (0, 1, 2, 3):
+        return f"exit code {code}: {text}"
+    if "internal error" in text or "no end after" in text:
+        return text
+    if code == 1 and (text.count("\n") != 1 or len(text) > 501):
+        return f"not one short line: {text[:1000]}"
+    return None
+
+
+def fuzz(target: str, seconds: float, seed: int, keep: Path) -> tuple[int, list[str]]:
+    """Returns the number of commands that ran, and the findings."""
+    os.environ.pop("TIDEGAUGE_DEBUG", None)
+    draw = random.Random(f"{target} {seed}")
+    end = time.monotonic() + seconds
+    count, findings = 0, []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        while time.monotonic() < end or not count:
+            for command in TARGETS[target](folder, draw):
+                fault = find_fault(command)
+                count += 1
+                if fault is not None:
+                    keep.mkdir(parents=True, exist_ok=True)
+                    kept = keep / f"{target}-{seed}-{count}"
+                    shutil.copytree(folder, kept, dirs_exist_ok=True)
+                    findings.append(f"{' '.join(command)[:300]} ({kept}): {fault}")
+    return count, findings
+
+
+def run() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("targets", nargs="*", metavar="TARGET")
+    args = parser.parse_args()
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (3 << 30), resource.RLIM_INFINITY))
+    failed = False
+    for target in args.targets or TARGETS:
+        count, findings = fuzz(target, args.seconds, args.seed, REPO / "build" / "fuzz")
+        print(f"{target}: {count:,} commands, {len(findings)} findings (seed {args.seed})")
+        for finding in findings[:20]:
+            print(f"  {finding}")
+        failed = failed or bool(findings)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A sample of `make fuzz`: mutated files that keep their structure, and old findings."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sealing import edit_trace
+
+REPO = Path(__file__).parents[3]
+
+
+def load_fuzz() -> Any:
+    spec = importlib.util.spec_from_file_location("fuzz", REPO / "tests" / "fuzz" / "fuzz.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["fuzz"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+fuzz = load_fuzz()
+
+
+@pytest.mark.parametrize("target", fuzz.TARGETS)
+def test_mutated_files_end_cleanly(target: str, tmp_path: Path) -> None:
+    count, findings = fuzz.fuzz(target, seconds=15, seed=1, keep=tmp_path / "kept")
+    assert count > 3
+    assert findings == []
+
+
+@pytest.mark.parametrize("script", sorted((fuzz.CORPUS / "trace").iterdir()), ids=lambda p: p.stem)
+def test_hostile_traces_of_the_corpus_end_cleanly(script: Path, tmp_path: Path) -> None:
+    path = tmp_path / "bad.tide"
+    shutil.copy(fuzz.TRACES[0], path)
+    with edit_trace(path) as database:
+        database.executescript(script.read_text())
+    for command in (["report", str(path)], ["info", str(path)], ["replay", str(path)]):
+        assert fuzz.find_fault(command) is None
+
+
+@pytest.mark.parametrize("path", sorted((fuzz.CORPUS / "snapshot").iterdir()), ids=lambda p: p.stem)
+def test_hostile_snapshots_of_the_corpus_end_cleanly(path: Path) -> None:
+    assert fuzz.find_fault(["replay", str(path)]) is None
+
+
+def test_fault_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The fuzzer notices internal errors, and keeps the file."""
+
+    def break_down(*_: object) -> int:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(fuzz, "main", break_down)
+    assert fuzz.find_fault(["report", "x"]) == "ZeroDivisionError: "
+    _, findings = fuzz.fuzz("budget", seconds=0, seed=1, keep=tmp_path / "kept")
+    assert len(findings) == 1
+    assert list((tmp_path / "kept").rglob("budget.toml"))
+
+
+def test_same_seed_makes_the_same_file(tmp_path: Path) -> None:
+    made = []
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        folder.mkdir()
+        fuzz.fuzz_snapshot(folder, random.Random(3))
+        made.append([path.read_bytes() for path in sorted(folder.iterdir())])
+    assert made[0] == made[1]
