@@ -64,22 +64,25 @@ class CompiledCall {
   const c10::DispatchKeySet included_, excluded_;
 };
 
-/// The compiled calls that are running in this thread. Not within the function below: there, only
-/// the thread that calls it would initialize its copy.
-thread_local std::deque<CompiledRegion> compiled_regions;
+/// The compiled calls that are running in this thread. A function of its own, because each thread
+/// initializes its copy when it passes the declaration.
+std::deque<CompiledRegion>& compiled_regions() {
+  static thread_local std::deque<CompiledRegion> regions;
+  return regions;
+}
 
 /// For a torch that calls two functions around compiled code instead of a guard: native wrappers of
 /// both.
 py::tuple wrap_compiled_calls(const py::object& save, const py::object& restore) {
   const auto enter = [save] {
     py::object saved = save();
-    compiled_regions.emplace_back(!simulation::is_on()).enter();
+    compiled_regions().emplace_back(!simulation::is_on()).enter();
     return saved;
   };
   const auto leave = [restore](const py::args& saved) {
-    if (!compiled_regions.empty()) {  // else the tracker was entered within the call
-      compiled_regions.back().leave();
-      compiled_regions.pop_back();
+    if (!compiled_regions().empty()) {  // else the tracker was entered within the call
+      compiled_regions().back().leave();
+      compiled_regions().pop_back();
     }
     return restore(*saved);
   };

@@ -55,7 +55,8 @@ std::string stack_text(StackId stack) {
   return stack && stack.value <= all.texts.size() ? *all.texts[stack.value - 1] : std::string();
 }
 
-StackId ModuleStacks::intern(const OpenCalls& calls, ThreadId thread, const ModuleActivity& modules) {
+StackId ModuleStacks::intern(const OpenCalls& calls, ThreadId thread,
+                             const ModuleActivity& modules) {
   open_.clear();
   calls.append_to(open_, thread);
   if (open_ == last_open_) return last_;
