@@ -10,15 +10,13 @@ from functools import wraps
 from typing import Any
 from unittest import mock
 
-import pytest
 from torch.distributed.tensor import debug
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
+from torch_version import NO_DECOMPOSED_SHARDINGS
 
-DecompShardingStrategy: Any
-try:
+DecompShardingStrategy: Any = None
+if not NO_DECOMPOSED_SHARDINGS:
     from torch.distributed.tensor._decompositions import DecompShardingStrategy
-except ImportError:
-    DecompShardingStrategy = None
 
 _CACHED_META: Any = getattr(
     ShardingPropagator,
@@ -26,10 +24,7 @@ _CACHED_META: Any = getattr(
     getattr(ShardingPropagator, "_propagate_tensor_meta", None),  # its older name
 )
 
-needs_decompositions = pytest.mark.skipif(
-    DecompShardingStrategy is None,
-    reason="DTensor of this torch shards no op by its decomposition",
-)
+needs_decompositions = NO_DECOMPOSED_SHARDINGS.skips
 
 
 def forget_shardings() -> None:

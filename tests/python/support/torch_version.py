@@ -44,6 +44,7 @@ NO_SCATTER_OF_FAKES = Only("DTensor cannot scatter fake tensors", last=(2, 10))
 NO_COMPILE_IN_FAKE_MODE = Only(
     "`torch.compile` does not work within a FakeTensorMode of the program", last=(2, 10)
 )
+NO_DECOMPOSED_SHARDINGS = Only("DTensor shards no op by its decomposition", last=(2, 10))
 LARGE_LSTM_ON_META = Only("simulated LSTMs keep more than in later versions", last=(2, 10))
 NO_SWAPPED_STORAGES = Only("storages cannot swap their memory", last=(2, 11))
 NO_FLATTENED_SHARDS = Only("DTensor cannot flatten a sharded dimension", last=(2, 11))
