@@ -118,3 +118,21 @@ def test_measured_figures_equal_the_results() -> None:
     assert blocks.keys() == tool.GENERATORS.keys()
     for name in ("costs", "speeds", "gains"):
         assert blocks[name] == f"<!-- begin: {name} -->\n{tool.GENERATORS[name]()}<!-- end -->"
+
+
+def test_every_promise_names_tests_that_exist() -> None:
+    text = (REPO / "docs" / "trust.md").read_text()
+    files = (path for path in (REPO / "tests").rglob("*") if path.suffix in (".py", ".cpp"))
+    sources = "\n".join(path.read_text() for path in files)
+    promises = [line for line in text.splitlines() if line.startswith("| ") and "`" in line]
+    assert len(promises) > 15
+    for line in promises:
+        names = re.findall(r"`([^`]+)`", line.rsplit("|", 2)[1])
+        assert names, line
+        for name in names:
+            if "/" in name:
+                assert (REPO / name).is_file(), name
+            elif "." in name:
+                assert f"TEST({name.replace('.', ', ')})" in sources, name
+            else:
+                assert f"def {name}(" in sources, name
