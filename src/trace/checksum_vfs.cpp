@@ -94,7 +94,7 @@ int write(sqlite3_file* base, const void* buffer, int amount, sqlite3_int64 offs
 }
 
 // All other functions pass the call on. Version 2: no mapped memory, which nobody would check.
-const sqlite3_io_methods checked_methods = {
+constexpr sqlite3_io_methods checked_methods = {
     .iVersion = 2,
     .xClose = [](sqlite3_file* f) { return methods(f).xClose(original(f)); },
     .xRead = &read,

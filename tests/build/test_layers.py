@@ -189,7 +189,7 @@ def test_torch_version_outside_the_compat_files_is_reported(
 ) -> None:
     assert check({path: f"{line}\n    pass\n"}) == [
         f"{path}:1: version: names the torch version '{found}'; only src/capture/compat/ and "
-        "python/tidegauge/_torch/compat.py may"
+        "src/allocator/tie_rule. and python/tidegauge/_torch/compat.py may"
     ]
 
 

@@ -147,12 +147,12 @@ def test_class_with_a_config_can_be_estimated(tmp_path: Path) -> None:
 def test_without_a_simulated_gpu_the_cpu_must_be_asked_for(
     model_file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refuse() -> None:
+    def refuse(claim: Any) -> None:
         raise NotImplementedError("not with this torch")
 
     assert estimate(model_file).simulated_device == "cuda"
     assert estimate(model_file).notes == ()
-    monkeypatch.setattr("tidegauge._torch.claimed_cuda.claim", refuse)
+    monkeypatch.setattr("tidegauge._torch.claimed_cuda.Claim.begin", refuse)
     with pytest.raises(NotImplementedError, match=r"cannot simulate a GPU: not with this torch"):
         estimate(model_file)
     assert main(["estimate", model_file]) == 1
