@@ -63,4 +63,4 @@ def test_examples_build_against_an_install_prefix(run: Run, tmp_path: Path, repo
     configure(run, repo / "examples" / "cpp", tmp_path / "build", tmp_path / "prefix")
     run("cmake", "--build", tmp_path / "build")
     for source in sorted((repo / "examples" / "cpp").glob("*.cpp")):
-        run(tmp_path / "build" / source.stem)
+        run(tmp_path / "build" / source.stem, cwd=tmp_path)

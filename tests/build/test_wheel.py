@@ -118,4 +118,4 @@ def test_find_package_finds_the_wheel(run: Run, site: Path, repo: Path, tmp_path
     run("cmake", "-S", repo / "examples/cpp", "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}")
     run("cmake", "--build", tmp_path)
     for source in sorted((repo / "examples" / "cpp").glob("*.cpp")):
-        run(tmp_path / source.stem)
+        run(tmp_path / source.stem, cwd=tmp_path)

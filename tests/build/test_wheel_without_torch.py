@@ -57,7 +57,7 @@ def test_wheel_contains_nothing_for_torch(wheel: Path, site: Path) -> None:
     assert "Requires-Dist: torch" not in metadata.read_text()
     facts = json.loads(metadata.with_name("build.json").read_text())
     assert facts == {"torch_minor": "", "build_type": "Release"}
-    assert not [*site.glob("tidegauge/_C.*"), *site.glob("tidegauge/lib"), *site.glob("*.libs")]
+    assert not [*site.glob("tidegauge/_C.*.so"), *site.glob("tidegauge/lib"), *site.glob("*.libs")]
 
 
 def test_contains_sqlite(run: Run, site: Path) -> None:
