@@ -168,14 +168,9 @@ void MemEngine::label(const at::Tensor& tensor, Role role, Since since, ModuleId
   });
 }
 
-void MemEngine::visit_known(std::span<const at::Tensor> tensors, VisitKnown visit) {
+int64_t MemEngine::observe_bytes(std::span<const at::Tensor> tensors) {
   const auto lock = StorageRegistry::lock();
-  for (const at::Tensor& tensor : tensors) {
-    visit_storages(tensor, [&](c10::StorageImpl* storage) {
-      const ObservedStorage observed = StorageRegistry::get().observe(storage);
-      if (observed.id && knows(observed)) visit(observed.id, observed.size_bytes);
-    });
-  }
+  return observe_bytes_locked(tensors);
 }
 
 int64_t MemEngine::observe_bytes_locked(std::span<const at::Tensor> tensors) {

@@ -11,34 +11,38 @@ namespace tidegauge {
 namespace {
 
 using Kind = ModuleView::Kind;
-
-// Note [Sizes of nested modules]
-// The sizes of a module include all modules below it. A first call of a root walks over all of
-// them once and finds the sizes of each (SubtreeSizes). When a module below is called in the same
-// root call, its sizes are still right unless the program has exchanged or resized tensors in
-// between. So the module and up to `kMostChecked` modules below it are compared with the walk: all
-// of them unless the module is very large, and then the first ones, in the order of the walk.
-// Otherwise n modules, each below the one before, would cost n * n / 2 visits.
-constexpr int kMostChecked = 64;
+using VisitModule = c10::function_ref<void(const ModuleView& module, ModuleId id)>;
 
 Role role_of(Kind kind) { return kind == Kind::Parameter ? Role::IsParameter : Role::IsBuffer; }
+
+/// Visits a module and all modules below it, each once.
+void visit_modules(const ModuleView& module, std::unordered_set<ModuleId>& seen,
+                   VisitModule visit) {
+  const ModuleId id = module.intern();
+  if (!seen.insert(id).second) return;
+  visit(module, id);
+  module.visit_children(
+      [&](std::string_view, const ModuleView& child) { visit_modules(child, seen, visit); });
+}
+
+void visit_modules(const ModuleView& module, VisitModule visit) {
+  std::unordered_set<ModuleId> seen;
+  visit_modules(module, seen, visit);
+}
 
 /// Of a sparse gradient only the values: its indices may be those of an input.
 at::Tensor gradient_memory(const at::Tensor& gradient) {
   return gradient.layout() == c10::kSparse ? gradient._values() : gradient;
 }
 
-using VisitMemory = c10::function_ref<void(size_t kind, StorageId storage, int64_t size_bytes)>;
-
-/// Visits the known storages of the module's own parameters and buffers.
-void visit_memory(MemEngine& engine, const ModuleView& module, VisitMemory visit) {
-  for (const Kind kind : {Kind::Parameter, Kind::Buffer}) {
-    module.visit_owned(kind, [&](std::string_view, const OwnedTensor&, at::TensorList tensors) {
-      engine.visit_known(tensors, [&](StorageId storage, int64_t size_bytes) {
-        visit(static_cast<size_t>(kind), storage, size_bytes);
-      });
+int64_t observe_bytes(MemEngine& engine, const ModuleView& module, Kind kind) {
+  std::vector<at::Tensor> all;
+  visit_modules(module, [&](const ModuleView& each, ModuleId) {
+    each.visit_owned(kind, [&](std::string_view, const OwnedTensor&, at::TensorList tensors) {
+      all.insert(all.end(), tensors.begin(), tensors.end());
     });
-  }
+  });
+  return engine.observe_bytes(all);
 }
 
 }  // namespace
@@ -49,11 +53,6 @@ ModuleLabels::ModuleLabels(const ModuleSource& source)
 void ModuleLabels::label(MemEngine& engine, const ModuleView& module, LabelledBy labelled_by) {
   const auto guard = lock();
   label_all(engine, module, labelled_by);
-}
-
-void ModuleLabels::on_root_call() {
-  const auto guard = lock();
-  ++walk_;
 }
 
 void ModuleLabels::on_call(MemEngine& engine, const ModuleView& module, ModuleId id) {
@@ -74,68 +73,17 @@ void ModuleLabels::on_compiled_call(MemEngine& engine, const ModuleView& module,
 void ModuleLabels::describe(MemEngine& engine, const ModuleView& module, ModuleId id) {
   modules_.insert(id).first->is_described = true;
   if (engine.is_recording()) engine.name_class(id, module.class_name());
-  int modules_left = kMostChecked;
-  const LabelledModule* labelled = modules_.find(id);
-  if (!labelled->has_subtree_bytes || !is_as_walked(engine, module, modules_left)) {
-    label_all(engine, module, LabelledBy::Hook);
-  }
-  const auto [parameter_bytes, buffer_bytes] = modules_.insert(id).first->subtree_bytes;
-  engine.set_module_size(id, SizeOf::Parameters, parameter_bytes);
-  engine.set_module_size(id, SizeOf::Buffers, buffer_bytes);
-}
-
-/// See Note [Sizes of nested modules].
-bool ModuleLabels::is_as_walked(MemEngine& engine, const ModuleView& module, int& modules_left) {
-  if (modules_left-- <= 0) return true;
-  const ModuleId id = module.intern();
-  const LabelledModule* labelled = modules_.find(id);
-  if (labelled == nullptr || labelled->walk != walk_ || module.may_own_others(labelled->owned)) {
-    return false;
-  }
-  int64_t left_bytes = labelled->own_bytes;
-  visit_memory(engine, module, [&](size_t, StorageId, int64_t bytes) { left_bytes -= bytes; });
-  bool is_same = left_bytes == 0;
-  module.visit_children([&](std::string_view, const ModuleView& child) {
-    is_same = is_same && is_as_walked(engine, child, modules_left);
-  });
-  return is_same;
+  label_all(engine, module, LabelledBy::Hook);
+  engine.set_module_size(id, SizeOf::Parameters, observe_bytes(engine, module, Kind::Parameter));
+  engine.set_module_size(id, SizeOf::Buffers, observe_bytes(engine, module, Kind::Buffer));
 }
 
 void ModuleLabels::label_all(MemEngine& engine, const ModuleView& module, LabelledBy labelled_by) {
-  Walk sizes;
-  walk(engine, module, labelled_by, sizes);
-  for (size_t kind = 0; kind < sizes.size(); ++kind) {
-    for (const auto& [id, size_bytes] : sizes[kind].finish()) {
-      LabelledModule* labelled = modules_.find(id);
-      if (labelled == nullptr) continue;  // destroyed during the walk
-      labelled->subtree_bytes[kind] = size_bytes;
-      labelled->has_subtree_bytes = true;
-    }
-  }
-}
-
-/// Labels the module and all modules below it, each once.
-void ModuleLabels::walk(MemEngine& engine, const ModuleView& module, LabelledBy labelled_by,
-                        Walk& sizes) {
-  const ModuleId id = module.intern();
-  const bool is_first_visit = sizes[0].open(id);
-  sizes[1].open(id);
-  if (!is_first_visit) return;
-  label_owned(engine, module, id, labelled_by);
-  label_gradients(engine, module, labelled_by);
-  int64_t own_bytes = 0;
-  visit_memory(engine, module, [&](size_t kind, StorageId storage, int64_t size_bytes) {
-    sizes[kind].add(storage, size_bytes);
-    own_bytes += size_bytes;
+  visit_modules(module, [&](const ModuleView& each, ModuleId id) {
+    label_owned(engine, each, id, labelled_by);
+    modules_.insert(id).first->user = torch_thread::id();
+    label_gradients(engine, each, labelled_by);
   });
-  LabelledModule* labelled = modules_.insert(id).first;
-  labelled->user = torch_thread::id();
-  labelled->walk = walk_;
-  labelled->own_bytes = own_bytes;
-  labelled->has_subtree_bytes = false;
-  module.visit_children(
-      [&](std::string_view, const ModuleView& child) { walk(engine, child, labelled_by, sizes); });
-  for (SubtreeSizes& each : sizes) each.close();
 }
 
 void ModuleLabels::label_owned(MemEngine& engine, const ModuleView& module, ModuleId id,

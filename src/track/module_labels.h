@@ -3,7 +3,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <array>
 #include <cstdint>
 #include <mutex>
 #include <unordered_set>
@@ -11,7 +10,6 @@
 
 #include "capture/modules/module_view.h"
 #include "core/events/ids.h"
-#include "core/modules/subtree_sizes.h"
 #include "core/util/flat_table.h"
 #include "core/util/spin_lock.h"
 #include "tidegauge/export.h"
@@ -37,8 +35,6 @@ class TIDEGAUGE_API ModuleLabels {
   /// Call when the module begins a forward. The first call records the class and sizes of the
   /// module. Later calls label its parameters and buffers again if they have changed.
   void on_call(MemEngine& engine, const ModuleView& module, ModuleId id);
-  /// Call when a root module begins a forward, before `on_call`.
-  void on_root_call();
   /// Call when a compiled module is called. The first call labels it and all modules below it.
   void on_compiled_call(MemEngine& engine, const ModuleView& module, ModuleId id);
   /// Labels the tensors of all modules that have changed since they were last labelled.
@@ -57,18 +53,10 @@ class TIDEGAUGE_API ModuleLabels {
   bool is_unit_module(ModuleId module) const { return unit_modules_.contains(module); }
 
  private:
-  using KindBytes = std::array<int64_t, 2>;  // by ModuleView::Kind
-  using Walk = std::array<SubtreeSizes, 2>;
-
   struct LabelledModule {
     ModuleId module;
     std::vector<OwnedTensor> owned;
     bool is_described = false;
-    // Read by walk number `walk`, 0: by none.
-    uint64_t walk = 0;
-    int64_t own_bytes = 0;      ///< of its own parameters and buffers
-    KindBytes subtree_bytes{};  ///< of all modules below it as well
-    bool has_subtree_bytes = false;
     uint64_t user = 0;  ///< torch's number of the thread that called or labelled it last
   };
 
@@ -78,8 +66,6 @@ class TIDEGAUGE_API ModuleLabels {
   [[gnu::noinline, gnu::cold]] void describe(MemEngine& engine, const ModuleView& module,
                                              ModuleId id);
   void label_all(MemEngine& engine, const ModuleView& module, LabelledBy labelled_by);
-  void walk(MemEngine& engine, const ModuleView& module, LabelledBy labelled_by, Walk& sizes);
-  bool is_as_walked(MemEngine& engine, const ModuleView& module, int& modules_left);
   void label_owned(MemEngine& engine, const ModuleView& module, ModuleId id,
                    LabelledBy labelled_by);
   void label_gradients(MemEngine& engine, const ModuleView& module, LabelledBy labelled_by);
@@ -93,7 +79,6 @@ class TIDEGAUGE_API ModuleLabels {
   /// call of such a function.
   FlatTable<LabelledModule, &LabelledModule::module> modules_;
   std::unordered_set<ModuleId> unit_modules_;
-  uint64_t walk_ = 0;  // the number of root calls
 };
 
 }  // namespace tidegauge

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "capture/modules/module_naming.h"
 
+#include <algorithm>
 #include <memory>
 #include <string_view>
-#include <unordered_set>
 #include <vector>
 
 namespace tidegauge {
 namespace {
 
 void name_below(ModuleActivity& activity, const ModuleView& module, ModuleId id,
-                std::unordered_set<ModuleId>& path) {
-  if (!path.insert(id).second) return;  // a module below itself
+                std::vector<ModuleId>& path) {
+  if (std::find(path.begin(), path.end(), id) != path.end()) return;  // a module below itself
+  path.push_back(id);
   module.visit_children([&](std::string_view name, const ModuleView& child) {
     const ModuleId child_id = child.intern();
     activity.name_child(child_id, id, name);
     name_below(activity, child, child_id, path);
   });
-  path.erase(id);
+  path.pop_back();
 }
 
 bool has_child(const ModuleView& parent, ModuleId id) {
@@ -49,7 +50,7 @@ void name_root(ModuleActivity& activity, const ModuleView& module, ModuleId id) 
 }
 
 void name_children(ModuleActivity& activity, const ModuleView& module, ModuleId id) {
-  std::unordered_set<ModuleId> path;
+  std::vector<ModuleId> path;
   name_below(activity, module, id, path);
 }
 
