@@ -35,8 +35,7 @@ class TIDEGAUGE_API TrainingObserver {
     StackMode stack_mode = StackMode::None;
     const char* tracker_name = "MemTracker";  ///< for the error of `strict`
     /// Notes the exception that is being handled; Python's may need more than its text.
-    void (*note_exception)(Failures& failures,
-                           std::string_view where) noexcept = &note_current_exception;
+    NoteException note_exception = &note_current_exception;
   };
 
   /// `is_parameter`: see MemEngine. By default, the leaf is looked for in all labelled modules.
@@ -68,18 +67,14 @@ class TIDEGAUGE_API TrainingObserver {
  private:
   template <typename Body>
   void contain(std::string_view where, Body&& body) noexcept {
-    try {
-      body();
-    } catch (...) {
-      note_exception_(engine_->failures().of_hooks(), where);
-    }
+    tidegauge::contain(engine_->failures().of_hooks(), where, body, note_exception_);
   }
 
   const std::shared_ptr<ModuleLabels> labels_;  // the engine may outlive this object
   const std::shared_ptr<MemEngine> engine_;
   const bool strict_;
   const char* const tracker_name_;
-  void (*const note_exception_)(Failures&, std::string_view) noexcept;
+  const NoteException note_exception_;
 };
 
 }  // namespace tidegauge

@@ -18,13 +18,7 @@ void note_exception(Failures& failures, std::string_view where) noexcept;
 /// training must not see it. Returns false if `body` threw. Needs the GIL.
 template <typename Body>
 bool contain_python(Failures& failures, std::string_view where, Body&& body) noexcept {
-  try {
-    body();
-    return true;
-  } catch (...) {
-    note_exception(failures, where);
-    return false;
-  }
+  return contain(failures, where, body, &note_exception);
 }
 
 /// The text of a str object as UTF-8, with lone surrogates as \udcXX; "?" for other objects. Runs

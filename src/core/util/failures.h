@@ -27,16 +27,21 @@ class TIDEGAUGE_API Failures {
   std::string first_;
 };
 
-/// Call in a `catch (...)`.
+/// Notes the exception that is being handled: called in a `catch (...)`.
+using NoteException = void (*)(Failures& failures, std::string_view where) noexcept;
 TIDEGAUGE_API void note_current_exception(Failures& failures, std::string_view where) noexcept;
 
-/// Runs `body`. If it throws, notes the failure instead of passing the exception on.
+/// Runs `body`. If it throws, notes the failure instead of passing the exception on, and returns
+/// false.
 template <typename Body>
-void contain(Failures& failures, std::string_view where, Body&& body) noexcept {
+bool contain(Failures& failures, std::string_view where, Body&& body,
+             NoteException note = &note_current_exception) noexcept {
   try {
     body();
+    return true;
   } catch (...) {
-    note_current_exception(failures, where);
+    note(failures, where);
+    return false;
   }
 }
 
