@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/util/spin_lock.h"
+#include "tidegauge/errors.h"
 #include "trace/gap.h"
 #include "trace/run_facts.h"
 #include "trace/tensor_ids.h"
@@ -168,7 +169,7 @@ class Recorder::Impl {
     return health;
   }
 
-  std::atomic<bool> is_reserved{false};
+  std::atomic<bool> has_tracker{false};
 
  private:
   static constexpr const char* kTooSlow = "events came faster than the disk could write them";
@@ -493,6 +494,11 @@ RecorderHealth Recorder::health() const {
   return is_in_child() ? RecorderHealth{} : impl_->health();
 }
 
-bool Recorder::reserve() { return !is_in_child() && !impl_->is_reserved.exchange(true); }
+void Recorder::attach() {
+  if (is_in_child() || impl_->has_tracker.exchange(true)) {
+    throw UsageError("the recorder of " + path_ +
+                     " already has a tracker; use one recorder per tracker");
+  }
+}
 
 }  // namespace tidegauge

@@ -55,6 +55,7 @@ class Recorder : public EventSink {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
+  void attach() override;
   void record(const Event& event, const TensorFacts* first_tensor, StackId stack) noexcept override;
   void record_failure(const Event& event, const PostMortem& post_mortem) noexcept override;
   void name_module(ModuleId module, std::string_view name,
@@ -77,9 +78,6 @@ class Recorder : public EventSink {
 
   RecorderHealth health() const;
   const std::string& path() const { return path_; }
-  /// Reserves the recorder for the events of one tracker. Returns false if another tracker has
-  /// reserved it.
-  bool reserve();
 
  private:
   class Impl;

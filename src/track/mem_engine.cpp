@@ -421,6 +421,7 @@ void MemEngine::record_to(std::shared_ptr<EventSink> sink) {
     throw UsageError(
         "the tracker has already observed events; set the recorder when you create the tracker");
   }
+  sink->attach();
   events_.set_sink(std::move(sink));
   update_state();
 }

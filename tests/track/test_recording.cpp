@@ -164,6 +164,15 @@ TEST(Recording, OpThatOnlyObservesAStorageIsNotItsMaker) {
   std::filesystem::remove(path);
 }
 
+TEST(Recording, RecorderServesOneTracker) {
+  const std::string path =
+      std::filesystem::temp_directory_path() / ("one_tracker" + std::to_string(::getpid()));
+  const auto recorder = std::make_shared<Recorder>(path);
+  make_tracker()->record_to(recorder);
+  EXPECT_THROW(make_tracker()->record_to(recorder), UsageError);
+  std::filesystem::remove(path);
+}
+
 TEST(Recording, MustBeginBeforeTheFirstEvent) {
   const auto tracker = make_tracker();
   tracker->start();

@@ -49,7 +49,7 @@ class _Running(threading.local):
 _running = _Running()
 
 
-def find_unit(group: FSDPParamGroup) -> int:
+def intern_unit(group: FSDPParamGroup) -> int:
     """The unit number of the group and its parameters. It is the same for all trackers."""
     unit = _units.get(group)
     if unit is None:
@@ -61,7 +61,7 @@ def find_unit(group: FSDPParamGroup) -> int:
     return unit
 
 
-_find_unit = contained(find_unit)
+_intern_unit = contained(intern_unit)
 
 
 @contained
@@ -129,13 +129,13 @@ _is_last = compat_fsdp.is_last
 def _tracked_init(self: FSDPParamGroup, *args: Any, **kwargs: Any) -> None:
     """Called when a module is sharded while a tracker is entered."""
     _originals["init"](self, *args, **kwargs)
-    _find_unit(self)
+    _intern_unit(self)
 
 
 def _tracked_lazy_init(self: FSDPParamGroup) -> None:
     _originals["lazy_init"](self)
     # Now the group has its final name.
-    if unit := _find_unit(self):
+    if unit := _intern_unit(self):
         _notify_made(unit, self)
 
 
@@ -153,7 +153,7 @@ def _tracked_unshard(self: FSDPParamGroup, *args: Any, **kwargs: Any) -> Any:
 def _find_unit_to_gather(group: FSDPParamGroup) -> int | None:
     """The unit, if `unshard` will begin an all-gather."""
     is_gathered = group._all_gather_result is not None or group.is_unsharded
-    return None if is_gathered else find_unit(group)
+    return None if is_gathered else intern_unit(group)
 
 
 @contained
@@ -179,7 +179,7 @@ def _tracked_wait_for_unshard(self: FSDPParamGroup) -> Any:
 
 @contained
 def _find_gathering_unit(group: FSDPParamGroup) -> int | None:
-    return None if group._all_gather_result is None else find_unit(group)
+    return None if group._all_gather_result is None else intern_unit(group)
 
 
 @contained
@@ -276,7 +276,7 @@ def _tracked_post_backward(self: FSDPParamGroup, *args: Any) -> Any:
 @contained
 def _notify_unsharded_grads(group: FSDPParamGroup) -> None:
     # A separate function, because a list that outlives it would keep the gradients alive.
-    unit = find_unit(group)
+    unit = intern_unit(group)
     if not group.reduce_grads:  # otherwise foreach_reduce reports them
         _C.unit_fact(unit, UnitFact.UNSHARDED_GRAD, unsharded_grads_of(group.fsdp_params))
 
@@ -301,12 +301,12 @@ def _tracked_to_sharded(self: FSDPParamGroup) -> None:
 @contained
 def _notify_sharded(group: FSDPParamGroup) -> None:
     if group._all_gather_result is None:
-        _C.unit_released(find_unit(group), keeps_post_forward_shard=False)
+        _C.unit_released(intern_unit(group), keeps_post_forward_shard=False)
 
 
 def _tracked_to_sharded_post_forward(self: FSDPParamGroup) -> None:
     _originals["to_sharded_post_forward"](self)
-    if unit := _find_unit(self):
+    if unit := _intern_unit(self):
         _C.unit_released(unit, keeps_post_forward_shard=True)
 
 

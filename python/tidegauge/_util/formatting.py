@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import re
 
+from tidegauge._core import BYTE_UNITS
 from tidegauge._core import render_bytes as render_bytes
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def parse_bytes(text: str) -> int | None:
     """The bytes in `40GiB`, `512 MiB` or `1024`; None if the text is not a size."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|TiB)?", text.strip())
+    match = re.fullmatch(rf"(\d+(?:\.\d+)?)\s*({'|'.join(BYTE_UNITS)})?", text.strip())
     if not match or float(match[1]) >= 2**62:
         return None
-    scale: int = 1024 ** _UNITS.index(match[2] or "B")
-    return round(float(match[1]) * scale)
+    return round(float(match[1]) * BYTE_UNITS[match[2] or "B"])
 
 
 def render_change(size_bytes: int) -> str:

@@ -213,7 +213,7 @@ class FSDPMemTracker(MemTracker):  # type: ignore[no-untyped-call]
     def _track_group(self, group: FSDPParamGroup) -> None:
         """Labels the memory that the group has on entry. Entry may be in the middle of a step."""
         fsdp = self._patches
-        unit, parameters = fsdp.find_unit(group), group.fsdp_params
+        unit, parameters = fsdp.intern_unit(group), group.fsdp_params
         self._native.add_unit(unit, fsdp.name_of(group), group.modules)
 
         def label(fact: _C.UnitFact, *tensors: torch.Tensor | None) -> None:

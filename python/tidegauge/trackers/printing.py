@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from tidegauge._core import BYTE_UNITS
+
 if TYPE_CHECKING:
     import torch
 
@@ -14,8 +16,8 @@ if TYPE_CHECKING:
 Snapshot: TypeAlias = "dict[torch.device, dict[str, int]]"
 TOTAL_KEY = "Total"
 
-# torch's units and rounding, not those of `_util.formatting`: the output is compared to torch's.
-_DIVISORS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+# Up to GiB and with torch's rounding, not that of `_util.formatting`: torch prints it so.
+_DIVISORS = dict(list(BYTE_UNITS.items())[:4])
 
 
 def find_divisor(units: str) -> int:

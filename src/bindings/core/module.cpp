@@ -62,6 +62,11 @@ PYBIND11_MODULE(_core, m) {
   tidegauge::trace::set_interrupt_check(&has_signal);
   m.doc() = "The native part of tidegauge that needs no torch. Private: use the tidegauge package.";
   m.def("render_bytes", &render_bytes, pybind11::arg("size_bytes"));
+  pybind11::dict units;
+  for (const tidegauge::ByteUnit& unit : tidegauge::kByteUnits) {
+    units[pybind11::str(unit.name)] = unit.bytes;
+  }
+  m.attr("BYTE_UNITS") = units;
   tidegauge::bindings::bind_trace(m);
   tidegauge::bindings::bind_allocator(m);
   tidegauge::bindings::bind_fit(m);

@@ -67,14 +67,6 @@ PyMemTracker::PyMemTracker(std::shared_ptr<PyModTracker> modules, bool strict, b
 
 PyMemTracker::~PyMemTracker() = default;
 
-void PyMemTracker::record_to(const std::shared_ptr<Recorder>& recorder) {
-  if (!recorder->reserve()) {
-    throw UsageError("the recorder of " + recorder->path() +
-                     " already has a tracker; use one recorder per tracker");
-  }
-  engine().record_to(recorder);
-}
-
 void PyMemTracker::start() {
   engine().start();
   if (++start_count_ == 1) started_trackers().push_back(shared_from_this());
@@ -169,7 +161,12 @@ PyMemTrackerClass bind_mem_tracker(py::module_& m) {
   tracker
       .def(py::init(&PyMemTracker::create), py::arg("mod_tracker"), py::arg("strict"),
            py::arg("allocator") = false, py::arg("stacks") = "none", py::arg("is_sharded") = false)
-      .def("record_to", &PyMemTracker::record_to, py::arg("recorder"))
+      .def(
+          "record_to",
+          [](PyMemTracker& self, std::shared_ptr<Recorder> recorder) {
+            self.engine().record_to(std::move(recorder));
+          },
+          py::arg("recorder"))
       .def("start", &PyMemTracker::start)
       .def("stop", &PyMemTracker::stop)
       .def_property_readonly("is_started", &PyMemTracker::is_started)

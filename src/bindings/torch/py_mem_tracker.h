@@ -26,8 +26,6 @@ class PyMemTracker : public PyModuleListener, public std::enable_shared_from_thi
                                               bool is_sharded);
   ~PyMemTracker() override;
 
-  /// Throws UsageError if another tracker uses the recorder, or if this tracker already has events.
-  void record_to(const std::shared_ptr<Recorder>& recorder);
   void start();
   void stop();
 

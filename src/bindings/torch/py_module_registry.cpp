@@ -51,6 +51,7 @@ PyObject* PyModuleRegistry::forget(PyObject*, PyObject* reference) {
     self.by_object_.erase(it->second);
     self.by_id_.erase(id);
     self.by_reference_.erase(it);
+    self.owners_.clear();         // another module may share its parameters
     const py::error_scope error;  // of the program
     contain_python(op_hook::failures(), "the end of a module", [&] {
       if (self.on_death) self.on_death(id);

@@ -24,11 +24,15 @@ std::string shape_text(std::span<const int64_t> shape);
 
 /// Receives the same events as a Ledger, in the same order, and the names of ids.
 ///
-/// It is called during training while a spin lock is held: an implementation must return quickly,
-/// never block and never throw.
+/// Except for `attach`, it is called during training while a spin lock is held: an implementation
+/// must return quickly, never block and never throw.
 class EventSink {
  public:
   virtual ~EventSink() = default;
+
+  /// Called once by the tracker that will send the events. Throws UsageError if the sink has a
+  /// tracker already: the ids of two trackers mean different things.
+  virtual void attach() {}
 
   /// `first_tensor` and `stack` belong to a StorageBorn or StorageClaimed; null and 0 if unknown.
   virtual void record(const Event& event, const TensorFacts* first_tensor,
