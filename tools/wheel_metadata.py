@@ -28,12 +28,22 @@ def dynamic_metadata(settings: Mapping[str, Any], project: Mapping[str, Any]) ->
             *(list_torch() if with_torch else []),
         ],
         "requires-python": ">=3.11" if with_torch else ">=3.10",
+        "classifiers": [
+            "Operating System :: POSIX :: Linux",
+            "Programming Language :: C++",
+            *(f"Programming Language :: Python :: {each}" for each in list_tested(with_torch)),
+        ],
     }
+
+
+def list_tested(with_torch: bool) -> list[str]:
+    """The versions of Python that it ran on (docs/packages.md)."""
+    return ["3.11"] if with_torch else ["3.10", "3.11", "3.12", "3.13"]
 
 
 def dynamic_wheel(settings: Mapping[str, Any]) -> dict[str, bool]:
     """Marks in an sdist what a wheel of it may change."""
-    return {"dependencies": True, "requires-python": True}
+    return {"classifiers": True, "dependencies": True, "requires-python": True}
 
 
 def find_version() -> str:

@@ -52,6 +52,7 @@ def test_wheel_requires_the_torch_it_was_built_for(wheel: Path, site: Path) -> N
     assert re.fullmatch(rf"tidegauge-[\d.]+\+torch{minor}-cp\d+-cp\d+-manylinux_\S+", wheel.name)
     (metadata,) = site.glob("tidegauge-*.dist-info/METADATA")
     assert f"Requires-Dist: torch=={minor}.*\n" in metadata.read_text()
+    assert "Classifier: Programming Language :: Python :: 3.11\n" in metadata.read_text()
     facts = json.loads(metadata.with_name("build.json").read_text())
     assert facts == {"torch_minor": minor, "build_type": "Release"}
 
