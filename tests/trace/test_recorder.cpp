@@ -205,8 +205,13 @@ TEST(Recorder, ThreadsMayRecordConcurrently) {
   recorder.close();
   recorder.close();
   EXPECT_EQ(Reader(recorder.path()).event_count(), 20'000);
-  EXPECT_TRUE(recorder.reserve());
-  EXPECT_FALSE(recorder.reserve());
+}
+
+TEST(Recorder, ServesOneTracker) {
+  const Folder folder;
+  Recorder recorder(folder.file("run.tide"));
+  recorder.attach();
+  EXPECT_THROW(recorder.attach(), UsageError);
 }
 
 }  // namespace
