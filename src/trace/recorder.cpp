@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "core/util/spin_lock.h"
-#include "tidegauge/errors.h"
 #include "trace/gap.h"
 #include "trace/run_facts.h"
 #include "trace/tensor_ids.h"
@@ -168,8 +167,6 @@ class Recorder::Impl {
     }
     return health;
   }
-
-  std::atomic<bool> has_tracker{false};
 
  private:
   static constexpr const char* kTooSlow = "events came faster than the disk could write them";
@@ -492,13 +489,6 @@ void Recorder::close_all(std::string_view ended_by) {
 
 RecorderHealth Recorder::health() const {
   return is_in_child() ? RecorderHealth{} : impl_->health();
-}
-
-void Recorder::attach() {
-  if (is_in_child() || impl_->has_tracker.exchange(true)) {
-    throw UsageError("the recorder of " + path_ +
-                     " already has a tracker; use one recorder per tracker");
-  }
 }
 
 }  // namespace tidegauge

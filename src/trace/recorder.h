@@ -55,7 +55,6 @@ class Recorder : public EventSink {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  void attach() override;
   void record(const Event& event, const TensorFacts* first_tensor, StackId stack) noexcept override;
   void record_failure(const Event& event, const PostMortem& post_mortem) noexcept override;
   void name_module(ModuleId module, std::string_view name,

@@ -73,8 +73,7 @@ class TIDEGAUGE_API MemEngine final : public CaptureListener,
   /// Call when an optimizer exists, even if it has not stepped yet (core/events/step_rule.h).
   void expect_optimizer();
   void optimizer_step(bool begins);
-  /// Sends every event to `sink`, too. Throws UsageError after the first event, or if another
-  /// tracker uses the sink.
+  /// Sends every event to `sink`, too. Throws UsageError after the first event; see also `attach`.
   void record_to(std::shared_ptr<EventSink> sink);
   bool is_recording() const { return events_.sink() != nullptr; }
   // No effect without a sink. Without a module, `name_owned` records the user's name for a tensor.

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import nn
@@ -12,6 +12,7 @@ from torch._guards import detect_fake_mode
 
 from tidegauge import _C
 from tidegauge._torch import claimed_cuda
+from tidegauge._torch.entering import Entering
 from tidegauge._torch.op_patches import FOR_OPS
 from tidegauge._torch.patching import Installation
 from tidegauge._torch.simulated_tensors import adopt_module, adopt_tree
@@ -20,7 +21,7 @@ from tidegauge.simulation._process_group import OwnProcessGroup
 T = TypeVar("T")
 
 
-class Simulation:
+class Simulation(Entering):
     """One simulation, made by `tidegauge.simulate`. It can be entered once."""
 
     def __init__(
@@ -41,14 +42,6 @@ class Simulation:
         self._restorations: list[Callable[[], None]] = []  # of adopted modules
         self._is_begun = False
         self._depth = 0
-
-    if TYPE_CHECKING:
-
-        def __enter__(self) -> Self: ...
-        def __exit__(self, *args: object) -> None: ...
-    else:  # they call the next two methods
-        __enter__ = _C.enter
-        __exit__ = _C.exit
 
     def _set_depth(self, depth: int) -> None:
         if depth > self._depth:

@@ -11,7 +11,7 @@ from copy import copy
 from enum import Enum, auto
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import torch
 from torch import nn, optim
@@ -21,6 +21,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from tidegauge import _C, _core
 from tidegauge._torch import memory_patches
+from tidegauge._torch.entering import Entering
 from tidegauge._util.notebook import render_peaks
 from tidegauge._util.ordering import natural_order
 from tidegauge.trackers import printing
@@ -145,7 +146,7 @@ class _WeakRefInfo:
         return info, weakref.ref(st, partial(callback, info) if callback else None)
 
 
-class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class MemTracker(Entering, TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts memory by category and device: now, at the peak, in each module.
 
     Tensors that are made within the context are tracked from their allocation; pass older ones to
@@ -327,14 +328,6 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Drops the statistics of modules. Bytes, labels, names and the peak stay."""
         self.memory_tracking.clear()
 
-    if TYPE_CHECKING:
-
-        def __enter__(self) -> Self: ...
-        def __exit__(self, *args: object) -> None: ...
-    else:  # they call the next two methods
-        __enter__ = _C.enter
-        __exit__ = _C.exit
-
     def _set_depth(self, depth: int) -> None:
         if depth > 0 and not self._native.is_started:
             self._mod_tracker._set_depth(1)
@@ -370,7 +363,7 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _push_until(self, depth: int) -> None:
         """Makes the mode `depth` times active."""
         while (pushed := self._count_pushed()) < depth:
-            super().__enter__()  # type: ignore[no-untyped-call]
+            TorchDispatchMode.__enter__(self)  # type: ignore[no-untyped-call]
         while (pushed := self._count_pushed()) > depth:
             # torch's `__exit__` takes flags off lists before it pops the mode. After an interrupt
             # in between, the lists are restored.
@@ -379,7 +372,7 @@ class MemTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._interrupted_exit = pushed, flags
             for name, kept in self._interrupted_exit[1].items():
                 setattr(self, name, copy(kept))
-            super().__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            TorchDispatchMode.__exit__(self, None, None, None)  # type: ignore[no-untyped-call]
             self._interrupted_exit = None
 
     def _count_pushed(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
 import torch
 from torch import nn
@@ -14,6 +14,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.utils.hooks import RemovableHandle
 
 from tidegauge import _C
+from tidegauge._torch.entering import Entering
 from tidegauge._torch.module_patches import FOR_MODULES
 
 __all__ = ["ModTracker"]
@@ -22,7 +23,7 @@ Hook = Callable[..., Any]
 _GLOBAL = "Global"
 
 
-class ModTracker:
+class ModTracker(Entering):
     """Tracks which modules are running in each thread, by fully qualified name.
 
     Enter it as a context and read `parents` at any time, even inside an operator, hook or mode::
@@ -111,14 +112,6 @@ class ModTracker:
             self._user_pre_bw_hook,
             self._user_post_bw_hook,
         )
-
-    if TYPE_CHECKING:
-
-        def __enter__(self) -> Self: ...
-        def __exit__(self, *args: object) -> None: ...
-    else:  # they call the next two methods
-        __enter__ = _C.enter
-        __exit__ = _C.exit
 
     def _set_depth(self, depth: int) -> None:
         if depth > 0 and self._has_own_forward_hooks():

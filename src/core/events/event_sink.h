@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -32,7 +33,7 @@ class EventSink {
 
   /// Called once by the tracker that will send the events. Throws UsageError if the sink has a
   /// tracker already: the ids of two trackers mean different things.
-  virtual void attach() {}
+  void attach();
 
   /// `first_tensor` and `stack` belong to a StorageBorn or StorageClaimed; null and 0 if unknown.
   virtual void record(const Event& event, const TensorFacts* first_tensor,
@@ -59,6 +60,9 @@ class EventSink {
   virtual void set_fact(std::string_view key, std::string_view value) noexcept = 0;
   /// Records a change of a unit. It happened after the last event that was recorded.
   virtual void record_unit(const UnitEvent& event) noexcept = 0;
+
+ private:
+  std::atomic<bool> has_tracker_{false};
 };
 
 }  // namespace tidegauge

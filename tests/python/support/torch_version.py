@@ -70,7 +70,9 @@ FEWER_FSDP_SETTINGS = Only(
     last=(2, 12),
 )
 LATE_PIPELINE_BUFFERS = Only(
-    "pipeline stages allocate a buffer when they receive, drop outputs once sent, and refuse to "
-    "infer shapes over a fake process group",
+    "pipeline stages allocate a buffer when they receive, and drop outputs once sent",
     first=(2, 15),
+)
+NO_FAKE_PIPELINE_SHAPES = Only(
+    "pipeline stages refuse to infer shapes over a fake process group", first=(2, 14)
 )

@@ -86,7 +86,7 @@ def test_end_of_a_module_is_an_event_for_trackers_that_saw_it(tmp_path: Path) ->
 def test_recorder_serves_one_tracker(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "run.tide")
     MemTracker(record=recorder)
-    with pytest.raises(ValueError, match="already has a tracker"):
+    with pytest.raises(ValueError, match="has a tracker already"):
         MemTracker(record=recorder)
 
 
