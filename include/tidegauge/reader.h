@@ -33,6 +33,7 @@ struct TensorGroup {
   std::string op;      ///< "aten::mm"; empty if unknown
   std::string dtype;   ///< "float32"; empty if unknown
   std::string shape;   ///< "[2, 3]"; empty if unknown
+  std::string stack;   ///< frames of the allocation, innermost first, one per line; may be empty
   int64_t count = 0;
   int64_t size_bytes = 0;  ///< bytes of the whole group
 };

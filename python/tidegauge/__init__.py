@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tidegauge.trackers.mod_tracker import ModTracker
     from tidegauge.trackers.recorder import Recorder
     from tidegauge.trackers.threads import attach_thread, detach_thread
+    from tidegauge.tracking import TrackedRun, track
 
 __all__ = [
     "Estimate",
@@ -32,6 +33,7 @@ __all__ = [
     "Recorder",
     "Simulation",
     "TorchError",
+    "TrackedRun",
     "__version__",
     "attach_thread",
     "cmake_prefix_path",
@@ -39,6 +41,7 @@ __all__ = [
     "estimate",
     "read_summary",
     "simulate",
+    "track",
 ]
 
 _HOMES = {
@@ -48,13 +51,15 @@ _HOMES = {
     "ModTracker": "mod_tracker",
     "Recorder": "recorder",
     "Simulation": "simulation",
+    "TrackedRun": "tracking",
     "attach_thread": "threads",
     "detach_thread": "threads",
     "estimate": "estimation",
     "read_summary": "report",
     "simulate": "simulation",
+    "track": "tracking",
 }
-_MODULES = ("_C", "allocator", "export", "report", *_HOMES.values())
+_MODULES = ("_C", "allocator", "callbacks", "export", "report", *_HOMES.values())
 
 
 def __getattr__(name: str) -> Any:
@@ -72,4 +77,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """Only what is public."""
+    return sorted({*__all__, "allocator", "callbacks", "export", "report"})

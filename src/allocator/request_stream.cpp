@@ -23,8 +23,9 @@ uint16_t side_stream(Category category) {
   }
 }
 
-void RequestStream::add(const Event& event) {
+void RequestStream::add(const Event& event, uint64_t sequence) {
   if (!event.storage) return;
+  sequence_ = sequence;
   if (event.kind == EventKind::StorageBorn) {
     if (event.device != device_) return;
     const auto [live, is_new] = live_.insert(event.storage);
@@ -73,13 +74,13 @@ void RequestStream::request(LiveRequest& live, int64_t size_bytes) {
   }
   live.request = requests_.size();
   live.is_requested = true;
-  requests_.push_back({size_bytes, slot, live.stream.value});
+  requests_.push_back({size_bytes, sequence_, slot, live.stream.value});
 }
 
 void RequestStream::release(LiveRequest& live) {
   if (!std::exchange(live.is_requested, false)) return;
   const uint32_t slot = requests_[live.request].slot;
-  requests_.push_back({0, slot, 0});
+  requests_.push_back({0, sequence_, slot, 0});
   free_slots_.push_back(slot);
 }
 
@@ -129,6 +130,11 @@ RequestStream::Run RequestStream::run(const AllocatorOptions& options, size_t re
     if (meter.observe(stats.reserved_bytes.all().current, stats.active_bytes.all().current,
                       stats.requested_bytes.all().current)) {
       run.simulated.requests_to_peak = i + 1;
+    }
+    const int64_t reserved_bytes = allocator.reserved_bytes();
+    auto& changes = run.simulated.reserved;
+    if (reserved_bytes != (changes.empty() ? 0 : changes.back().reserved_bytes)) {
+      changes.push_back({request.sequence, reserved_bytes});
     }
   }
   run.final_layout = allocator.layout();

@@ -18,10 +18,17 @@ namespace tidegauge {
 /// its collectives; all other memory belongs to stream 0.
 uint16_t side_stream(Category category);
 
+/// From this event on, the allocator has reserved this much.
+struct ReservedChange {
+  uint64_t sequence = 0;
+  int64_t reserved_bytes = 0;
+};
+
 struct SimulatedRun {
   RunFigures figures;
   int64_t retries = 0;  ///< requests for which the allocator freed cached segments and asked again
-  size_t requests_to_peak = 0;  ///< requests up to the moment of `unused_at_peak_bytes`
+  size_t requests_to_peak = 0;           ///< requests up to the moment of `unused_at_peak_bytes`
+  std::vector<ReservedChange> reserved;  ///< in the order of events
 };
 
 /// The storages of one device in a tracked run, as requests to a caching allocator. The run itself
@@ -41,8 +48,8 @@ class RequestStream {
   /// `device`: the device whose storages count.
   explicit RequestStream(Device device) : device_(device) {}
 
-  /// Call it for the events of a run, in order.
-  void add(const Event& event);
+  /// Call it for the events of a run, in order. `sequence`: the number of the event.
+  void add(const Event& event, uint64_t sequence = 0);
 
   size_t request_count() const { return requests_.size(); }
   /// Requests larger than torch's limit count as out of memory.
@@ -59,6 +66,7 @@ class RequestStream {
   /// A request of `size_bytes`; 0 bytes: the free of the previous request with the same `slot`.
   struct Request {
     int64_t size_bytes;
+    uint64_t sequence;
     uint32_t slot;
     uint16_t stream;
   };
@@ -85,6 +93,7 @@ class RequestStream {
   FlatTable<LiveRequest, &LiveRequest::id> live_;
   std::vector<Request> requests_;
   std::vector<uint32_t> free_slots_;
+  uint64_t sequence_ = 0;    // of the last event
   uint32_t slot_count_ = 0;  // the highest number of slots in use at the same time
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analyze/analysis.h"
+#include "analyze/growth.h"
 #include "analyze/summary.h"
 #include "analyze/timeline.h"
 #include "analyze/unit_lanes.h"
@@ -36,6 +37,8 @@ class Run {
   EventSource& source() const { return *source_; }
   const TraceSummary& summary() const { return summary_.summary(); }
   const std::vector<UnitSummary>& units() const { return units_.units(); }
+  /// What grows from step to step, the fastest first.
+  const std::vector<Growth>& growth() const { return growth_.growth(); }
   std::vector<LaneChange> unit_lanes() const { return make_unit_lanes(units_.unit_events()); }
   /// Empty unless requested.
   const std::vector<DeviceTimeline>& timelines() const { return timeline_.timelines(); }
@@ -44,6 +47,7 @@ class Run {
   std::shared_ptr<EventSource> source_;
   SummaryAnalysis summary_;
   UnitAnalysis units_;
+  GrowthAnalysis growth_;
   TimelineAnalysis timeline_;
 };
 

@@ -86,7 +86,7 @@ class RepeatedEffects {
 };
 
 /// Updates the data of a storage after an event that did not free it. `Data` has the members
-/// category, module, op and tensor.
+/// category, module, op, tensor and stack.
 template <typename Data>
 void learn(Data& known, const CodedEvent& traced, const StorageEffect& effect) {
   const Event& event = traced.event;
@@ -96,6 +96,7 @@ void learn(Data& known, const CodedEvent& traced, const StorageEffect& effect) {
   } else if (event.kind == EventKind::StorageClaimed) {
     if (event.op) known.op = event.op;
     if (traced.tensor != 0) known.tensor = traced.tensor;
+    if (traced.stack != 0) known.stack = traced.stack;
   }
 }
 
@@ -106,6 +107,7 @@ void correct(Data& earlier, const Data& known) {
   earlier.module = known.module;
   earlier.op = known.op;
   earlier.tensor = known.tensor;
+  earlier.stack = known.stack;
 }
 
 }  // namespace tidegauge::trace

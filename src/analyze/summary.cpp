@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <tuple>
+
+#include "analyze/unit_owners.h"
 
 namespace tidegauge {
 namespace {
@@ -14,7 +17,8 @@ using trace::Position;
 /// Tracks the live storages, and copies ("freezes") those that are alive at the moments of `peaks`.
 class LiveSets {
  public:
-  explicit LiveSets(std::vector<DevicePeak>& peaks) : peaks_(peaks), frozen_(peaks.size()) {}
+  LiveSets(std::vector<DevicePeak>& peaks, UnitOwners owners)
+      : peaks_(peaks), frozen_(peaks.size()), owners_(std::move(owners)) {}
 
   void collect(const AppliedEvent& applied, const Position& position) {
     if (applied.effect != nullptr) follow(applied, position);
@@ -26,21 +30,22 @@ class LiveSets {
   /// Fills the groups of the peaks.
   void group() {
     for (size_t i = 0; i < peaks_.size(); ++i) {
-      std::map<std::tuple<Category, uint32_t, uint32_t, uint32_t>, StorageGroup> groups;
+      std::map<std::tuple<Category, uint32_t, uint32_t, uint32_t, uint32_t>, StorageGroup> groups;
       for (const Life& life : frozen_[i]) {
         StorageGroup& group =
-            groups[{life.category, life.module.value, life.op.value, life.tensor}];
+            groups[{life.category, life.module.value, life.op.value, life.tensor, life.stack}];
         group.category = life.category;
         group.module = life.module;
         group.op = life.op;
         group.tensor = life.tensor;
+        group.stack = life.stack;
         ++group.count;
         group.size_bytes += life.size_bytes;
       }
       for (const auto& [key, group] : groups) peaks_[i].groups.push_back(group);
       const auto order = [](const StorageGroup& group) {
         return std::tuple(-group.size_bytes, group.category, group.module.value, group.op.value,
-                          group.tensor);
+                          group.tensor, group.stack);
       };
       std::sort(peaks_[i].groups.begin(), peaks_[i].groups.end(),
                 [&](const StorageGroup& a, const StorageGroup& b) { return order(a) < order(b); });
@@ -55,6 +60,7 @@ class LiveSets {
     ModuleId module;
     OpId op;
     uint32_t tensor = 0;
+    uint32_t stack = 0;
     uint32_t frozen = 0;  // 1 + its index in frozen_ of its device; 0: not frozen
   };
 
@@ -65,9 +71,11 @@ class LiveSets {
       lives_[applied.place] = {.size_bytes = 0,
                                .device = effect.device(),
                                .category = {},
-                               .module = position.module_of(applied.event().thread),
+                               .module = owners_.find(position.module_of(applied.event().thread),
+                                                      applied.event().storage),
                                .op = applied.event().op,
-                               .tensor = applied.traced.tensor};
+                               .tensor = applied.traced.tensor,
+                               .stack = applied.traced.stack};
     }
     Life& life = lives_[applied.place];
     life.size_bytes = effect.new_bytes();
@@ -96,6 +104,7 @@ class LiveSets {
   std::vector<DevicePeak>& peaks_;
   std::vector<std::vector<Life>> frozen_;  // in the order of peaks_
   std::vector<Life> lives_;                // by place
+  UnitOwners owners_;
 };
 
 /// Finds the storages alive at one moment of a device.
@@ -108,15 +117,16 @@ class MomentAnalysis : public Analysis {
 
   DevicePeak take() { return std::move(moments_[0]); }
 
-  Passes begin(EventSource& /*source*/, uint64_t /*event_count*/) override {
+  Passes begin(EventSource& source, uint64_t /*event_count*/) override {
+    sets_.emplace(moments_, UnitOwners(source));
     return Passes::Second;
   }
   void collect(const AppliedEvent& applied, const Position& position) override {
-    sets_.collect(applied, position);
+    sets_->collect(applied, position);
     if (applied.now.sequence == moments_[0].at.sequence) moments_[0].at = applied.now;
   }
   void finish() override {
-    sets_.group();
+    sets_->group();
     for (const StorageGroup& group : moments_[0].groups) {
       moments_[0].split[group.category] += group.size_bytes;
     }
@@ -124,7 +134,7 @@ class MomentAnalysis : public Analysis {
 
  private:
   std::vector<DevicePeak> moments_;
-  LiveSets sets_{moments_};
+  std::optional<LiveSets> sets_;
 };
 
 }  // namespace
@@ -136,7 +146,8 @@ class SummaryAnalysis::Sets : public LiveSets {
 SummaryAnalysis::SummaryAnalysis() = default;
 SummaryAnalysis::~SummaryAnalysis() = default;
 
-Analysis::Passes SummaryAnalysis::begin(EventSource& /*source*/, uint64_t /*event_count*/) {
+Analysis::Passes SummaryAnalysis::begin(EventSource& source, uint64_t /*event_count*/) {
+  source_ = &source;
   return Passes::Both;
 }
 
@@ -160,7 +171,7 @@ void SummaryAnalysis::end_first_pass(Ledger& ledger) {
     summary_.peaks.push_back(
         {.device = device.device, .at = device.at, .split = device.split, .running{}, .groups{}});
   }
-  sets_ = std::make_unique<Sets>(summary_.peaks);
+  sets_ = std::make_unique<Sets>(summary_.peaks, UnitOwners(*source_));
 }
 
 void SummaryAnalysis::collect(const AppliedEvent& applied, const Position& position) {

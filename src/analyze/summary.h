@@ -20,6 +20,7 @@ struct StorageGroup {
   ModuleId module;  ///< the module that was running at the birth, or the owner
   OpId op;
   uint32_t tensor = 0;  ///< index into EventSource::tensors; 0: unknown
+  uint32_t stack = 0;   ///< of the allocation, index into EventSource::stacks; 0: not recorded
   uint64_t count = 0;
   int64_t size_bytes = 0;  ///< bytes of the whole group
 
@@ -87,6 +88,7 @@ class SummaryAnalysis : public Analysis {
  private:
   class Sets;
 
+  EventSource* source_ = nullptr;  // during `analyze`
   TraceSummary summary_;
   bool was_in_optimizer_ = false;
   std::unique_ptr<Sets> sets_;

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <utility>
 
+#include "analyze/unit_owners.h"
+
 namespace tidegauge {
 namespace {
 
@@ -128,7 +130,8 @@ class TimelineAnalysis::Choice {
 /// The second pass: collects pieces and contexts at the moments.
 class TimelineAnalysis::Filler {
  public:
-  explicit Filler(std::vector<DeviceTimeline>& timelines) : timelines_(timelines) {
+  Filler(std::vector<DeviceTimeline>& timelines, UnitOwners owners)
+      : timelines_(timelines), owners_(std::move(owners)) {
     for (size_t i = 0; i < timelines.size(); ++i) slots_[timelines[i].device] = i;
   }
 
@@ -191,9 +194,11 @@ class TimelineAnalysis::Filler {
                  .end = 0,
                  .size_bytes = event.size_bytes,
                  .storage = event.storage,
-                 .module = position.module_of(event.thread),
+                 .module = owners_.find(position.module_of(event.thread), event.storage),
                  .op = event.op,
                  .tensor = applied.traced.tensor,
+                 .stack = applied.traced.stack,
+                 .born = static_cast<uint32_t>(applied.now.step),
                  .category = applied.effect->after->category};
   }
 
@@ -227,12 +232,14 @@ class TimelineAnalysis::Filler {
   std::vector<DeviceTimeline>& timelines_;
   std::map<Device, size_t> slots_;
   std::vector<Life> lives_;  // by place
+  UnitOwners owners_;
 };
 
 TimelineAnalysis::TimelineAnalysis(const TimelineOptions& options) : options_(options) {}
 TimelineAnalysis::~TimelineAnalysis() = default;
 
-Analysis::Passes TimelineAnalysis::begin(EventSource& /*source*/, uint64_t event_count) {
+Analysis::Passes TimelineAnalysis::begin(EventSource& source, uint64_t event_count) {
+  source_ = &source;
   const uint64_t room = std::max<uint64_t>(options_.max_moments, 1);
   choice_ = std::make_unique<Choice>(
       std::max<uint64_t>(event_count / room + (event_count % room != 0), 1));
@@ -246,7 +253,7 @@ void TimelineAnalysis::learn(const AppliedEvent& applied, Ledger& /*ledger*/) {
 void TimelineAnalysis::end_first_pass(Ledger& /*ledger*/) {
   timelines_ = choice_->take();
   choice_.reset();
-  filler_ = std::make_unique<Filler>(timelines_);
+  filler_ = std::make_unique<Filler>(timelines_, UnitOwners(*source_));
 }
 
 void TimelineAnalysis::collect(const AppliedEvent& applied, const Position& position) {

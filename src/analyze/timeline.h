@@ -37,6 +37,8 @@ struct TimelinePiece {
   ModuleId module;  ///< the module that was running at the birth, or the owner
   OpId op;
   uint32_t tensor = 0;  ///< index into EventSource::tensors; 0: unknown
+  uint32_t stack = 0;   ///< of the allocation, index into EventSource::stacks; 0: not recorded
+  uint32_t born = 0;    ///< step of the birth; 0: before the first
   Category category{};
 
   friend bool operator==(const TimelinePiece&, const TimelinePiece&) = default;
@@ -89,6 +91,7 @@ class TimelineAnalysis : public Analysis {
   class Choice;
   class Filler;
 
+  EventSource* source_ = nullptr;  // during `analyze`
   TimelineOptions options_;
   std::vector<DeviceTimeline> timelines_;
   std::unique_ptr<Choice> choice_;

@@ -37,7 +37,10 @@ int64_t difference(int64_t a, int64_t b) {
 class Translator {
  public:
   explicit Translator(const Run& run)
-      : run_(run), ops_(run.source().ops()), tensors_(run.source().tensors()) {
+      : run_(run),
+        ops_(run.source().ops()),
+        tensors_(run.source().tensors()),
+        stacks_(run.source().stacks()) {
     for (const TraceModule& module : run.source().modules()) modules_[module.id] = module.name;
     const auto facts = run.source().run_facts();
     started_ns_ =
@@ -109,7 +112,8 @@ class Translator {
       const TraceTensor tensor = find_or_blank(tensors_, group.tensor);
       peak.groups.push_back({group.category, find_or_blank(modules_, group.module),
                              find_or_blank(ops_, group.op), tensor.dtype, tensor.shape,
-                             static_cast<int64_t>(group.count), group.size_bytes});
+                             find_or_blank(stacks_, group.stack), static_cast<int64_t>(group.count),
+                             group.size_bytes});
     }
     for (const UnitSummary& unit : run_.units()) {
       const auto held = unit.at_peak.find(read.device);
@@ -144,6 +148,7 @@ class Translator {
   std::map<ModuleId, std::string> modules_;
   std::map<OpId, std::string> ops_;
   std::map<uint32_t, TraceTensor> tensors_;
+  std::map<uint32_t, std::string> stacks_;
   int64_t started_ns_ = 0;
 };
 

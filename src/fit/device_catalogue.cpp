@@ -37,6 +37,23 @@ constexpr std::array kRows{
     Row{"a100-80g", "NVIDIA A100 80 GB", 81050, 8},       // 79.15 GiB
     Row{"h200", "NVIDIA H200", 143163, 9},                // 139.81 GiB
     Row{"b200", "NVIDIA B200", 182638, 10},  // 178.36 GiB; 178.35: github.com/pytorch/ao/pull/4002
+    // 31.36 GiB: github.com/TrajectoryCrafter/TrajectoryCrafter/issues/20
+    Row{"rtx5090", "NVIDIA GeForce RTX 5090", 32113, 12},
+    // 44.35 GiB; 46068 MiB in nvidia-smi, like the L40S
+    Row{"a40", "NVIDIA A40", 45414, 8},
+    // 93.00 GiB: github.com/ali-vilab/VACE/issues/56
+    Row{"h100-nvl", "NVIDIA H100 NVL 94 GB", 95232, 9},
+    // 94.50 GiB: out-of-memory messages of GH200; both have 97871 MiB in nvidia-smi
+    Row{"h100-96g", "NVIDIA H100 96 GB", 96768, 9},
+    Row{"gh200", "NVIDIA GH200 96 GB", 96768, 9},
+    // 94.97 GiB: out-of-memory messages
+    Row{"rtx-pro-6000", "NVIDIA RTX PRO 6000 Blackwell", 97249, 12},
+    // AMD: torch reports gfx942 and gfx950 as compute 9. Messages: 191.98 and 191.69 GiB, 255.98
+    // and
+    // 255.69 GiB, 287.98 GiB (github.com/ROCm/TheRock/issues/2118)
+    Row{"mi300x", "AMD Instinct MI300X", 196588, 9},
+    Row{"mi325x", "AMD Instinct MI325X", 262124, 9},
+    Row{"mi355x", "AMD Instinct MI355X", 294892, 9},
 };
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {

@@ -62,6 +62,8 @@ class EventSource {
   virtual std::map<OpId, std::string> ops() = 0;
   /// The first tensors of storages, by CodedEvent::tensor.
   virtual std::map<uint32_t, TraceTensor> tensors() = 0;
+  /// The stacks by CodedEvent::stack: one frame per line, innermost first.
+  virtual std::map<uint32_t, std::string> stacks() = 0;
   /// Names of the units of sharded parameters.
   virtual std::map<UnitId, std::string> units() = 0;
   /// The unit events in order. Invalid entries are left out.

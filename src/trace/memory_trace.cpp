@@ -107,6 +107,12 @@ std::map<uint32_t, TraceTensor> MemoryTrace::tensors() {
   return tensors;
 }
 
+std::map<uint32_t, std::string> MemoryTrace::stacks() {
+  std::map<uint32_t, std::string> stacks;
+  for (const auto& [id, frames] : names_.stacks) stacks[id.value] = frames;
+  return stacks;
+}
+
 std::vector<TraceUnitEvent> MemoryTrace::unit_events() {
   std::vector<TraceUnitEvent> events;
   events.reserve(units_.size());

@@ -52,6 +52,7 @@ class MemoryTrace : public EventSink, public EventSource {
   std::vector<TraceModule> modules() override;
   std::map<OpId, std::string> ops() override { return names_.ops; }
   std::map<uint32_t, TraceTensor> tensors() override;
+  std::map<uint32_t, std::string> stacks() override;
   std::map<UnitId, std::string> units() override { return names_.units; }
   std::vector<TraceUnitEvent> unit_events() override;
   std::map<StorageId, std::string> parameters() override;

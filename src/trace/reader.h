@@ -54,12 +54,11 @@ class Reader : public EventSource {
   std::vector<TraceModule> modules() override;
   std::map<OpId, std::string> ops() override;
   std::map<uint32_t, TraceTensor> tensors() override;
+  std::map<uint32_t, std::string> stacks() override;
   std::map<UnitId, std::string> units() override;
   std::vector<TraceUnitEvent> unit_events() override;
   std::map<StorageId, std::string> parameters() override;
   std::vector<PostMortem> failures() override;
-  /// The stacks by CodedEvent::stack: one frame per line, innermost first.
-  std::map<uint32_t, std::string> stacks();
   /// The number of optimizer steps by class of optimizer.
   std::map<std::string, int64_t> optimizer_steps();
 

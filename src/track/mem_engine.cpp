@@ -118,6 +118,11 @@ void MemEngine::start() {
   }
 }
 
+void MemEngine::restart_peak() {
+  const auto lock = StorageRegistry::lock();
+  events_.apply(events::peak_reset(events_.origin()));
+}
+
 void MemEngine::stop() {
   op_hook::Thread thread;
   {

@@ -46,7 +46,7 @@ class TIDEGAUGE_API MemEngine final : public CaptureListener,
 
   void start();  ///< restarts the peak
   void stop();
-
+  void restart_peak();
   /// Labels the storages of a tensor. `owner`: the module of a parameter or buffer. A fake tensor
   /// counts if it belongs to the tracker's FakeTensorMode or if the user labels it.
   void label(const at::Tensor& tensor, Role role, Since since, ModuleId owner = {},

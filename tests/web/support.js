@@ -32,14 +32,14 @@ export function packTables(tables) {
   return { packed, bytes: Uint8Array.from(bytes) };
 }
 
-/** From moments [sequence, time] and pieces [first, length, size, category, module, op, tensor, name]. */
+/** From moments [sequence, time] and pieces [first, length, size, category, module, op, tensor, name, stack, born]. */
 export function makeTimeline({ moments, pieces, contexts = [[0, 1, 0, 0]], peak = null, categories = 3 }) {
   const { packed, bytes } = packTables({
     moments: { fields: ["sequence", "time"], rows: moments },
     contexts: { fields: ["first", "step", "activity", "module"], rows: contexts },
     pieces: {
-      fields: ["first", "length", "size", "category", "module", "op", "tensor", "name"],
-      rows: pieces.map((piece) => [...piece, 0, 0, 0, 0].slice(0, 8)),
+      fields: ["first", "length", "size", "category", "module", "op", "tensor", "name", "stack", "born"],
+      rows: pieces.map((piece) => [...piece, 0, 0, 0, 0, 0, 0].slice(0, 10)),
     },
   });
   return new Timeline({ device: "cpu", peak, ...packed }, bytes, categories);

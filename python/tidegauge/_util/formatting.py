@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import sys
 
 from tidegauge._core import BYTE_UNITS
 from tidegauge._core import render_bytes as render_bytes
@@ -42,9 +44,26 @@ def render_brief_duration(duration_ns: int) -> str:
     return render_duration(duration_ns) if duration_ns < 60e9 else f"{duration_ns / 60e9:.0f} min"
 
 
+def render_rough_duration(seconds: float) -> str:
+    """`40 s`, `3 min`, `2 h`."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5970 else f"{seconds / 3600:.0f} h"
+
+
 def shorten(text: str, width: int) -> str:
-    """Cuts the beginning: the end of a module's name says more."""
-    return text if len(text) <= width else "…" + text[len(text) - width + 1 :]
+    """Cuts the middle: the end of a module's name says most, and its root something."""
+    if len(text) <= width:
+        return text
+    head = max(width - 1, 0) // 3
+    return text[:head] + "…" + text[len(text) - (width - 1 - head) :]
+
+
+def text_width() -> int:
+    """The columns of the terminal, between 60 and 200; 80 if the output is not a terminal."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return 80
+    return min(max(shutil.get_terminal_size().columns, 60), 200)
 
 
 def make_printable(text: str, keep: str = "") -> str:

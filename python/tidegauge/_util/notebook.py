@@ -36,12 +36,14 @@ def render_peaks(
     peaks: Mapping[str, Mapping[str, int]],
     step_peaks: Sequence[int] = (),
     step_device: str = "",
+    warnings: Sequence[str] = (),
 ) -> str:
     """Bytes by category of each peak, and the peaks of the steps on one device, under a title.
 
     The key of a peak is its device, optionally with a time: `cuda:0, in step 2`.
     """
     parts = [f"<b>{_text(title)}</b>"]
+    parts += [f"<p><b>{escape(warning)}</b></p>" for warning in warnings]
     for place, split in peaks.items():
         parts += _render_peak(f"peak on {place}", split)
     if not peaks:

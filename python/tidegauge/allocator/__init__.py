@@ -2,7 +2,7 @@
 """Estimates the memory that a device reserves by replaying snapshots and traces on the CPU."""
 
 from tidegauge.allocator.device_memory import DeviceMemory, Setting, replay_trace
-from tidegauge.allocator.devices import DeviceModel, device_models, find_device
+from tidegauge.allocator.devices import DeviceModel, device_models, find_device, model_device
 from tidegauge.allocator.replay import (
     DeviceReplay,
     Divergence,
@@ -29,6 +29,7 @@ __all__ = [
     "device_models",
     "find_device",
     "judge",
+    "model_device",
     "replay_snapshot",
     "replay_trace",
 ]

@@ -31,6 +31,13 @@ def device_models() -> tuple[DeviceModel, ...]:
     return tuple(DeviceModel(*row) for row in _core.device_catalogue())
 
 
+def model_device(memory_bytes: int) -> DeviceModel:
+    """A device that is not in the catalogue. It gets the architecture of the one with the nearest
+    memory, and so its workspaces; its name says so."""
+    nearest = min(device_models(), key=lambda model: abs(model.memory_bytes - memory_bytes))
+    return DeviceModel("", f"a device like {nearest.name}", memory_bytes, nearest.compute)
+
+
 def find_device(key: str) -> DeviceModel:
     """Raises ValueError if the catalogue has no such device."""
     for model in device_models():

@@ -52,12 +52,12 @@ def parse_bytes(text: str) -> int:
 
 def read_device(args: argparse.Namespace) -> DeviceModel | None:
     """The device of --device or --device-memory; None without these options."""
-    from tidegauge.allocator import DeviceModel, find_device
+    from tidegauge.allocator import find_device, model_device
 
     if args.device and args.device_memory:
         raise UsageError("--device and --device-memory are mutually exclusive")
     if args.device_memory:
-        return DeviceModel("", "the device", args.device_memory, 8)
+        return model_device(args.device_memory)
     try:
         return find_device(args.device) if args.device else None
     except ValueError as error:

@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         page = make_page(title, runs, ("before", "after"))
         page.add_comparison(before, after)
         write_page(args, page)
-    elif args.json:
+    if args.json:
         result = dataclasses.asdict(_shorten_lists(comparison, args.top))
         write_result(args, to_json({**result, "breaches": breaches}))
     else:
@@ -97,7 +97,10 @@ def run(args: argparse.Namespace) -> int:
 def _shorten_lists(comparison: Comparison, top: int) -> Comparison:
     def shorten(device: DeviceComparison) -> DeviceComparison:
         return dataclasses.replace(
-            device, modules=device.modules[: top or None], tensors=device.tensors[: top or None]
+            device,
+            modules=device.modules[: top or None],
+            tensors=device.tensors[: top or None],
+            lines=device.lines[: top or None],
         )
 
     return dataclasses.replace(comparison, devices=tuple(map(shorten, comparison.devices)))

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import sys
+import time
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidegauge._util.formatting import render_rough_duration
 from tidegauge.cli.common import (
     EXIT_DOES_NOT_FIT,
     EXIT_DONE,
@@ -132,16 +135,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tidegauge.estimation import ContractError, Estimator, ModelError, load_contract
-    from tidegauge.estimation.estimator import check_rank
+    from tidegauge.estimation.contract import ContractError, ModelError
 
     check_html(args)
     if args.trace:
         refuse_to_replace(args, args.trace)
     if args.sweep and args.max:
         raise UsageError("--sweep and --max are mutually exclusive")
-    progress = _Progress() if sys.stderr.isatty() and not args.quiet else lambda text: None
+    args.progress = _Progress(is_shown=sys.stderr.isatty() and not args.quiet)
     try:
+        _check_arguments(args)
+        from tidegauge.estimation import Estimator, load_contract
+        from tidegauge.estimation.estimator import check_rank
+
         contract = load_contract(args.target, args.config)
         question = _read_question(args, contract)
         rank = check_rank(args.rank, question.plan)
@@ -151,7 +157,7 @@ def run(args: argparse.Namespace) -> int:
             rank=rank,
             assumed=assumed,
             simulated_device=args.simulate,
-            progress=progress,
+            progress=args.progress,
             folder=args.folder,
         ) as estimator:
             if args.sweep:
@@ -174,16 +180,35 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(error) from None
 
 
-def _read_question(args: argparse.Namespace, contract: Any) -> Question:
+def _check_arguments(args: argparse.Namespace) -> None:
+    """Reports invalid arguments before torch is imported, which takes seconds."""
     from tidegauge import _core
-    from tidegauge.estimation.plan import OPTIONS, Plan, parse_option
+    from tidegauge.estimation.plan import Plan
+    from tidegauge.estimation.target_kind import find_target_kind
+
+    find_target_kind(args.target, args.config)
+    read_device(args)
+    _core.check_alloc_config(args.alloc_conf or "")
+    parse_assumptions(args.assume)
+    Plan(**_read_options(args))
+    for text in args.set:
+        _split(text, "--set", "batch=2")
+    for text in args.sweep:
+        _split(text, "--sweep", "batch=1,2,4")
+
+
+def _read_options(args: argparse.Namespace) -> dict[str, Any]:
+    from tidegauge.estimation.plan import OPTIONS, parse_option
+
+    given = {name: getattr(args, name) for name in OPTIONS}
+    return {name: parse_option(name, text) for name, text in given.items() if text is not None}
+
+
+def _read_question(args: argparse.Namespace, contract: Any) -> Question:
+    from tidegauge.estimation.plan import Plan
     from tidegauge.estimation.sweep import Question
 
-    _core.check_alloc_config(args.alloc_conf or "")
-    device = read_device(args)
-    given = {name: getattr(args, name) for name in OPTIONS}
-    options = {name: parse_option(name, text) for name, text in given.items() if text is not None}
-    question = Question(Plan(**options), device, args.alloc_conf)
+    question = Question(Plan(**_read_options(args)), read_device(args), args.alloc_conf)
     for text in args.set:
         name, value = _split(text, "--set", "batch=2")
         contract.resolve({name: value})
@@ -251,6 +276,7 @@ def _write_html(
 ) -> None:
     """Writes the simulated runs side by side, with a plot of the needed memory for a sweep."""
     from tidegauge.estimation.plot import plot_sweep
+    from tidegauge.estimation.text import describe_sweep
     from tidegauge.report.page import MOST_MOMENTS
     from tidegauge.report.run import Run
 
@@ -263,7 +289,7 @@ def _write_html(
         memories = [estimator.memory_of(estimate) for _, estimate in found]
         page = make_page(f"estimate of {args.target}", runs, labels, names, memories)
         if points[0].values:
-            page.add_sweep(plot_sweep(points))
+            page.add_sweep(plot_sweep(points), describe_sweep(points))
         write_page(args, page)
     elif args.html:
         note(args, f"did not write {args.html}: no run was simulated")
@@ -278,7 +304,8 @@ def _sweep(args: argparse.Namespace, estimator: Estimator, question: Question) -
         name, values = _split(text, "--sweep", "batch=1,2,4")
         axes[name.replace("-", "_")] = values.split(",")
     points: list[SweepPoint] = []
-    is_whole = _collect(sweep(estimator, question, axes), points)
+    args.progress.begin(math.prod(len(values) for values in axes.values()))
+    is_whole = _collect(args.progress.count(sweep(estimator, question, axes)), points)
     _clear(args)
     if args.json:
         rows = [
@@ -346,12 +373,34 @@ def _clear(args: argparse.Namespace) -> None:
 
 
 class _Progress:
-    """One line on the terminal that counts the simulated runs."""
+    """One line on the terminal: `run 5 of 96, 40 s left: building the model`."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_shown: bool) -> None:
+        self._is_shown = is_shown
         self._runs = 0
+        self._total: int | None = None
+        self._done = 0
+        self._began = time.monotonic()
+
+    def begin(self, total: int) -> None:
+        """From now on, counts the results of `count`, of which there will be `total`."""
+        self._total, self._done, self._began = total, 0, time.monotonic()
+
+    def count(self, results: Iterable[T]) -> Iterator[T]:
+        for result in results:
+            self._done += 1
+            yield result
 
     def __call__(self, text: str) -> None:
         self._runs += text == "building the model"
-        line = f"\r\x1b[Ksimulating run {self._runs}: {text}"
-        print(line, end="", file=sys.stderr, flush=True)
+        if self._is_shown:
+            print(f"\r\x1b[K{self.describe()}: {text}", end="", file=sys.stderr, flush=True)
+
+    def describe(self) -> str:
+        if self._total is None:
+            return f"run {self._runs}"
+        place = f"run {min(self._done + 1, self._total)} of {self._total}"
+        if not self._done:
+            return place
+        left = (time.monotonic() - self._began) / self._done * (self._total - self._done)
+        return f"{place}, {render_rough_duration(left)} left"

@@ -20,6 +20,7 @@ from tidegauge.cli.common import (
     show_progress,
 )
 from tidegauge.errors import FormatError
+from tidegauge.export.flamegraph import OWNERS
 from tidegauge.export.tables import TABLES
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ EXAMPLES = """\
   tidegauge export train.tide --to memory-viz -o train.pickle   (or train.json)
   tidegauge export train.rank*.tide --to perfetto -o train.json
   tidegauge export train.tide --to flamegraph | flamegraph.pl > train.svg
+  tidegauge export train.tide --to flamegraph --by line  (after `run --stacks`)
   tidegauge export train.tide --to csv -o tables                (a folder)
   tidegauge export train.tide --to csv --table modules
 """
@@ -41,6 +43,7 @@ _OPTIONS = {
     "traced_device": "memory-viz",
     "table": "csv",
     "at": "flamegraph",
+    "by": "flamegraph",
 }
 
 
@@ -56,6 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--at",
         metavar="MOMENT",
         help="flamegraph: peak (default), end, step:N (the peak of step N), or an event number",
+    )
+    parser.add_argument(
+        "--by",
+        choices=OWNERS,
+        help="flamegraph: by module (default), or by line of the program (`run --stacks`)",
     )
     add_alloc_conf(parser, "memory-viz: settings of the simulated allocator")
     parser.add_argument(
@@ -121,7 +129,9 @@ def _write(
         case "json":
             file.write(f"{export.to_json(summaries)}\n".encode())
         case "flamegraph":
-            text = export.to_flamegraph(summaries, at=args.at or "peak", progress=progress)
+            text = export.to_flamegraph(
+                summaries, at=args.at or "peak", by=args.by or "module", progress=progress
+            )
             _write_text(args, text, file)
 
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidegauge.cli.common import UsageError, note, read_run, refuse_to_replace, write_file
+from tidegauge.cli.common import note, read_run, refuse_to_replace, write_file
 
 if TYPE_CHECKING:
     from tidegauge.allocator import DeviceMemory
@@ -21,9 +21,7 @@ def add_html(parser: argparse.ArgumentParser) -> None:
 
 
 def check_html(args: argparse.Namespace) -> None:
-    """Checks, before any work, for conflicting options and an existing file."""
-    if args.html and (args.json or args.output):
-        raise UsageError("--html cannot be combined with --json or --output")
+    """Raises FileExistsError early, before the work is done."""
     if args.html:
         refuse_to_replace(args, args.html)
 

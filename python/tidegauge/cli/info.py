@@ -23,6 +23,7 @@ from tidegauge.cli.common import (
     write_result,
 )
 from tidegauge.errors import TorchError
+from tidegauge.report.holders import HOLDERS
 from tidegauge.report.summary import Summary
 from tidegauge.report.text import describe_health, join_lines, name_device, wrap
 
@@ -58,8 +59,8 @@ def run(args: argparse.Namespace) -> int:
     quiet = argparse.Namespace(**{**vars(args), "quiet": True})  # health is part of the result
     summary = read_trace(quiet, args.trace)
     if args.json:
-        facts = dataclasses.asdict(dataclasses.replace(summary, peaks=(), steps=()))
-        for name in ("peaks", "steps", "end"):
+        facts = dataclasses.asdict(dataclasses.replace(summary, peaks=(), steps=(), growth=()))
+        for name in ("peaks", "steps", "end", "growth"):
             del facts[name]
         facts["health"]["is_good"] = summary.health.is_good
         write_result(args, to_json(facts))
@@ -121,7 +122,7 @@ def render_info(summary: Summary) -> str:
     add("duration", render_duration(summary.duration_ns))
     add("torch", facts.pop("torch_version", ""))
     add("tidegauge", facts.pop("tidegauge_version", ""))
-    for known in ("rank", "world_size", "lost_events"):
+    for known in ("rank", "world_size", "lost_events", HOLDERS):
         facts.pop(known, None)
     for name, value in sorted(facts.items()):
         add(name, value)

@@ -16,7 +16,18 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from tidegauge._build_info import __version__
-from tidegauge.cli import devices, diff, estimate, export, info, merge, replay, report, run
+from tidegauge.cli import (
+    completion,
+    devices,
+    diff,
+    estimate,
+    export,
+    info,
+    merge,
+    replay,
+    report,
+    run,
+)
 from tidegauge.cli.child import run_in_child
 from tidegauge.cli.common import (
     EXIT_FAILED,
@@ -28,7 +39,7 @@ from tidegauge.cli.common import (
 from tidegauge.errors import FormatError, TorchError
 
 COMMANDS: tuple[ModuleType, ...] = (
-    *(estimate, run, report, diff, merge, info, replay, export, devices),
+    *(estimate, run, report, diff, merge, info, replay, export, devices, completion),
 )
 
 
@@ -57,7 +68,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     With an explicit `argv` it never forks: the process belongs to the caller.
     """
-    args = make_parser().parse_args(argv)
+    words = [*(sys.argv[1:] if argv is None else argv)]
+    if words[:1] == [run.NAME]:
+        words[1:] = run.complete_arguments(words[1:])
+    parser = make_parser()
+    args = parser.parse_args(words)
+    args.parser = parser
     args.owns_process = argv is None
     return run_in_child(args, _run) if args.in_child and args.owns_process else _run(args)
 

@@ -10,7 +10,6 @@ import argparse
 import dataclasses
 import json
 import os
-import textwrap
 from typing import TYPE_CHECKING, Any
 
 from tidegauge import _core
@@ -26,6 +25,7 @@ from tidegauge.cli.common import (
     render_bytes,
     write_result,
 )
+from tidegauge.report.text import wrap
 
 if TYPE_CHECKING:
     from tidegauge.allocator import DeviceReplay, RunFigures
@@ -39,7 +39,6 @@ EXAMPLES = """\
   tidegauge replay run.tide --device a100-40g
   tidegauge replay run.tide --alloc-conf '' --alloc-conf max_split_size_mb:256
 """
-_WIDTH = 80
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -163,17 +162,17 @@ def render(name: str, devices: list[DeviceReplay], *, is_other: bool) -> str:
 
 
 def _render_device(name: str, replay: DeviceReplay, is_other: bool) -> str:
-    lines = _wrap(
+    lines = wrap(
         f"{name}, device {replay.device}: {replay.events:,} events, ties by {replay.tie}, "
         f"{replay.recorded_conf or 'default settings'}"
     )
     if is_other:
         bound = "" if replay.deferred == "recorded" else f", deferred frees {replay.deferred}"
-        lines += _wrap(f"simulated with {replay.alloc_conf or 'default settings'}{bound}")
+        lines += wrap(f"simulated with {replay.alloc_conf or 'default settings'}{bound}")
     lines += ["", f"{'':24}{'recorded':>14}{'simulated':>14}"]
     for label, recorded, simulated in _rows(replay.recorded, replay.simulated):
         lines.append(f"{label:24}{recorded:>14}{simulated:>14}")
-    lines += ["", *_wrap(_verdict(replay, is_other))]
+    lines += ["", *wrap(_verdict(replay, is_other))]
     lines += ["", "Same requests from an empty cache, with only the initial blocks live:"]
     lines.append(f"{'':30}{'peak reserved':>14}{'unused':>12}{'saved':>12}")
     first = "as recorded" if replay.deferred == "recorded" else "recorded settings"
@@ -227,7 +226,3 @@ def _verdict(replay: DeviceReplay, is_other: bool) -> str:
         f"The simulation diverges from the recording at event {replay.divergence.event} of "
         f"{replay.events}: {replay.divergence.what}."
     )
-
-
-def _wrap(text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, break_on_hyphens=False)

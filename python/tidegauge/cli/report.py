@@ -13,15 +13,17 @@ from tidegauge.cli.common import (
     add_output,
     add_top,
     read_run,
+    read_trace,
     to_json,
     write_result,
 )
 from tidegauge.cli.html import add_html, check_html, make_page, read_runs, write_page
 from tidegauge.report.summary import Peak, Summary
-from tidegauge.report.text import render_report
+from tidegauge.report.text import render_leaks, render_report
 
 if TYPE_CHECKING:
     from tidegauge._core import PostMortem
+    from tidegauge.report.run import Run
 
 NAME = "report"
 HELP = "show the peak of a recorded run by category, module, tensor and step"
@@ -30,6 +32,7 @@ EXAMPLES = """\
   tidegauge report train.tide --top 30
   tidegauge report train.tide --json | jq '.peaks[0].categories'
   tidegauge report train.tide --html train.html
+  tidegauge report train.tide --leaks
   tidegauge report train.rank*.tide --html ranks.html
 """
 
@@ -38,6 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "traces", nargs="+", metavar="FILE", help="trace from `tidegauge run`; several with --html"
     )
+    parser.add_argument(
+        "--leaks",
+        action="store_true",
+        help="show only what the run keeps in more and more copies from step to step",
+    )
     add_html(parser)
     add_top(parser)
     add_output(parser)
@@ -45,19 +53,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     check_html(args)
+    if args.leaks and args.html:
+        raise UsageError("--leaks cannot be combined with --html; the page lists what grows, too")
     if args.html:
-        _write_page(args)
+        runs = _write_page(args)
+        if len(runs) == 1:
+            _write_text(args, runs[0])
     elif len(args.traces) > 1:
         raise UsageError(
             "several files require --html; to compare ranks use `tidegauge merge`, to compare two "
             "runs use `tidegauge diff`"
         )
+    elif args.leaks:
+        _write_leaks(args, read_trace(args, args.traces[0]))
     else:
-        _write_text(args, args.traces[0])
+        _write_text(args, read_run(args, args.traces[0]))
     return EXIT_DONE
 
 
-def _write_page(args: argparse.Namespace) -> None:
+def _write_leaks(args: argparse.Namespace, summary: Summary) -> None:
+    if args.json:
+        growth = [dataclasses.asdict(each) for each in summary.growth[: args.top or None]]
+        write_result(args, to_json({"step_count": summary.step_count, "growth": growth}))
+    else:
+        write_result(args, render_leaks(summary, args.top))
+
+
+def _write_page(args: argparse.Namespace) -> list[Run]:
     runs = read_runs(args, args.traces)
     if len(runs) == 1:
         page = make_page(f"{args.traces[0]} - tidegauge", runs, args.traces)
@@ -70,10 +92,10 @@ def _write_page(args: argparse.Namespace) -> None:
         except ValueError as error:
             raise UsageError(error) from None
     write_page(args, page)
+    return runs
 
 
-def _write_text(args: argparse.Namespace, path: str) -> None:
-    run = read_run(args, path)
+def _write_text(args: argparse.Namespace, run: Run) -> None:
     if args.json:
         lists = shorten_lists(run.summary, args.top)
         layers = [dataclasses.asdict(layer) for layer in run.memory.layers]
@@ -100,5 +122,6 @@ def shorten_peak(peak: Peak, top: int) -> Peak:
         peak,
         modules=peak.modules[: top or None],
         tensors=peak.tensors[: top or None],
+        lines=peak.lines[: top or None],
         units=peak.units[: top or None],
     )

@@ -12,6 +12,7 @@ import atexit
 import builtins
 import importlib.util
 import io
+import json
 import os
 import runpy
 import sys
@@ -29,10 +30,17 @@ from tidegauge.cli.common import (
     add_verbosity,
     note,
     print_error,
+    print_line,
     render_bytes,
 )
+from tidegauge.report.holders import HOLDERS
 from tidegauge.report.summary import largest_first
-from tidegauge.report.text import describe_failures, name_device, render_categories
+from tidegauge.report.text import (
+    describe_failures,
+    name_device,
+    render_categories,
+    render_report,
+)
 
 if TYPE_CHECKING:
     from tidegauge.trackers.mem_tracker import MemTracker
@@ -44,10 +52,13 @@ USAGE = "tidegauge run [options] (script.py | -m module) [arguments ...]"
 EXAMPLES = """\
   tidegauge run train.py --lr 0.1
   tidegauge run -o big_batch.tide train.py --batch 512
+  tidegauge run --stacks train.py                (with lines of the program)
   tidegauge run -m my_package.train
   torchrun --nproc-per-node 2 -m tidegauge run train.py   (one file per rank)
 """
 
+_TOP = 10
+STACKS = ("none", "module", "python")
 _PACKAGE = str(Path(__file__).parent.parent) + os.sep
 
 
@@ -59,7 +70,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="trace file (default: the name of the script with .tide); under torchrun the rank is "
         "inserted, as in train.rank0.tide",
     )
-    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="replace FILE if it exists (default: number it, as in train.2.tide)",
+    )
+    parser.add_argument(
+        "--report", action="store_true", help="print the report to standard error at the end"
+    )
+    parser.add_argument(
+        "--html", metavar="FILE", help="write an interactive page for a browser at the end"
+    )
     parser.add_argument(
         "--allocator",
         action="store_true",
@@ -67,9 +88,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--stacks",
-        choices=("none", "module", "python"),
+        choices=STACKS,
         default="none",
-        help="which part of the Python stack to record for each allocation (default: none)",
+        help="record which lines of the program allocate memory; with a value, record no stacks "
+        "(none), the running modules (module) or lines (python) (default: none)",
     )
     add_verbosity(parser)
     parser.add_argument(
@@ -82,6 +104,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "script", nargs=argparse.REMAINDER, metavar="script.py", help="script and its arguments"
     )
+
+
+def complete_arguments(words: list[str]) -> list[str]:
+    """`--stacks` without a value means lines. argparse would take the script for its value."""
+    words = [*words]
+    for i, word in enumerate(words):
+        if word == "-m" or not word.startswith("-"):
+            return words  # the rest belongs to the script
+        if word == "--stacks" and (i + 1 == len(words) or words[i + 1] not in STACKS):
+            words[i] = "--stacks=python"
+        elif word in ("-o", "--output", "--html", "--stacks"):
+            return words[: i + 2] + complete_arguments(words[i + 2 :])
+    return words
 
 
 def run(args: argparse.Namespace) -> int:
@@ -121,10 +156,42 @@ def name_trace(script: str, is_module: bool, output: str | None) -> str:
         if path.name == "__main__.py":
             path = Path(Path(script).resolve().parent.name)
         path = Path(f"{path.stem if path.suffix in ('.py', '.pyc') else path.name}.tide")
-    rank = os.environ.get("RANK", "")
-    if rank.isdecimal():
-        path = path.with_name(f"{path.stem}.rank{rank}{path.suffix or '.tide'}")
-    return str(path)
+    return _insert_rank(str(path if path.suffix or not _has_rank() else f"{path}.tide"))
+
+
+def _has_rank() -> bool:
+    return os.environ.get("RANK", "").isdecimal()
+
+
+def _insert_rank(name: str) -> str:
+    """`train.rank0.tide` under torchrun, otherwise `train.tide`."""
+    path = Path(name)
+    if not _has_rank():
+        return name
+    return str(path.with_name(f"{path.stem}.rank{os.environ['RANK']}{path.suffix}"))
+
+
+def number_file(name: str) -> str:
+    """The name if no such file exists, otherwise `train.2.tide`, `train.3.tide`, ..."""
+    path, number = Path(name), 1
+    candidate = path
+    while os.path.lexists(candidate) and _is_regular(candidate):
+        number += 1
+        candidate = path.with_name(f"{path.stem}.{number}{path.suffix}")
+    return str(candidate)
+
+
+def _is_regular(path: Path) -> bool:
+    """False for special files, e.g. /dev/null, which are written to directly."""
+    return not path.exists() or path.is_file() or path.is_dir()
+
+
+def _find_entry() -> str:
+    """The file of the outermost frame: the program `tidegauge`."""
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_filename
 
 
 def _run_tracked(args: argparse.Namespace, script: str, is_module: bool) -> int:
@@ -132,11 +199,14 @@ def _run_tracked(args: argparse.Namespace, script: str, is_module: bool) -> int:
     from tidegauge.trackers.recorder import Recorder
     from tidegauge.trackers.script_tracker import ScriptTracker
 
-    path = name_trace(script, is_module, args.output)
-    if os.path.lexists(path) and not args.force:
-        raise FileExistsError(
-            f"{path} exists; choose another name with -o, or replace it with --force"
-        )
+    wanted = name_trace(script, is_module, args.output)
+    path = wanted if args.force else number_file(wanted)
+    if path != wanted:
+        note(args, f"{wanted} exists; recording to {path} (--force replaces it)")
+    if args.html and not args.force:
+        args.html = number_file(_insert_rank(args.html))
+    if args.owns_process:
+        _C.hide_frames_below([_find_entry()])
     recorder = Recorder(path, overwrite=args.force)
     if args.owns_process:
         _C.complete_recordings_at_sigterm()
@@ -149,8 +219,10 @@ def _run_tracked(args: argparse.Namespace, script: str, is_module: bool) -> int:
     def end() -> None:
         tracker.__exit__(None, None, None)
         if os.getpid() == process:  # otherwise this is a child that the script forked
+            _note_holders(recorder)
             recorder.close()
             _print_result(args, tracker, recorder, ran_out)
+            _write_reports(args, recorder.path)
 
     tracker.__enter__()
     if args.owns_process:
@@ -249,6 +321,32 @@ def is_out_of_memory(error: BaseException | None) -> bool:
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and _C.is_out_of_memory(str(error))
+
+
+def _note_holders(recorder: Recorder) -> None:
+    """Records which containers hold many tensors. The run is over, so a failure is ignored."""
+    from tidegauge.trackers.holders import find_holders
+
+    with suppress(Exception):
+        if holders := find_holders():
+            recorder.set_fact(HOLDERS, json.dumps(holders))
+
+
+def _write_reports(args: argparse.Namespace, path: str) -> None:
+    """What `tidegauge report` would print and write. The script owns standard output."""
+    if not args.report and not args.html:
+        return
+    from tidegauge.cli.html import make_page, read_runs, write_page
+
+    try:
+        (run,) = read_runs(args, [path])
+        if args.report:
+            failures = [each.render() for each in run.failures]
+            print_error(render_report(run.summary, _TOP, run.memory, failures))
+        if args.html:
+            write_page(args, make_page(f"{path} - tidegauge", [run], [path]))
+    except (OSError, ValueError) as error:  # e.g. FormatError; the exit code is the script's
+        print_line(str(error))
 
 
 def _print_result(

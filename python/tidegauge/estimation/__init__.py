@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Does a run fit? Simulates real model code and the allocator of the device."""
+"""Does a run fit? Simulates real model code and the allocator of the device.
+
+The names below are loaded on first use, because most of them import torch. The modules contract,
+plan and target_kind need no torch, so that invalid arguments are reported without it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from tidegauge._torch.compat import check_torch_version
 
-check_torch_version()  # before a module of this package imports torch
-
-from tidegauge.estimation.advice import Advice, advise
-from tidegauge.estimation.contract import Contract, ContractError, ModelError
-from tidegauge.estimation.estimator import Estimate, Estimator, RankPeak, estimate
-from tidegauge.estimation.plan import Plan
-from tidegauge.estimation.sweep import SweepPoint, find_largest, sweep
-from tidegauge.estimation.targets import load_contract
+if TYPE_CHECKING:
+    from tidegauge.estimation.advice import Advice, advise
+    from tidegauge.estimation.contract import Contract, ContractError, ModelError
+    from tidegauge.estimation.estimator import Estimate, Estimator, RankPeak, estimate
+    from tidegauge.estimation.plan import Plan
+    from tidegauge.estimation.sweep import SweepPoint, find_largest
+    from tidegauge.estimation.targets import load_contract
 
 __all__ = [
     "Advice",
@@ -26,5 +32,29 @@ __all__ = [
     "estimate",
     "find_largest",
     "load_contract",
-    "sweep",
 ]
+
+_HOMES = {
+    "Advice": "advice",
+    "Contract": "contract",
+    "ContractError": "contract",
+    "Estimate": "estimator",
+    "Estimator": "estimator",
+    "ModelError": "contract",
+    "Plan": "plan",
+    "RankPeak": "estimator",
+    "SweepPoint": "sweep",
+    "advise": "advice",
+    "estimate": "estimator",
+    "find_largest": "sweep",
+    "load_contract": "targets",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    check_torch_version()  # before a module of this package imports torch
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

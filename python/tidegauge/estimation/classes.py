@@ -80,8 +80,11 @@ def _make_input(description: Mapping[str, Any], settings: Mapping[str, Any]) -> 
 
 
 def _compute_loss(model: nn.Module, inputs: list[torch.Tensor]) -> torch.Tensor:
+    return reduce_output(model(*inputs))
+
+
+def reduce_output(output: Any) -> torch.Tensor:
     """The model's own loss, or else the mean of its output: any scalar loss needs that memory."""
-    output = model(*inputs)
     loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
     if loss is None:
         loss = output[0] if isinstance(output, tuple | list) else output

@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from tidegauge._util.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 
 class ContractError(ValueError):

@@ -4,17 +4,22 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import torch
+from torch import nn
 
 from tidegauge import _core
+from tidegauge._util.formatting import parse_bytes, render_bytes
+from tidegauge._util.notebook import render_peaks
+from tidegauge._util.suggestions import did_you_mean
 from tidegauge.allocator import (
     Assumptions,
     DeviceMemory,
@@ -24,9 +29,11 @@ from tidegauge.allocator import (
     VerdictName,
     find_device,
     judge,
+    model_device,
 )
 from tidegauge.allocator.device_memory import replay_requests
 from tidegauge.estimation.contract import Contract
+from tidegauge.estimation.live_modules import make_module_contract
 from tidegauge.estimation.plan import Plan
 from tidegauge.estimation.runner import Progress, Run, claim_device, next_rank, run_plan
 from tidegauge.estimation.targets import load_contract
@@ -88,6 +95,19 @@ class Estimate:
     def fits(self) -> bool | None:
         """True if it fits, even if only after retries; None without a device."""
         return self.judged.fits
+
+    def __str__(self) -> str:
+        """`llama.py, FSDP2 over 8 ranks: fits, 61.0 GiB of 79.1 GiB on NVIDIA H100 80 GB`"""
+        needs = render_bytes(self.needed_bytes)
+        if self.device is None:
+            return f"{self.target}, {self.plan.describe()}: needs {needs}"
+        memory = f"{render_bytes(self.device.memory_bytes)} on {self.device.name}"
+        return f"{self.target}, {self.plan.describe()}: {self.verdict}, {needs} of {memory}"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the verdict, and the tensor peak by category."""
+        peak = {f"{self.peak.device}, in step {self.peak.step}": self.peak.categories}
+        return render_peaks(str(self), peak)
 
     @property
     def judged(self) -> Verdict:
@@ -271,37 +291,98 @@ def _find_peak(summary: Summary, device: str) -> Peak:
 
 
 def estimate(
-    target: str | os.PathLike[str] | Contract,
+    target: str | os.PathLike[str] | Contract | nn.Module,
     *,
     device: str | None = None,
+    device_memory: str | None = None,
     alloc_conf: str | None = None,
-    rank: int | str = "worst",
+    inputs: Any = None,
+    compute_loss: Callable[[nn.Module, Any], torch.Tensor] | None = None,
     config: str | None = None,
     settings: Mapping[str, Any] | None = None,
+    fsdp: int = 0,
+    hsdp: str = "",
+    tp: int = 1,
+    reshard: str = "auto",
+    mp: str = "",
+    dtype: str = "",
+    ac: str = "none",
+    optimizer: str = "",
+    offload: bool = False,
+    item: str = "",
+    rank: int | str = "worst",
     assumptions: Mapping[str, int] | None = None,
     simulated_device: str = "cuda",
-    **plan: Any,
+    **unknown: Any,
 ) -> Estimate:
-    """Estimates the memory that a training run needs and whether it fits `device`.
+    """Estimates the memory that a training run needs and whether it fits a device.
 
-    `target`: a Python file (docs/estimate.md), a `Contract`, a Hugging Face config.json, or
-    "module:Class" with `config`. `device`: a name in the catalogue, e.g. "h100-80g".
-    `rank`: "worst", "all" or a number. `settings`: settings of the target, as with `--set`.
-    `assumptions`: members of `tidegauge.allocator.Assumptions`. `simulated_device`: "cuda"
-    needs no GPU; "cpu" simulates with CPU kernels. All other arguments are members of `Plan`::
+    `target`: a Python file (docs/estimate.md), a `Contract`, a Hugging Face config.json,
+    "module:Class" with `config`, or a model with `inputs`, the arguments of its forward; then
+    `compute_loss(model, inputs)` is the mean of its output by default. `device`: a name in the
+    catalogue, e.g. "h100-80g", or `device_memory`, e.g. "40GiB". `alloc_conf`: as in
+    PYTORCH_CUDA_ALLOC_CONF. `settings`: settings of the target, as with `--set`.
+
+    The training plan: `fsdp`, `hsdp` ("2x4") and `tp`: numbers of ranks; `reshard`; `mp`: types of
+    computation and reduction ("bf16/fp32"); `dtype`: type of the parameters; `ac`: "none",
+    "selective" or "full" checkpointing; `optimizer`: e.g. "sgd-momentum"; `offload`: keep shards in
+    host memory; `item`: the value that `Tensor.item()` returns if it is not known.
+
+    `rank`: "worst", "all" or a number. `assumptions`: members of
+    `tidegauge.allocator.Assumptions`. `simulated_device`: "cuda" needs no GPU; "cpu" simulates with
+    CPU kernels::
 
         tidegauge.estimate("llama.py", device="h100-80g", fsdp=8, mp="bf16/fp32", ac="selective")
+        tidegauge.estimate(model, inputs=torch.zeros(8, 3, 224, 224), device="l4")
     """
-    contract = target if isinstance(target, Contract) else load_contract(target, config)
-    model = find_device(device) if device else None
-    chosen = Plan(**plan, settings=tuple(sorted((settings or {}).items())))
+    for name in unknown:
+        known = [each for each in inspect.signature(estimate).parameters if each != "unknown"]
+        raise TypeError(f"estimate() has no argument '{name}': {did_you_mean(name, known)}")
+    contract = _find_contract(target, config, inputs, compute_loss)
+    chosen = Plan(
+        fsdp=fsdp,
+        hsdp=hsdp,
+        tp=tp,
+        reshard=reshard,
+        mp=mp,
+        dtype=dtype,
+        ac=ac,
+        optimizer=optimizer,
+        offload=offload,
+        item=item,
+        settings=tuple(sorted((settings or {}).items())),
+    )
     with Estimator(
         contract,
         rank=check_rank(rank, chosen),
         assumed=assumptions,
         simulated_device=simulated_device,
     ) as estimator:
-        return estimator.estimate(chosen, model, alloc_conf)
+        return estimator.estimate(chosen, _find_model(device, device_memory), alloc_conf)
+
+
+def _find_contract(
+    target: str | os.PathLike[str] | Contract | nn.Module,
+    config: str | None,
+    inputs: Any,
+    compute_loss: Callable[[nn.Module, Any], torch.Tensor] | None,
+) -> Contract:
+    if isinstance(target, nn.Module):
+        return make_module_contract(target, inputs, compute_loss)
+    if inputs is not None or compute_loss is not None:
+        raise ValueError("inputs and compute_loss require an nn.Module as target")
+    return target if isinstance(target, Contract) else load_contract(target, config)
+
+
+def _find_model(device: str | None, device_memory: str | None) -> DeviceModel | None:
+    if device and device_memory:
+        raise ValueError("device and device_memory are mutually exclusive")
+    if not device_memory:
+        return find_device(device) if device else None
+    size_bytes = parse_bytes(device_memory)
+    if not size_bytes or device_memory.strip()[-1].isdigit():
+        raise ValueError(f"invalid device_memory '{device_memory}' (expected e.g. 40GiB)")
+    return model_device(size_bytes)
 
 
 def check_rank(rank: int | str, plan: Plan) -> str:

@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
-import torch
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from tidegauge._util.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    import torch
 
 CHECKPOINTING = ("none", "selective", "full")
 
@@ -25,26 +25,43 @@ class OptimizerKind:
     optimizers with less state, to suggest instead, the smallest first.
     """
 
-    make: Callable[..., torch.optim.Optimizer]
+    class_name: str  # in torch.optim
     has_foreach: bool = True
     reads_values: bool = False
     supports_dtensor: bool = True
     smaller: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def make(self, parameters: Any, **options: Any) -> torch.optim.Optimizer:
+        import torch
+
+        made: torch.optim.Optimizer = getattr(torch.optim, self.class_name)(
+            parameters, **self.options, **options
+        )
+        return made
 
 
 OPTIMIZERS = {
-    "adamw": OptimizerKind(torch.optim.AdamW, smaller=("adafactor", "sgd-momentum")),
-    "adam": OptimizerKind(torch.optim.Adam, smaller=("adafactor", "sgd-momentum")),
-    "sgd": OptimizerKind(torch.optim.SGD),
-    "sgd-momentum": OptimizerKind(functools.partial(torch.optim.SGD, momentum=0.9)),
+    "adamw": OptimizerKind("AdamW", smaller=("adafactor", "sgd-momentum")),
+    "adam": OptimizerKind("Adam", smaller=("adafactor", "sgd-momentum")),
+    "sgd": OptimizerKind("SGD"),
+    "sgd-momentum": OptimizerKind("SGD", options={"momentum": 0.9}),
     "adafactor": OptimizerKind(
-        torch.optim.Adafactor, has_foreach=False, reads_values=True, supports_dtensor=False
+        "Adafactor", has_foreach=False, reads_values=True, supports_dtensor=False
     ),
-    "rmsprop": OptimizerKind(torch.optim.RMSprop),
-    "adagrad": OptimizerKind(torch.optim.Adagrad),
+    "rmsprop": OptimizerKind("RMSprop"),
+    "adagrad": OptimizerKind("Adagrad"),
 }
 DEFAULT_OPTIMIZER = "adamw"
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+
+
+def find_dtype(name: str) -> torch.dtype:
+    """The type of torch for a name in DTYPES."""
+    import torch
+
+    found: torch.dtype = getattr(torch, DTYPES[name])
+    return found
 
 
 @dataclass(frozen=True)
@@ -137,12 +154,12 @@ class Plan:
 
     @property
     def compute_dtype(self) -> torch.dtype | None:
-        return DTYPES[self.mp.partition("/")[0]] if self.mp else None
+        return find_dtype(self.mp.partition("/")[0]) if self.mp else None
 
     @property
     def reduce_dtype(self) -> torch.dtype | None:
         name = self.mp.partition("/")[2]
-        return DTYPES[name] if name else None
+        return find_dtype(name) if name else None
 
     def change(self, **changes: Any) -> Plan:
         return dataclasses.replace(self, **changes)

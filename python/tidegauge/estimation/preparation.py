@@ -16,7 +16,7 @@ from torch.utils.checkpoint import (
 )
 
 from tidegauge.estimation.contract import Contract
-from tidegauge.estimation.plan import DTYPES, Plan
+from tidegauge.estimation.plan import Plan, find_dtype
 
 # "selective" keeps the outputs of these ops, which are expensive to recompute.
 _KEPT = (
@@ -55,7 +55,7 @@ def prepare_model(contract: Contract, plan: Plan, model: nn.Module, device: str)
     """Applies the parts of the plan in the order that torch requires."""
     blocks = list(contract.blocks(model)) if contract.blocks else find_blocks(model)
     if plan.dtype:
-        model.to(DTYPES[plan.dtype])
+        model.to(find_dtype(plan.dtype))
     meshes = _make_meshes(plan, device)
     if plan.tp > 1:
         _parallelize(contract, model, meshes["tp"])

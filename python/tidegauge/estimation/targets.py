@@ -20,6 +20,7 @@ from tidegauge.estimation.contract import (
     describe_error,
     describe_line,
 )
+from tidegauge.estimation.target_kind import find_target_kind
 from tidegauge.estimation.transformers_models import load_config
 
 _REQUIRED = ("build_model", "make_inputs", "compute_loss")
@@ -36,21 +37,13 @@ def load_contract(target: str | os.PathLike[str], config: str | None = None) -> 
 
     Raises ContractError for an invalid target, ModelError if its code fails.
     """
-    text = os.fspath(target)
-    path = Path(text)
-    module, colon, name = text.partition(":")
-    if not path.exists() and colon and module and name.isidentifier():
+    kind = find_target_kind(target, config)
+    if kind == "class":
+        module, _, name = os.fspath(target).partition(":")
         return load_class(module, name, config)
-    if config is not None:
-        raise ContractError(f"a config requires a module:Class target (got '{text}')")
-    if not path.exists():
-        raise ContractError(
-            f"no such file: {text} (expected a Python file, a config.json or module:Class)"
-        )
-    if path.is_dir() or path.suffix == ".json":
+    path = Path(target)
+    if kind == "config":
         return load_config(path / "config.json" if path.is_dir() else path)
-    if path.suffix != ".py":
-        raise ContractError(f"{text} is neither a Python file (.py) nor a config file (.json)")
     return _load_file(path)
 
 

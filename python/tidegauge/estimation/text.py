@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 
 from tidegauge._util.formatting import render_bytes, render_duration, shorten
-from tidegauge.estimation.advice import Advice
+from tidegauge.estimation.advice import Advice, find_too_large
 from tidegauge.estimation.estimator import Estimate
 from tidegauge.estimation.sweep import SweepPoint, to_points
 from tidegauge.report.text import (
@@ -29,7 +29,7 @@ def render_estimate(estimate: Estimate, top: int, advice: Sequence[Advice] | Non
         [
             _render_head(estimate),
             render_verdict(estimate.judged),
-            [] if advice is None else render_advice(advice),
+            [] if advice is None else render_advice(advice, find_too_large(estimate)),
             ["Device memory", *render_layer_rows(estimate.layers)],
             _render_steps(estimate),
             render_peak(estimate.peak),
@@ -62,10 +62,18 @@ def _render_count(count: int) -> str:
     return f"{count:,}"
 
 
-def render_advice(advice: Sequence[Advice]) -> list[str]:
+def render_advice(advice: Sequence[Advice], too_large: tuple[int, str] | None = None) -> list[str]:
+    """`too_large`: the size and the description of one tensor that alone exceeds the device."""
+    lines = []
+    if too_large is not None:
+        size_bytes, tensor = too_large
+        lines = wrap(
+            f"One tensor alone exceeds the device: {tensor} needs {render_bytes(size_bytes)}. Only "
+            "what makes it smaller can help."
+        )
     if not advice:
-        return ["None of the simulated changes saves memory."]
-    lines = [
+        return [*lines, "None of the simulated changes saves memory."]
+    lines += [
         "Changes that save memory, each one simulated",
         f"  {'':38}{'saves':>9}{'needs':>10}",
     ]
@@ -76,6 +84,11 @@ def render_advice(advice: Sequence[Advice]) -> list[str]:
         verdict = each.estimate.verdict or ""
         lines.append(f"  {last:38}{saves:>9}{needs:>10}  {verdict}")
         lines += [f"    {line}" for line in wrap(f"cost: {each.cost}")]
+    if not any(each.estimate.fits for each in advice):
+        lines += wrap(
+            "None of them makes the run fit, also not together: use a device with more memory, or "
+            "a smaller model."
+        )
     return lines
 
 
@@ -153,6 +166,26 @@ def render_sweep(points: Sequence[SweepPoint]) -> str:
             lines.append(cells + _render_cells(point.estimate))
     notes = [line for fault, i in faults.items() for line in wrap(f"({i}) {fault}", "    ")]
     return join_sections([lines, notes])
+
+
+def describe_sweep(points: Sequence[SweepPoint]) -> str:
+    """`4 of 6 configurations fit; the largest that fits: batch 8, 61.0 GiB`"""
+    simulated = [point for point in points if point.estimate]
+    sizes = {id(point): point.estimate.needed_bytes for point in simulated if point.estimate}
+
+    def describe(point: SweepPoint) -> str:
+        values = ", ".join(f"{name} {value}" for name, value in point.values.items())
+        return f"{values}, {render_bytes(sizes[id(point)])}"
+
+    fitting = [point for point in simulated if point.estimate and point.estimate.fits]
+    if all(point.estimate and point.estimate.fits is None for point in simulated):
+        most = max(simulated, key=lambda point: sizes[id(point)])
+        return f"{len(simulated):,} configurations; the most memory: {describe(most)}"
+    count = f"{len(fitting):,} of {len(points):,} configurations fit"
+    if not fitting:
+        least = min(simulated, key=lambda point: sizes[id(point)])
+        return f"{count}; the least memory: {describe(least)}"
+    return f"{count}; the largest: {describe(max(fitting, key=lambda p: sizes[id(p)]))}"
 
 
 def _render_cells(estimate: Estimate) -> str:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Collapsed stacks for flamegraph.pl, speedscope etc.: the bytes of a moment by owner.
+"""Collapsed stacks for flamegraph.pl, speedscope etc.: the bytes of a moment by owner or by line.
 
 cpu;Net;blocks;0;Parameter 131072
+cpu;train.py:40 main;train.py:12 Net.forward;Activation 4096
 """
 
 from __future__ import annotations
@@ -9,29 +10,44 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from tidegauge._util.formatting import make_printable
+from tidegauge.report.lines import LineNames
+from tidegauge.report.names import NO_LINE, NO_MODULE, UNNAMED_MODULE
 from tidegauge.report.ranks import sort_ranks
-from tidegauge.report.summary import NO_MODULE, UNNAMED_MODULE, Peak, Summary, read_moment
+from tidegauge.report.summary import Peak, Summary, TensorGroup, read_moment
+
+OWNERS = ("module", "line")
 
 
 def to_flamegraph(
     summaries: Sequence[Summary],
     *,
     at: str = "peak",
+    by: str = "module",
     progress: Callable[[float], None] | None = None,
 ) -> str:
-    """One line per module and category with its bytes, which add up to the total of the moment.
+    """One row per owner and category with its bytes, which add up to the total of the moment.
 
-    `at`: "peak" of each device, "end" of the recording, "step:N" for the peak of a step, or the
-    sequence number of an event. Raises ValueError for any other value, and for two traces of the
-    same rank.
+    `by`: "module", or "line" for the recorded stacks, outermost frame first. `at`: "peak" of each
+    device, "end" of the recording, "step:N" for the peak of a step, or the sequence number of an
+    event. Raises ValueError for any other value, for two traces of the same rank, and if no lines
+    were recorded.
     """
+    if by not in OWNERS:
+        raise ValueError(f"invalid owner '{by}' (expected {' or '.join(OWNERS)})")
     ordered = sort_ranks(summaries)
     stacks: dict[str, int] = {}
     for summary in ordered:
         rank = [f"rank {summary.rank}"] if len(ordered) > 1 else []
         for moment in _read_moments(summary, at, progress):
+            if by == "line" and moment.tensors and not moment.lines:
+                raise ValueError(
+                    f"{summary.path} has no lines of the program; record it with "
+                    "`tidegauge run --stacks`"
+                )
+            names = LineNames(group.stack for group in moment.tensors)
             for group in moment.tensors:
-                frames = [*rank, moment.device, *_split_name(group.module), group.category]
+                owners = _split_name(group.module) if by == "module" else _lines(group, names)
+                frames = [*rank, moment.device, *owners, group.category]
                 stack = ";".join(map(_clean, frames))
                 stacks[stack] = stacks.get(stack, 0) + group.size_bytes
     return "".join(f"{stack} {stacks[stack]}\n" for stack in sorted(stacks))
@@ -68,6 +84,11 @@ def _find_moments(summary: Summary, at: str) -> list[tuple[str, int]]:
 
 def _split_name(module: str) -> list[str]:
     return [module] if module in (NO_MODULE, UNNAMED_MODULE) else module.split(".")
+
+
+def _lines(group: TensorGroup, names: LineNames) -> list[str]:
+    """The frames of the allocation, outermost first."""
+    return [names.frame(frame) for frame in reversed(group.stack)] if group.line else [NO_LINE]
 
 
 def _clean(frame: str) -> str:

@@ -45,7 +45,7 @@ def _tensors(summary: Summary) -> Iterator[tuple[Cell, ...]]:
     for peak in summary.peaks:
         for group in peak.tensors:
             tensor = (group.op, group.dtype, group.shape, group.count, group.size_bytes)
-            yield (peak.device, group.category, group.module, *tensor)
+            yield (peak.device, group.category, group.module, *tensor, group.line)
 
 
 def _steps(summary: Summary) -> Iterator[tuple[Cell, ...]]:
@@ -71,7 +71,7 @@ TABLES = {
         _peaks,
     ),
     "modules": _table("device module own_bytes tree_bytes saved_bytes", _modules),
-    "tensors": _table("device category module op dtype shape count size_bytes", _tensors),
+    "tensors": _table("device category module op dtype shape count size_bytes line", _tensors),
     "steps": _table("step device category size_bytes sequence", _steps),
     "units": _table(
         "device unit size_bytes peak_share gather_count reduce_count longest_whole_ns", _units

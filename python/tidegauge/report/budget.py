@@ -130,6 +130,19 @@ def _read_limits(
     return read
 
 
+def read_peak_budget(budget: str) -> Budget:
+    """Limits on one run: a size for the peak of each device, or a file without [growth].
+
+    Raises BudgetError if it is neither, OSError if the file cannot be read.
+    """
+    if not budget.endswith(".toml"):
+        return Budget({"total": parse_limit(budget, percent=False)}, {}, {})
+    limits = read_budget(budget)
+    if limits.growth:
+        raise BudgetError(f"{budget}: [growth] compares two runs; use it with `tidegauge diff`")
+    return limits
+
+
 def find_breaches(budget: Budget, comparison: Comparison, after: Summary) -> list[Breach]:
     """The exceeded limits. Ignores meta, which has no memory, unless it is the only device."""
     breaches = []
@@ -144,8 +157,15 @@ def find_breaches(budget: Budget, comparison: Comparison, after: Summary) -> lis
                 grew = f"{render_change(change.change_bytes)} ({_percent(change)})"
                 text = f"{device.device}: {name} grew by {grew}; the limit is {limit}"
                 breaches.append(Breach(device.device, name, change.change_bytes, str(limit), text))
-    for peak in after.peaks:
-        if peak.device in ignored:
+    return breaches + find_peak_breaches(budget, after)
+
+
+def find_peak_breaches(budget: Budget, summary: Summary) -> list[Breach]:
+    """The exceeded limits that do not compare two runs. Ignores meta as `find_breaches` does."""
+    breaches = []
+    only_meta = all(peak.device == "meta" for peak in summary.peaks)
+    for peak in summary.peaks:
+        if peak.device == "meta" and not only_meta:
             continue
         trees = {module.name: module.tree_bytes for module in peak.modules}
         sizes = {"total": peak.total_bytes, **peak.categories}

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tidegauge._util.formatting import render_bytes, render_change, shorten
+from tidegauge._util.formatting import render_bytes, render_change, shorten, text_width
+from tidegauge.report.names import render_op
 from tidegauge.report.summary import Peak, Summary
-from tidegauge.report.text import WIDTH, describe_run, join_sections, name_device, render_op, wrap
+from tidegauge.report.text import describe_run, join_sections, name_device, wrap
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class DeviceComparison:
     categories: tuple[Change, ...]
     modules: tuple[Change, ...]  # own bytes, without submodules
     tensors: tuple[Change, ...]
+    lines: tuple[Change, ...]  # none unless both runs recorded lines
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ def _compare_device(device: str, old: Peak | None, new: Peak | None) -> DeviceCo
         _changes(old.categories if old else {}, new.categories if new else {}),
         _changes(_own_bytes(old), _own_bytes(new)),
         _changes(_tensor_bytes(old), _tensor_bytes(new)),
+        _compare_lines(old, new),
     )
 
 
@@ -74,6 +77,15 @@ def _tensor_bytes(peak: Peak | None) -> dict[str, int]:
         name = " ".join(word for word in words if word)
         sizes[name] = sizes.get(name, 0) + group.size_bytes
     return sizes
+
+
+def _compare_lines(old: Peak | None, new: Peak | None) -> tuple[Change, ...]:
+    if any(peak is not None and not peak.lines for peak in (old, new)):
+        return ()
+    before, after = (
+        {line.line: line.size_bytes for line in peak.lines} if peak else {} for peak in (old, new)
+    )
+    return _changes(before, after)
 
 
 def _changes(old: Mapping[str, int], new: Mapping[str, int]) -> tuple[Change, ...]:
@@ -94,7 +106,23 @@ def render_comparison(comparison: Comparison, summaries: tuple[Summary, Summary]
         sections.append(_render_device(device))
         sections.append(_render_changes("Modules", device.modules, top))
         sections.append(_render_changes("Tensors", device.tensors, top))
+        sections.append(_render_changes("Lines", device.lines, top))
     return join_sections(sections)
+
+
+def describe_comparison(comparison: Comparison) -> str:
+    """`Peak on cpu: +3.20 MiB (+5.2%), from 61.9 MiB to 65.1 MiB; most of it Saved Activation`"""
+    if not comparison.devices:
+        return "Neither run created a tensor."
+    device = comparison.devices[0]
+    total = device.total
+    before, after = render_bytes(total.before_bytes), render_bytes(total.after_bytes)
+    if not total.change_bytes:
+        return f"Peak on {device.device}: unchanged, {after}"
+    growth = render_growth(total)
+    text = f"Peak on {device.device}: {render_change(total.change_bytes)} ({growth}), from {before}"
+    most = max(device.categories, key=lambda change: change.change_bytes * total.change_bytes)
+    return f"{text} to {after}; most of it {most.name} ({render_change(most.change_bytes)})"
 
 
 def _render_device(device: DeviceComparison) -> list[str]:
@@ -126,7 +154,7 @@ def _render_changes(title: str, changes: Iterable[Change], top: int) -> list[str
     lines = [f"{title} at the peak, by change"]
     for change in changes[: top or None]:
         row = f"{render_change(change.change_bytes):>12}{render_growth(change):>10}  "
-        lines.append(row + shorten(change.name, WIDTH - len(row)))
+        lines.append(row + shorten(change.name, text_width() - len(row)))
     if top and len(changes) > top:
         lines.append(f"  and {len(changes) - top:,} more (--top)")
     return lines

@@ -15,11 +15,20 @@ from typing import Any
 
 from tidegauge import _core
 from tidegauge.allocator import DeviceMemory
-from tidegauge.report.comparison import compare
+from tidegauge.report.comparison import compare, describe_comparison
+from tidegauge.report.explanation import explain_peak
+from tidegauge.report.growth import describe_growth
+from tidegauge.report.lines import LineNames, split_stack
+from tidegauge.report.names import ROOT_UNIT
 from tidegauge.report.ranks import describe_missing, merge_ranks
 from tidegauge.report.run import Run
-from tidegauge.report.summary import ROOT_UNIT, Peak, Summary
-from tidegauge.report.text import describe_health, describe_run, render_verdict
+from tidegauge.report.summary import SIMULATED, Peak, Summary
+from tidegauge.report.text import (
+    describe_health,
+    describe_run,
+    describe_verdict,
+    render_verdict,
+)
 
 #: The number of moments in all runs of a page together. It keeps the page below 25 MB.
 MOST_MOMENTS = 1 << 20
@@ -59,7 +68,8 @@ class Page:
                 "rank": summary.rank,
                 "headline": describe_run(summary, name),
                 "command": summary.facts.get("command", ""),
-                "warnings": describe_health(summary),
+                "is_simulated": SIMULATED in summary.facts,
+                "warnings": [*_list_growth(summary), *describe_health(summary)],
                 "failures": [failure.render() for failure in run.failures],
                 "modules": {number: name for number, name, _ in source.modules()},
                 "ops": source.ops(),
@@ -67,6 +77,7 @@ class Page:
                     number: f"{dtype} {shape}".strip()
                     for number, (dtype, shape) in source.tensors().items()
                 },
+                "stacks": _list_stacks(source),
                 "names": parameters,
                 "units": {number: name or ROOT_UNIT for number, name in lanes["names"].items()},
                 "lanes": self._add_table(lanes["columns"], lanes["count"]),
@@ -83,11 +94,14 @@ class Page:
         )
 
     def add_comparison(self, before: Summary, after: Summary) -> None:
-        self._header["comparison"] = dataclasses.asdict(compare(before, after))
+        comparison = compare(before, after)
+        self._header["comparison"] = dataclasses.asdict(comparison)
+        self._header["headline"] = describe_comparison(comparison)
 
-    def add_sweep(self, plot: dict[str, Any]) -> None:
-        """Sets the result of `estimation.plot.plot_sweep`."""
+    def add_sweep(self, plot: dict[str, Any], headline: str) -> None:
+        """Sets the result of `estimation.plot.plot_sweep`, and what it shows in a few words."""
         self._header["sweep"] = plot
+        self._header["headline"] = headline
 
     def add_ranks(self, summaries: Sequence[Summary]) -> None:
         """Raises ValueError if two traces have the same rank."""
@@ -107,10 +121,15 @@ class Page:
             return None
         memory = memory or run.memory
         layout = requests.layout_at_peak(memory.alloc_conf, memory.tie)
+        reserved = requests.reserved_columns(memory.alloc_conf, memory.tie)
         verdict = render_verdict(memory.verdict) if memory.device else []
         return {
             "traced_device": memory.traced_device,
             "verdict": " ".join(verdict),
+            "headline": describe_verdict(memory.verdict) if memory.device else "",
+            "device_name": memory.device.name if memory.device else "",
+            "device_bytes": memory.device.memory_bytes if memory.device else 0,
+            "reserved": self._add_table(reserved["columns"], reserved["count"]),
             "layers": [dataclasses.asdict(layer) for layer in memory.layers],
             "layout": self._add_tables(layout, ("segments", "blocks")),
         }
@@ -127,11 +146,23 @@ class Page:
         return {"count": count, "columns": places}
 
 
+def _list_stacks(source: _core.EventSource) -> dict[int, str]:
+    """Frames, one per line, innermost first, with short names of files."""
+    stacks = {number: split_stack(text) for number, text in source.stacks().items()}
+    names = LineNames(stacks.values())
+    return {number: "\n".join(map(names.frame, frames)) for number, frames in stacks.items()}
+
+
+def _list_growth(summary: Summary) -> list[str]:
+    return list(filter(None, [describe_growth(summary.growth)]))
+
+
 def _peak_header(peak: Peak | None) -> dict[str, Any]:
     if peak is None:
-        return {"peak": None, "units": []}
+        return {"peak": None, "explained": "", "units": []}
     return {
         "peak": {"sequence": peak.sequence, "total_bytes": peak.total_bytes},
+        "explained": explain_peak(peak),
         "units": [dataclasses.asdict(unit) for unit in peak.units],
     }
 

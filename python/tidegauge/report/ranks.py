@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidegauge._util.formatting import render_bytes, shorten
+from tidegauge._util.formatting import render_bytes, shorten, text_width
 from tidegauge.report.summary import Summary, describe_moment, largest_first
 from tidegauge.report.text import join_sections, name_device, wrap
 
@@ -162,7 +162,7 @@ def _render_device(device: DeviceRanks, ranks: Ranks) -> list[str]:
         when = row.moment + ("" if row.is_complete else " (killed)")
         lines.append(
             f"{row.rank:>6}  {row.device:9}{render_bytes(row.total_bytes):>11}{share:>+9.1%}  "
-            f"{shorten(when, 40)}"
+            f"{shorten(when, text_width() - 40)}"
         )
     lines += [
         "",

@@ -4,21 +4,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from tidegauge._util.formatting import render_bytes
 from tidegauge._util.notebook import render_peaks
 from tidegauge._util.ordering import natural_order
+from tidegauge.report.growth import Growth
+from tidegauge.report.holders import name_holder, read_holders
+from tidegauge.report.lines import LineNames, split_stack
+from tidegauge.report.names import NO_LINE, NO_MODULE, ROOT_UNIT, UNNAMED_MODULE
 
 if TYPE_CHECKING:
     from tidegauge import _core
 
 SAVED = "Saved Activation"
-NO_MODULE = "(no module)"
-ROOT_UNIT = "(root)"
-UNNAMED_MODULE = "(never called)"
+#: The fact of a run without real time and memory.
+SIMULATED = "simulated"
+_SHOWN_CATEGORIES = 4
 _MOST_RANKS = 1 << 20  # a damaged file may claim any number
 
 
@@ -33,6 +38,18 @@ class TensorGroup:
     shape: str  # "[2, 3]"
     count: int
     size_bytes: int
+    line: str  # that allocated them, "train.py:25 Net.forward"; empty if not recorded
+    stack: tuple[str, ...]  # frames of the allocation, innermost first; empty if not recorded
+
+
+@dataclass(frozen=True)
+class LineBytes:
+    """The bytes at the peak that one line of the program allocated."""
+
+    line: str  # "train.py:25 Net.forward"
+    count: int
+    size_bytes: int
+    categories: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -74,6 +91,7 @@ class Peak:
     running: tuple[tuple[str, str], ...]  # (module, phase) of open calls, the innermost last
     modules: tuple[ModuleBytes, ...]  # the largest `tree_bytes` first
     tensors: tuple[TensorGroup, ...]  # the largest first
+    lines: tuple[LineBytes, ...]  # the largest first; none if no lines were recorded
     units: tuple[UnitBytes, ...]  # the largest first; none if nothing was sharded
 
 
@@ -125,6 +143,7 @@ class Summary:
     peaks: tuple[Peak, ...]  # one per device, the largest first; meta last, as it has no memory
     steps: tuple[StepPeak, ...]  # the last 100,000 steps, one entry per step and device
     end: dict[str, dict[str, int]]  # bytes by device and category after the last event
+    growth: tuple[Growth, ...]  # what the run keeps from step to step, the fastest first
 
     @property
     def rank(self) -> int:
@@ -144,14 +163,27 @@ class Summary:
         """The peak of the device with the most bytes."""
         return self.peaks[0].total_bytes if self.peaks else 0
 
+    def __str__(self) -> str:
+        """A few lines: what grows, and the peak of each device by its largest categories."""
+        lines = [f"{self.path or 'tracked run'}: {self.step_count:,} steps"]
+        lines += [f"! {each}" for each in self.growth if each.is_large]
+        for peak in self.peaks:
+            largest = [f"{name} {render_bytes(size)}" for name, size in peak.categories.items()]
+            lines.append(
+                f"peak {render_bytes(peak.total_bytes)} on {peak.device}, {describe_moment(peak)}: "
+                + ", ".join(largest[:_SHOWN_CATEGORIES])
+            )
+        return "\n".join(lines if self.peaks else [*lines, "no memory was tracked"])
+
     def _repr_html_(self) -> str:
-        """For notebooks: the peak of each device, and of each step on the first one."""
+        """For notebooks: what grows, the peak of each device, and of each step on the first one."""
         device = self.peaks[0].device if self.peaks else ""
         return render_peaks(
-            self.path,
+            self.path or "tracked run",
             {f"{peak.device}, {describe_moment(peak)}": peak.categories for peak in self.peaks},
             [step.total_bytes for step in self.steps if step.device == device],
             device,
+            [str(each) for each in self.growth if each.is_large],
         )
 
 
@@ -219,6 +251,7 @@ def make_summary(run: _core.Run, source: _core.EventSource, path: str) -> Summar
             for device, sequence, _, _, split in devices
         ),
         end={device: largest_first(split) for device, _, _, _, split in counted["end"]},
+        growth=tuple(_make_growth(row, names, read_holders(facts)) for row in run.growth()),
     )
 
 
@@ -248,6 +281,8 @@ class _Names:
         self.modules = {number: name for number, name, _ in source.modules()}
         self.ops = source.ops()
         self.tensors = source.tensors()
+        self.stacks = {number: split_stack(text) for number, text in source.stacks().items()}
+        self.lines = LineNames(self.stacks.values())
 
     def module(self, number: int) -> str:
         if number == 0:
@@ -255,11 +290,27 @@ class _Names:
         return self.modules.get(number) or UNNAMED_MODULE
 
     def group(
-        self, category: str, module: int, op: int, tensor: int, count: int, size_bytes: int
+        self,
+        category: str,
+        module: int,
+        op: int,
+        tensor: int,
+        stack: int,
+        count: int,
+        size_bytes: int,
     ) -> TensorGroup:
         dtype, shape = self.tensors.get(tensor, ("", ""))
+        frames = self.stacks.get(stack, ())
         return TensorGroup(
-            category, self.module(module), self.ops.get(op, ""), dtype, shape, count, size_bytes
+            category,
+            self.module(module),
+            self.ops.get(op, ""),
+            dtype,
+            shape,
+            count,
+            size_bytes,
+            self.lines.line(frames),
+            frames,
         )
 
 
@@ -267,7 +318,7 @@ def _order_by_name(groups: Iterable[TensorGroup]) -> tuple[TensorGroup, ...]:
     """Orders groups of equal size and category by name; C++ orders them by id."""
 
     def by_name(group: TensorGroup) -> tuple[Any, ...]:
-        return natural_order(group.module), group.op, group.dtype, group.shape
+        return natural_order(group.module), group.op, group.dtype, group.shape, group.stack
 
     alike = groupby(groups, key=lambda group: (group.size_bytes, group.category))
     return tuple(group for _, run in alike for group in sorted(run, key=by_name))
@@ -292,6 +343,7 @@ def _make_peak(
         running=tuple((names.module(module), phase) for module, phase in peak["running"]),
         modules=tuple(_add_up_tree(tensors)),
         tensors=tensors,
+        lines=tuple(_add_up_lines(tensors)),
         units=tuple(
             sorted(
                 (unit for unit in of_device if unit.categories),
@@ -313,6 +365,45 @@ def _make_unit(unit: dict[str, Any], device: str, peak_bytes: int) -> UnitBytes:
         reduce_count=unit["reduce_count"],
         longest_whole_ns=unit["longest_whole_ns"],
     )
+
+
+def _make_growth(row: dict[str, Any], names: _Names, holders: list[dict[str, Any]]) -> Growth:
+    dtype, shape = names.tensors.get(row["tensor"], ("", ""))
+    frames = names.stacks.get(row["stack"], ())
+    return Growth(
+        device=row["device"],
+        category=row["category"],
+        module=names.module(row["module"]),
+        op=names.ops.get(row["op"], ""),
+        dtype=dtype,
+        shape=shape,
+        count=row["count"],
+        size_bytes=row["size_bytes"],
+        since_step=row["since_step"],
+        last_step=row["last_step"],
+        bytes_per_step=row["bytes_per_step"],
+        line=names.lines.line(frames),
+        stack=frames,
+        holder=name_holder(holders, f"{dtype} {shape}".strip(), row["count"]),
+    )
+
+
+def _add_up_lines(groups: Sequence[TensorGroup]) -> list[LineBytes]:
+    """Adds up to the total of the groups, with NO_LINE for the rest; none without any line."""
+    if not any(group.line for group in groups):
+        return []
+    counts: dict[str, int] = {}
+    splits: dict[str, dict[str, int]] = {}
+    for group in groups:
+        line = group.line or NO_LINE
+        counts[line] = counts.get(line, 0) + group.count
+        split = splits.setdefault(line, {})
+        split[group.category] = split.get(group.category, 0) + group.size_bytes
+    lines = [
+        LineBytes(line, counts[line], sum(split.values()), largest_first(split))
+        for line, split in splits.items()
+    ]
+    return sorted(lines, key=lambda each: (-each.size_bytes, each.line))
 
 
 def _add_up_tree(groups: Iterable[TensorGroup]) -> list[ModuleBytes]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Renders summaries as text, at most 80 columns wide.
+"""Renders summaries as text, as wide as the terminal (`text_width`).
 
 A report is a list of sections. Each section is a function from a summary to lines; a section
 without lines is left out. To add a section, add a function and call it in `render_report`.
@@ -7,6 +7,7 @@ without lines is left out. To add a section, add a function and call it in `rend
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -18,10 +19,12 @@ from tidegauge._util.formatting import (
     render_duration,
     render_share,
     shorten,
+    text_width,
 )
 from tidegauge._util.ordering import natural_order
+from tidegauge.report.growth import Growth, describe_growth
+from tidegauge.report.names import NO_MODULE, render_op
 from tidegauge.report.summary import (
-    NO_MODULE,
     SAVED,
     ModuleBytes,
     Peak,
@@ -34,13 +37,17 @@ from tidegauge.report.summary import (
 if TYPE_CHECKING:
     from tidegauge.allocator import DeviceMemory, Layer, Verdict
 
-WIDTH = 80
 _SHOWN_STEPS = 5  # at either end
+_FEWEST_STEPS = 4  # in which growth can be seen (src/analyze/growth.h)
+HOW_TO_GET_LINES = (
+    "To see which lines of the program allocate this memory, record it with "
+    "`tidegauge run --stacks`."
+)
 _UNIT_COLUMNS = ("sharded", "whole", "gathered", "reduced")  # as the table of categories has them
 
 
 def wrap(text: str, indent: str = "") -> list[str]:
-    return textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+    return textwrap.wrap(text, text_width(), subsequent_indent=indent, break_on_hyphens=False)
 
 
 def join_lines(lines: Iterable[str]) -> str:
@@ -59,12 +66,13 @@ def render_report(
 
     `failures`: a text for each failed allocation.
     """
-    sections: list[list[str]] = [_render_head(summary)]
+    sections: list[list[str]] = [_render_head(summary), render_growth(summary.growth)]
     for peak in summary.peaks:
         sections.append(render_peak(peak))
         sections.append(render_modules(peak, top))
         sections.append(_render_tensors(peak, top))
         sections.append(_render_saved(peak, top))
+        sections.append(render_lines(peak, top))
         sections.append(render_units(peak, top))
     sections.append(_render_steps(summary.steps, summary.step_count))
     if not summary.peaks:
@@ -72,6 +80,8 @@ def render_report(
     elif memory is not None:
         sections.append(render_layers(memory))
     sections += [text.splitlines() for text in failures]
+    if summary.peaks and not any(peak.lines for peak in summary.peaks):
+        sections.append(wrap(HOW_TO_GET_LINES))
     return join_sections(sections)
 
 
@@ -95,6 +105,15 @@ def _render_band(low_bytes: int, high_bytes: int) -> str:
     """Empty if the ends are printed alike."""
     low, high = render_bytes(low_bytes), render_bytes(high_bytes)
     return "" if low == high else f" ({low} to {high})"
+
+
+def describe_verdict(verdict: Verdict) -> str:
+    """`Fits: 61.0 GiB of 79.1 GiB, 18.1 GiB to spare`, for a verdict about a device."""
+    assert verdict.device is not None
+    assert verdict.name is not None
+    memory = render_bytes(verdict.device.memory_bytes)
+    needs = f"{render_bytes(verdict.needed_bytes)} of {memory}"
+    return f"{verdict.name.capitalize()}: {needs}, {_describe_margin(verdict)}"
 
 
 def render_verdict(verdict: Verdict) -> list[str]:
@@ -200,7 +219,7 @@ def describe_run(summary: Summary, name: str | None = None) -> str:
 def _render_head(summary: Summary) -> list[str]:
     lines = [*wrap(describe_run(summary))]
     if command := summary.facts.get("command"):
-        lines += wrap(textwrap.shorten(command, 3 * WIDTH, placeholder=" …"), "  ")
+        lines += wrap(textwrap.shorten(command, 3 * text_width(), placeholder=" …"), "  ")
     for sentence in describe_health(summary):
         lines += wrap(f"! {sentence}", "  ")
     return lines
@@ -211,15 +230,22 @@ def render_modules(peak: Peak, top: int) -> list[str]:
     shown = peak.modules[: top or None]
     if not shown:
         return []
-    lines = [f"{f'Modules at the peak on {peak.device}':47}{'total':>11}{'own':>11}{'saved':>11}"]
+    longest = max(len(_label(module)) for module in shown)
+    room = min(text_width() - 35, max(45, longest + 1))
+    title = f"Modules at the peak on {peak.device}"
+    lines = [f"{title:{room + 2}}{'total':>11}{'own':>11}{'saved':>11}"]
     for module in sorted(shown, key=_tree_order):
-        depth = module.name.count(".")
-        label = "  " * min(depth, 12) + (module.name.rpartition(".")[2] if depth else module.name)
         lines.append(
-            f"  {shorten(label, 44):45}{render_bytes(module.tree_bytes):>11}"
+            f"  {shorten(_label(module), room - 1):{room}}{render_bytes(module.tree_bytes):>11}"
             f"{render_bytes(module.own_bytes):>11}{render_bytes(module.saved_bytes):>11}"
         )
     return lines + _render_rest(len(peak.modules) - len(shown), "module")
+
+
+def _label(module: ModuleBytes) -> str:
+    """The last part of its name, indented by its depth."""
+    depth = module.name.count(".")
+    return "  " * min(depth, 12) + (module.name.rpartition(".")[2] if depth else module.name)
 
 
 def _tree_order(module: ModuleBytes) -> list[list[int | str]]:
@@ -241,10 +267,11 @@ def render_units(peak: Peak, top: int, *, with_times: bool = True) -> list[str]:
     shown = peak.units[: top or None]
     if not shown:
         return []
+    room = max(18, min(text_width() - 62, max(len(unit.name) for unit in shown)))
     titles = "".join(f"{title:>9}" for title in _UNIT_COLUMNS)
     lines = [
         f"FSDP units at the peak on {peak.device}",
-        f"  {'':18}{'share':>6}{titles}{'gathers':>9}{'longest' if with_times else '':>9}",
+        f"  {'':{room}}{'share':>6}{titles}{'gathers':>9}{'longest' if with_times else '':>9}",
     ]
     from tidegauge import _core
 
@@ -255,7 +282,7 @@ def render_units(peak: Peak, top: int, *, with_times: bool = True) -> list[str]:
             for column in _UNIT_COLUMNS
         )
         lines.append(
-            f"  {shorten(unit.name, 18):18}{unit.peak_share:>6.1%}"
+            f"  {shorten(unit.name, room):{room}}{unit.peak_share:>6.1%}"
             + "".join(f"{render_bytes(size):>9}" for size in sizes)
             + f"{unit.gather_count:>9}"
             + (f"{render_brief_duration(unit.longest_whole_ns):>9}" if with_times else "")
@@ -266,22 +293,76 @@ def render_units(peak: Peak, top: int, *, with_times: bool = True) -> list[str]:
 def _render_groups(
     title: str, groups: Sequence[TensorGroup], top: int, *, with_category: bool = True
 ) -> list[str]:
+    groups = _merge_stacks(groups)
     shown = groups[: top or None]
     if not shown:
         return []
     lines = [title]
+    room = 22 + min(text_width() - 80, 0) // 2
     for group in shown:
-        tensor = shorten(f"{group.dtype} {group.shape}".strip() or "unknown", 22)
+        tensor = shorten(f"{group.dtype} {group.shape}".strip() or "unknown", room)
         category = f"{group.category:17}" if with_category else ""
-        row = f"{render_bytes(group.size_bytes):>10}{group.count:>6} x {category}{tensor:23}"
+        row = (
+            f"{render_bytes(group.size_bytes):>10}{group.count:>6} x {category}{tensor:{room + 1}}"
+        )
         origin = "" if group.module == NO_MODULE else f"{group.module} "
-        lines.append(row + shorten(origin + render_op(group.op), WIDTH - len(row)))
+        lines.append(row + shorten(origin + render_op(group.op), text_width() - len(row)))
     return lines + _render_rest(len(groups) - len(shown), "group")
 
 
-def render_op(op: str) -> str:
-    """Shortens `aten::mm.out` to `mm`; keeps other namespaces."""
-    return op.removeprefix("aten::").partition(".")[0]
+def _merge_stacks(groups: Sequence[TensorGroup]) -> list[TensorGroup]:
+    """Groups that differ only by the line that allocated them become one."""
+    merged: dict[tuple[str, ...], TensorGroup] = {}
+    for group in groups:
+        key = (group.category, group.module, group.op, group.dtype, group.shape)
+        if known := merged.get(key):
+            group = dataclasses.replace(
+                group,
+                count=known.count + group.count,
+                size_bytes=known.size_bytes + group.size_bytes,
+            )
+        merged[key] = group
+    return sorted(merged.values(), key=lambda group: -group.size_bytes)
+
+
+def render_lines(peak: Peak, top: int) -> list[str]:
+    shown = peak.lines[: top or None]
+    if not shown:
+        return []
+    lines = [f"Lines at the peak on {peak.device}"]
+    for line in shown:
+        row = f"{render_bytes(line.size_bytes):>10}{line.count:>6} x "
+        lines.append(row + shorten(line.line, text_width() - len(row)))
+    return lines + _render_rest(len(peak.lines) - len(shown), "line")
+
+
+def render_growth(growth: Sequence[Growth]) -> list[str]:
+    text = describe_growth(growth)
+    return wrap(f"! {text}", "  ") if text else []
+
+
+def render_leaks(summary: Summary, top: int) -> str:
+    """The output of `tidegauge report --leaks`: all growth, with stacks."""
+    sections: list[list[str]] = [wrap(describe_run(summary))]
+    for each in summary.growth[: top or None]:
+        lines = wrap(str(each))
+        sections.append(lines + [f"    {frame}" for frame in each.stack])
+    if not summary.growth:
+        sections.append(wrap(_describe_no_growth(summary.step_count)))
+    elif len(summary.growth) > (top or len(summary.growth)):
+        sections.append(_render_rest(len(summary.growth) - top, "group"))
+    if summary.growth and not any(each.line for each in summary.growth):
+        sections.append(wrap(HOW_TO_GET_LINES))
+    return join_sections(sections)
+
+
+def _describe_no_growth(step_count: int) -> str:
+    if step_count < _FEWEST_STEPS:
+        return (
+            f"The run has {step_count:,} step{'' if step_count == 1 else 's'}; growth can be seen "
+            f"from {_FEWEST_STEPS} steps on."
+        )
+    return "Nothing grows: no kind of tensor is kept in more and more copies from step to step."
 
 
 def _render_rest(count: int, what: str) -> list[str]:

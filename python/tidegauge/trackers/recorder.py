@@ -69,6 +69,10 @@ class Recorder:
         self._native.flush()
         self._warn_of_loss()
 
+    def set_fact(self, key: str, value: str) -> None:
+        """Adds a fact of the run to the file, before it is closed."""
+        self._native.set_fact(key, value)
+
     def close(self) -> None:
         """Completes the file. Later events are not recorded."""
         self._native.close()

@@ -100,6 +100,23 @@ py::dict judge_requests(Requests& requests, const std::optional<ModelRow>& devic
   return to_dict(verdict);
 }
 
+/// The reserved bytes over the run, as columns for the HTML report.
+py::dict reserved_columns(Requests& requests, const std::string& settings, const std::string& tie) {
+  Replays& replays = requests.replays(parse_tie_rule(tie));
+  const SimulatedRun* run = nullptr;
+  {
+    const py::gil_scoped_release released;
+    run = &replays.run(settings);
+  }
+  Column sequence, size;
+  for (const ReservedChange& change : run->reserved) {
+    sequence.add_growing(change.sequence);
+    size.add(static_cast<uint64_t>(change.reserved_bytes));
+  }
+  return py::dict("columns"_a = py::dict("sequence"_a = sequence.take(), "size"_a = size.take()),
+                  "count"_a = run->reserved.size());
+}
+
 /// The segments by address, and their blocks, as columns for the HTML report.
 py::dict layout_columns(Requests& requests, const std::string& settings, const std::string& tie) {
   Replays& replays = requests.replays(parse_tie_rule(tie));
@@ -184,6 +201,7 @@ void bind_fit(py::module_& m) {
       .def("simulate", &simulate, py::arg("settings"), py::arg("tie"))
       .def("judge", &judge_requests, py::arg("device"), py::arg("alloc_conf"),
            py::arg("assumptions"), py::arg("catalogue"), py::arg("tie"), py::arg("facts"))
+      .def("reserved_columns", &reserved_columns, py::arg("settings"), py::arg("tie"))
       .def("layout_at_peak", &layout_columns, py::arg("settings"), py::arg("tie"));
 }
 

@@ -37,7 +37,7 @@ py::dict device_columns(const DeviceTimeline& timeline,
     activity.add(static_cast<uint64_t>(context.activity));
     running.add(context.module.value);
   }
-  Column first, length, size, category, module, op, tensor, name;
+  Column first, length, size, category, module, op, tensor, stack, born, name;
   for (const TimelinePiece& piece : timeline.pieces) {
     first.add_growing(piece.first);
     length.add(piece.end - piece.first);
@@ -46,6 +46,8 @@ py::dict device_columns(const DeviceTimeline& timeline,
     module.add(piece.module.value);
     op.add(piece.op.value);
     tensor.add(piece.tensor);
+    stack.add(piece.stack);
+    born.add(piece.born);
     const auto named = names.find(piece.storage);
     name.add(named == names.end() ? 0 : named->second);
   }
@@ -57,7 +59,8 @@ py::dict device_columns(const DeviceTimeline& timeline,
       "pieces"_a =
           py::dict("first"_a = first.take(), "length"_a = length.take(), "size"_a = size.take(),
                    "category"_a = category.take(), "module"_a = module.take(), "op"_a = op.take(),
-                   "tensor"_a = tensor.take(), "name"_a = name.take()),
+                   "tensor"_a = tensor.take(), "stack"_a = stack.take(), "born"_a = born.take(),
+                   "name"_a = name.take()),
       "counts"_a =
           py::dict("moments"_a = timeline.sequences.size(), "contexts"_a = timeline.contexts.size(),
                    "pieces"_a = timeline.pieces.size()));

@@ -92,6 +92,7 @@ void bind_source(py::module_& m) {
       .def("event_count", &EventSource::event_count, WithoutGil())
       .def("gaps", &gap_rows)
       .def("failures", &EventSource::failures, WithoutGil())
+      .def("stacks", &EventSource::stacks, WithoutGil())
       .def("modules",
            [](EventSource& self) {
              py::list result;

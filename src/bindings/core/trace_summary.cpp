@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "analyze/growth.h"
 #include "analyze/summary.h"
 #include "analyze/unit_summary.h"
 #include "bindings/common/snapshots.h"
@@ -31,7 +32,8 @@ py::dict peak_row(const DevicePeak& peak) {
   py::list groups;
   for (const StorageGroup& group : peak.groups) {
     groups.append(py::make_tuple(std::string(to_string(group.category)), group.module.value,
-                                 group.op.value, group.tensor, group.count, group.size_bytes));
+                                 group.op.value, group.tensor, group.stack, group.count,
+                                 group.size_bytes));
   }
   return py::dict("device"_a = to_string(peak.device), "sequence"_a = peak.at.sequence,
                   "time_ns"_a = peak.at.time_ns, "step"_a = peak.at.step,
@@ -63,6 +65,15 @@ py::dict unit_row(const UnitSummary& unit) {
   return py::dict("id"_a = unit.id.value, "name"_a = unit.name, "at_peak"_a = at_peak,
                   "gather_count"_a = unit.gather_count, "reduce_count"_a = unit.reduce_count,
                   "longest_whole_ns"_a = unit.longest_whole_ns);
+}
+
+py::dict growth_row(const Growth& growth) {
+  return py::dict("device"_a = to_string(growth.device),
+                  "category"_a = std::string(to_string(growth.category)),
+                  "module"_a = growth.module.value, "op"_a = growth.op.value,
+                  "tensor"_a = growth.tensor, "stack"_a = growth.stack, "count"_a = growth.count,
+                  "size_bytes"_a = growth.size_bytes, "since_step"_a = growth.since_step,
+                  "last_step"_a = growth.last_step, "bytes_per_step"_a = growth.bytes_per_step);
 }
 
 /// Runs `work(progress)` without the GIL.
@@ -106,6 +117,12 @@ void bind_trace_summary(py::module_& m) {
            [](const ReadRun& self) {
              py::list rows;
              for (const UnitSummary& unit : self.run().units()) rows.append(unit_row(unit));
+             return rows;
+           })
+      .def("growth",
+           [](const ReadRun& self) {
+             py::list rows;
+             for (const Growth& growth : self.run().growth()) rows.append(growth_row(growth));
              return rows;
            })
       .def("timeline_columns", &timeline_columns, py::arg("started_ns"))

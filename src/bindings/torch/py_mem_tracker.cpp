@@ -106,13 +106,18 @@ void PyMemTracker::track_module(py::handle module, LabelledBy labelled_by) {
 void PyMemTracker::track_optimizer(py::handle optimizer, LabelledBy labelled_by) {
   engine().expect_optimizer();
   const py::object state = py::getattr(optimizer, "state", py::dict());
-  for (const py::handle of_parameter : state.attr("values")()) {
+  for (const py::handle item : py::list(state.attr("items")())) {
+    const auto [parameter, of_parameter] = py::cast<std::pair<py::object, py::object>>(item);
     if (!PyDict_Check(of_parameter.ptr())) continue;
+    const bool has_owner = engine().is_recording() && is_tensor(parameter.ptr());
+    const ModuleId owner =
+        has_owner ? PyModuleRegistry::get().find_owner(THPVariable_Unpack(parameter.ptr()))
+                  : ModuleId{};
     std::vector<at::Tensor> tensors;
     append_tensors(of_parameter.ptr(), tensors);
     for (const at::Tensor& tensor : tensors) {
       const auto object = py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
-      label(object, Role::IsOptimizerState, Since::Birth, labelled_by);
+      label(object, Role::IsOptimizerState, Since::Birth, labelled_by, owner);
     }
   }
 }
@@ -194,6 +199,7 @@ PyMemTrackerClass bind_mem_tracker(py::module_& m) {
             return to_splits(at_peak ? self.engine().peak() : self.engine().current());
           },
           py::arg("at_peak"))
+      .def("restart_peak", [](PyMemTracker& self) { self.engine().restart_peak(); })
       .def("modules", &PyMemTracker::modules)
       .def("module_stats", &PyMemTracker::module_stats, py::arg("module"))
       .def_property_readonly("version", [](PyMemTracker& self) { return self.engine().version(); })

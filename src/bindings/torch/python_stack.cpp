@@ -121,7 +121,10 @@ void bind_python_stack(py::module_& m) {
   python_stacks::set_collector(&collect);
   m.def(
       "hide_frames_below",
-      [](std::vector<std::string> folders) { cache().hidden_folders = std::move(folders); },
+      [](const std::vector<std::string>& folders) {
+        auto& hidden = cache().hidden_folders;
+        hidden.insert(hidden.end(), folders.begin(), folders.end());
+      },
       py::arg("folders"));
 }
 

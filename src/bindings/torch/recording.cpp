@@ -40,6 +40,12 @@ void bind_recorder(py::module_& m) {
            py::arg("max_waiting_events"), py::arg("max_file_bytes"), py::arg("facts"))
       .def("flush", &Recorder::flush, py::call_guard<py::gil_scoped_release>())
       .def("close", &Recorder::close, py::call_guard<py::gil_scoped_release>())
+      .def(
+          "set_fact",
+          [](Recorder& self, const std::string& key, const std::string& value) {
+            self.set_fact(key, value);
+          },
+          py::arg("key"), py::arg("value"))
       .def("health", [](Recorder& self) {
         const RecorderHealth health = self.health();
         return py::make_tuple(health.written_events, health.lost_events, health.first_error,

@@ -57,11 +57,11 @@ def test_plain_loop_with_workers_is_recorded(tmp_path: Path) -> None:
     assert peak.units == ()
 
     again = run(tmp_path, script)
-    assert (again.returncode, again.stdout) == (1, "")
-    assert again.stderr == (
-        "tidegauge: plain_loop.tide exists; choose another name with -o, "
-        "or replace it with --force\n"
+    assert again.returncode == 5, again.stderr
+    assert again.stderr.startswith(
+        "tidegauge: plain_loop.tide exists; recording to plain_loop.2.tide (--force replaces it)\n"
     )
+    read_good(tmp_path / "plain_loop.2.tide")
     forced = run(tmp_path, "--force", "-q", script)
     assert (forced.returncode, forced.stderr) == (5, "")
 

@@ -60,7 +60,7 @@ WRONG_USE = [
     (["--set", "btch=2"], "small_model.py has no setting 'btch': did you mean batch?"),
     (["--set", "batch"], "invalid --set 'batch' (expected NAME=VALUE, e.g. batch=2)"),
     (["--set", "batch=two"], "invalid batch 'two' (expected an integer)"),
-    (["--device", "h100"], "unknown device 'h100': did you mean h100-80g?"),
+    (["--device", "h100"], "unknown device 'h100': did you mean h100-80g or "),
     (["--fsdp", "0"], "invalid fsdp '0' (expected a number of ranks, at least 1)"),
     (["--hsdp", "8"], "invalid hsdp '8' (expected replicas x ranks, e.g. 2x4)"),
     (["--hsdp", "2x4", "--fsdp", "8"], "fsdp=8 and hsdp=2x4 are mutually exclusive"),

@@ -107,7 +107,9 @@ def test_page_replaces_a_file_only_with_force(
     )
     assert Path("page.html").read_text() == "mine"
     assert main([*command, "--html", "page.html", "--force"]) == 0
-    assert capsys.readouterr() == ("", "tidegauge: wrote page.html\n")
+    output = capsys.readouterr()
+    assert output.err == "tidegauge: wrote page.html\n"
+    assert "Peak on cpu" in output.out  # the text is printed, too
     assert Path("page.html").read_text().startswith("<!doctype html>")
 
 
@@ -116,13 +118,13 @@ def test_page_in_a_missing_folder_is_reported_in_one_line(traces: Path, capsys: 
     assert capsys.readouterr().err == "tidegauge: missing/page.html: No such file or directory\n"
 
 
-@pytest.mark.parametrize("more", [["--json"], ["-o", "report.txt"]])
-def test_html_cannot_be_combined_with_other_outputs(
-    traces: Path, more: list[str], capsys: Capture
-) -> None:
-    assert main(["report", "before.tide", "--html", "page.html", *more]) == 2
-    assert "cannot be combined with --json or --output" in capsys.readouterr().err
-    assert not Path("page.html").exists()
+def test_page_and_another_output_are_written_together(traces: Path, capsys: Capture) -> None:
+    assert main(["report", "before.tide", "--html", "page.html", "--json", "-q"]) == 0
+    assert json.loads(capsys.readouterr().out)["peaks"]
+    assert main(["report", "before.tide", "--html", "other.html", "-o", "report.txt", "-q"]) == 0
+    assert "Peak on cpu" in Path("report.txt").read_text()
+    assert Path("page.html").exists()
+    assert Path("other.html").exists()
 
 
 def test_several_files_need_html_or_another_command(traces: Path, capsys: Capture) -> None:

@@ -2,7 +2,7 @@
 // The chosen moment: bytes by category, and the live storages, grouped, sorted and searched.
 import { find, make, swatch } from "./dom.js";
 import { formatBytes, formatCount, formatNumberOf, formatShare } from "./format.js";
-import { describePieces, groupRows, searchRows, sumSizes } from "./groups.js";
+import { describePieces, groupRows, isAlike, NO_LINE, searchRows, sumSizes } from "./groups.js";
 import { Table } from "./table.js";
 
 const COLUMNS = {
@@ -22,11 +22,13 @@ const COLUMNS = {
   module: { title: "Module", value: (row) => row.module, show: (row) => row.module },
   op: { title: "Op", value: (row) => row.op, show: (row) => row.op },
   name: { title: "Name", value: (row) => row.name, show: (row) => row.name },
+  line: { title: "Line", value: (row) => row.line, show: (row) => row.line },
 };
 const SHOWN = {
   tensor: ["size", "count", "category", "tensor", "module", "op", "name"],
   module: ["size", "count", "module"],
   category: ["size", "count", "category"],
+  line: ["size", "count", "line"],
 };
 
 export class Alive {
@@ -35,11 +37,14 @@ export class Alive {
     this.tables = Object.fromEntries(
       Object.entries(SHOWN).map(([by, names]) => [
         by,
-        new Table("Live storages at the chosen moment", names.map((name) => COLUMNS[name])),
+        new Table("Live storages at the chosen moment", names.map((name) => COLUMNS[name]), (group) =>
+          state.set({ pinned: { label: labelOf(group), holds: isAlike(group, by) } }),
+        ),
       ]),
     );
     find("group-by").addEventListener("change", () => this.#renderTable());
     find("search").addEventListener("input", () => this.#renderTable());
+    find("only-old").addEventListener("change", () => this.#renderTable());
     state.watch(["timeline", "chosen"], () => this.#read());
   }
 
@@ -47,7 +52,11 @@ export class Alive {
     const timeline = this.state.get("timeline");
     if (!timeline?.count) return;
     const chosen = this.state.get("chosen");
-    this.rows = describePieces(this.state.get("run"), timeline, timeline.aliveAt(chosen));
+    const run = this.state.get("run");
+    this.rows = describePieces(run, timeline, timeline.aliveAt(chosen));
+    this.step = timeline.contextAt(chosen).step;
+    find("by-line").hidden = !run.hasLines;
+    if (!run.hasLines && find("group-by").value === "line") find("group-by").value = "tensor";
     this.#renderComposition(timeline, timeline.splitAt(chosen));
     this.#renderTable();
   }
@@ -80,7 +89,9 @@ export class Alive {
 
   #renderTable() {
     const by = find("group-by").value;
-    const rows = searchRows(this.rows, find("search").value);
+    const old = (row) => row.born > 0 && row.born < this.step;
+    const candidates = find("only-old").checked ? this.rows.filter(old) : this.rows;
+    const rows = searchRows(candidates, find("search").value);
     const groups = groupRows(rows, by);
     const table = this.tables[by];
     table.setRows(groups);
@@ -93,4 +104,11 @@ export class Alive {
     find("alive-count").textContent =
       `${formatNumberOf(groups.length, "group")}, ${storages}, ${formatBytes(found)}${ofAll}`;
   }
+}
+
+/** A name for a group of storages: what its row in the table says. */
+function labelOf(group) {
+  const { name, tensor, category, module, op, line } = group;
+  const words = [name || tensor, category?.name, name ? "" : module, op, line].filter(Boolean);
+  return words.filter((word) => word !== NO_LINE).join(", ") || NO_LINE;
 }

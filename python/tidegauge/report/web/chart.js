@@ -2,11 +2,12 @@
 // Draws the timeline. chart_input.js handles user input.
 import { oncePerFrame, prepareCanvas, themeColour } from "./dom.js";
 import { formatBytes, formatCount } from "./format.js";
-import { drawStack } from "./stack.js";
+import { drawStack, highestOfCategory, highestOfColumns } from "./stack.js";
 import { ACTIVITIES } from "./timeline.js";
 import { formatTick, momentAt, momentsIn, roundBytes, roundPoints } from "./view.js";
 
 export const GUTTER = 76; // space for the byte labels left of the chart
+const FAR = 4; // a device with more than this many times the memory in use is not drawn to scale
 const AXIS = 22;
 const STRIP = 10; // height of the strip that shows forward, backward, ...
 const MARGIN = { top: 22, right: 12 };
@@ -38,7 +39,7 @@ export class Chart {
     this.state = state;
     const draw = oncePerFrame(() => this.#draw());
     const drawOverview = oncePerFrame(() => this.#drawOverview());
-    state.watch(["timeline", "axis", "view", "chosen", "hovered", "theme"], draw);
+    state.watch(["timeline", "axis", "view", "chosen", "hovered", "theme", "isolated", "range"], draw);
     state.watch(["timeline", "axis", "view", "chosen", "theme"], drawOverview);
     new ResizeObserver(() => {
       draw();
@@ -52,17 +53,92 @@ export class Chart {
     if (!timeline?.count) return;
     Object.assign(this.canvas.dataset, { from: view.from, to: view.to });
     const box = stackBox(width, height);
-    const [first, end] = momentsIn(values, view.from, view.to);
-    const seen = timeline.totals[timeline.highestIn(first, end)];
-    const highest = (seen || 1) * 1.08;
+    const isolated = this.state.get("isolated");
+    const highest = this.#highest(box, isolated);
+    const shown = isolated === null ? categories : categories.filter((category) => category.id === isolated);
     this.#drawBytes(context, box, highest);
-    drawStack(context, box, { timeline, values, view, categories, highest });
+    drawStack(context, box, { timeline, values, view, categories: shown, highest });
+    if (isolated === null) this.#drawDevice(context, box, highest);
     this.#drawAxis(context, box);
     this.#drawSteps(context, box);
     this.#drawActivities(context, box);
-    this.#drawPeak(context, box, highest);
+    if (isolated === null) this.#drawPeak(context, box, highest);
+    this.#drawRange(context, box);
     this.#drawCursor(context, box, this.state.get("hovered"), [2, 3]);
     this.#drawCursor(context, box, this.state.get("chosen"), []);
+  }
+
+  /** The bytes at the top of the chart: room for the stack, the reserved memory and the device. */
+  #highest(box, isolated) {
+    const { timeline, values, view } = this.#scene();
+    const columns = Math.max(1, Math.floor(box.width));
+    if (isolated !== null) return (highestOfCategory(timeline, values, view, columns, isolated) || 1) * 1.08;
+    const [first, end] = momentsIn(values, view.from, view.to);
+    let seen = timeline.totals[timeline.highestIn(first, end)] || 1;
+    const memory = this.#memory();
+    if (!memory) return seen * 1.08;
+    for (let moment = first; moment < end; moment += 1) seen = Math.max(seen, memory.reserved[moment]);
+    const room = memory.deviceBytes <= seen * FAR ? memory.deviceBytes : 0;
+    return Math.max(seen, room) * 1.08;
+  }
+
+  /** {reserved (bytes by moment), deviceBytes, deviceName} of the shown device; null if it was not replayed. */
+  #memory() {
+    const run = this.state.get("run");
+    const timeline = this.state.get("timeline");
+    if (!run.memory || run.memory.traced_device !== timeline.name) return null;
+    run.memory.byMoment ??= timeline.followMoments(run.memory.reservedChanges);
+    const { byMoment: reserved, device_bytes: deviceBytes, device_name: deviceName } = run.memory;
+    return { reserved, deviceBytes, deviceName };
+  }
+
+  /** Draws what the allocator would reserve as a curve, and the memory of the device as a line. */
+  #drawDevice(context, box, highest) {
+    const memory = this.#memory();
+    if (!memory) return;
+    const { timeline, values, view } = this.#scene();
+    const columns = Math.max(1, Math.floor(box.width));
+    const y = (bytes) => box.y + box.height - (bytes / highest) * box.height;
+    context.strokeStyle = themeColour("text");
+    context.lineWidth = 1.5;
+    context.setLineDash([4, 2]);
+    context.beginPath();
+    highestOfColumns(timeline, values, view, columns).forEach((moment, x) => {
+      const top = y(memory.reserved[moment]);
+      if (x === 0) context.moveTo(box.x, top);
+      context.lineTo(box.x + x, top);
+      context.lineTo(box.x + x + 1, top);
+    });
+    context.stroke();
+    context.setLineDash([]);
+    if (!memory.deviceBytes) return;
+    const isSeen = memory.deviceBytes <= highest;
+    const top = isSeen ? y(memory.deviceBytes) : box.y;
+    context.font = LABEL;
+    context.textAlign = "right";
+    context.textBaseline = "top";
+    context.fillStyle = themeColour("alarm");
+    context.fillText(`${memory.deviceName}: ${formatBytes(memory.deviceBytes)}${isSeen ? "" : " ↑"}`, box.x + box.width, top + 3);
+    if (!isSeen) return;
+    context.strokeStyle = themeColour("alarm");
+    context.lineWidth = 2;
+    context.beginPath();
+    context.moveTo(box.x, top);
+    context.lineTo(box.x + box.width, top);
+    context.stroke();
+  }
+
+  #drawRange(context, box) {
+    const range = this.state.get("range");
+    if (!range) return;
+    const { values, view } = this.#scene();
+    const clip = (point) => Math.min(Math.max(toPixel(point, view, box), box.x), box.x + box.width);
+    const [from, to] = [clip(values[range.first]), clip(values[range.last])];
+    context.save();
+    context.globalAlpha = 0.18;
+    context.fillStyle = themeColour("accent");
+    context.fillRect(from, box.y, Math.max(1, to - from), box.height);
+    context.restore();
   }
 
   #scene() {

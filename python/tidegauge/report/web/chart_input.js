@@ -5,7 +5,7 @@ import { find, make, swatch } from "./dom.js";
 import { formatBytes, formatShare } from "./format.js";
 import { describeChange, describeContext, describeMoment } from "./moment.js";
 import { highestOfColumns } from "./stack.js";
-import { momentsIn, pan, reveal, zoom } from "./view.js";
+import { momentAt, momentsIn, pan, reveal, zoom } from "./view.js";
 
 const DRAG = 4; // pixels of movement that turn a press into a drag
 
@@ -49,6 +49,13 @@ export class ChartInput {
     return highestOfColumns(this.state.get("timeline"), this.#values(), { from, to: from + width }, 1)[0];
   }
 
+  /** The last moment at or before the pointer. */
+  #nearest(event) {
+    const box = this.#box();
+    const x = event.clientX - this.canvas.getBoundingClientRect().left;
+    return momentAt(this.#values(), toPoint(Math.min(Math.max(x, box.x), box.x + box.width), this.state.get("view"), box));
+  }
+
   zoomBy(factor, around = null) {
     const view = this.state.get("view");
     const chosen = this.#values()[this.state.get("chosen")];
@@ -88,13 +95,20 @@ export class ChartInput {
   #down(event) {
     if (event.button !== 0) return;
     this.canvas.setPointerCapture(event.pointerId);
-    this.press = { x: event.clientX, view: this.state.get("view"), isDrag: false };
+    const selects = event.shiftKey || find("selects").checked;
+    const anchor = selects ? this.#nearest(event) : null;
+    this.press = { x: event.clientX, view: this.state.get("view"), isDrag: false, anchor };
   }
 
   #move(event) {
     if (this.press) {
       const shift = event.clientX - this.press.x;
       this.press.isDrag ||= Math.abs(shift) > DRAG;
+      if (this.press.isDrag && this.press.anchor !== null) {
+        const [first, last] = [this.press.anchor, this.#nearest(event)].sort((a, b) => a - b);
+        this.state.set({ range: last > first ? { first, last } : null, hovered: null });
+        return;
+      }
       if (this.press.isDrag) {
         const view = pan(this.press.view, -shift / this.#box().width, this.state.get("whole"));
         this.state.set({ view, hovered: null });
@@ -200,10 +214,15 @@ export class ChartInput {
 
   #placeTooltip() {
     if (!this.pointer) return;
+    // In the other half of the chart, so that it does not cover the moment that it explains; below a
+    // chart that is too narrow for that.
     const { offsetWidth: width, offsetHeight: height } = this.tooltip;
-    const isRight = this.pointer.x + 24 + width < document.documentElement.clientWidth;
-    const x = isRight ? this.pointer.x + 16 : Math.max(8, this.pointer.x - width - 16);
-    const y = Math.min(this.pointer.y + 12, window.innerHeight - height - 8);
+    const chart = this.canvas.getBoundingClientRect();
+    const [left, right] = [chart.left + GUTTER + 4, chart.right - width - 16];
+    const isNarrow = chart.width - GUTTER < 2 * width;
+    const x = isNarrow ? 8 : this.pointer.x < chart.left + (GUTTER + chart.width) / 2 ? right : left;
+    const below = Math.min(chart.bottom + 6, window.innerHeight - height - 8);
+    const y = isNarrow ? below : Math.min(Math.max(chart.top + 22, 8), window.innerHeight - height - 8);
     this.tooltip.style.transform = `translate(${x}px, ${Math.max(8, y)}px)`;
   }
 

@@ -7,6 +7,7 @@ import { describePieces, layOutFlame, moduleTree } from "./groups.js";
 
 const ROW = 24;
 const LEAST = 0.002; // fraction of the width; narrower boxes are not visible
+const LEAST_LABEL = 30; // pixels; a narrower box has no room for a label
 const DEEPEST = 60;
 
 export class Flame {
@@ -17,6 +18,12 @@ export class Flame {
     element.addEventListener("keydown", (event) => this.#key(event));
     find("flame-up").addEventListener("click", () => this.#zoomTo(""));
     state.watch(["timeline", "chosen"], () => this.#build());
+    let width = element.clientWidth;
+    new ResizeObserver(() => {
+      if (element.clientWidth === width) return; // only the height changed, by ourselves
+      width = element.clientWidth;
+      if (this.root) this.#zoomTo(this.root.path);
+    }).observe(element);
   }
 
   #build() {
@@ -53,7 +60,9 @@ export class Flame {
         title: text,
         "data-path": category ? null : node.path,
       },
-      make("span", {}, depth === 0 ? `${node.path || "all modules"} ${formatBytes(node.size)}` : name),
+      width * this.element.clientWidth < LEAST_LABEL
+        ? ""
+        : make("span", {}, depth === 0 ? `${node.path || "all modules"} ${formatBytes(node.size)}` : name),
     );
     box.style.left = `${left * 100}%`;
     box.style.width = `${width * 100}%`;
@@ -61,10 +70,20 @@ export class Flame {
     if (category) {
       box.style.backgroundColor = category.colour;
       box.style.color = isLight(category.colour) ? "#000000" : "#ffffff";
-    } else {
-      box.addEventListener("click", () => this.#zoomTo(node.path));
     }
+    box.addEventListener("click", () => {
+      this.#pin(node, category);
+      if (!category) this.#zoomTo(node.path);
+    });
     return box;
+  }
+
+  /** Pins the storages of a module and of all below it, or those of one category of the module itself. */
+  #pin({ path }, category) {
+    const isBelow = (row) => path === "" || row.module === path || row.module.startsWith(`${path}.`);
+    const isOwn = (row) => row.module === path && row.category === category;
+    const label = category ? `${category.name} of ${path} itself` : path || "all modules";
+    this.state.set({ pinned: { label, holds: category ? isOwn : isBelow } });
   }
 
   #key(event) {

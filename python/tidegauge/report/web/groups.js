@@ -4,20 +4,24 @@ import { formatOp } from "./format.js";
 
 export const NO_MODULE = "(no module)";
 
+export const NO_LINE = "(no line)";
+
 const KEYS = {
-  tensor: (row) => JSON.stringify([row.category.name, row.module, row.op, row.tensor, row.name]),
+  tensor: (row) => JSON.stringify([row.category.name, row.module, row.op, row.tensor, row.name, row.line]),
   module: (row) => row.module,
   category: (row) => row.category.name,
+  line: (row) => row.line,
 };
 const SAID = {
-  tensor: ["category", "module", "op", "tensor", "name"],
+  tensor: ["category", "module", "op", "tensor", "name", "line"],
   module: ["module"],
   category: ["category"],
+  line: ["line"],
 };
 
-/** One row per piece: {size, category, module, op, tensor, name}. */
+/** One row per piece: {size, category, module, op, tensor, name, line, stack, born}. */
 export function describePieces(run, timeline, numbers) {
-  const { size, category, module, op, tensor, name } = timeline.pieces;
+  const { size, category, module, op, tensor, stack, born, name } = timeline.pieces;
   return numbers.map((i) => ({
     size: size[i],
     count: 1,
@@ -26,6 +30,9 @@ export function describePieces(run, timeline, numbers) {
     op: formatOp(run.ops[op[i]] ?? ""),
     tensor: run.tensors[tensor[i]] ?? "",
     name: name[i] ? run.names[name[i] - 1] : "",
+    line: run.lines?.[stack[i]] || NO_LINE,
+    stack: stack[i],
+    born: born[i],
   }));
 }
 
@@ -33,7 +40,13 @@ export function moduleName(run, id) {
   return id === 0 ? NO_MODULE : run.modules[id] || "(never called)";
 }
 
-/** Merges equal rows, largest group first; `by` is tensor, module or category. */
+/** True for the rows that are in the same group. */
+export function isAlike(group, by) {
+  const key = KEYS[by](group);
+  return (row) => KEYS[by](row) === key;
+}
+
+/** Merges equal rows, largest group first; `by` is tensor, module, category or line. */
 export function groupRows(rows, by) {
   const groups = new Map();
   for (const row of rows) {
@@ -55,7 +68,7 @@ export function searchRows(rows, text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   if (!words.length) return rows;
   return rows.filter((row) => {
-    const said = [row.category?.name, row.module, row.op, row.tensor, row.name]
+    const said = [row.category?.name, row.module, row.op, row.tensor, row.name, row.line]
       .filter(Boolean)
       .join(" ")
       .toLowerCase();

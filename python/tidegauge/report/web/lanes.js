@@ -8,6 +8,7 @@ import { Table } from "./table.js";
 /** Indexed by the column `state`; 0 is a reduction. */
 export const UNIT_STATES = ["reduced", "sharded", "gathering", "whole", "post-forward-shard"];
 const LANE = 22;
+const FOLDED = 8;
 const UNIT_COLUMNS = ["Sharded", "Whole", "Gathered", "Reduced"];
 
 /** [{name, changes: [{time, sequence, state}]}], sorted by the names of the units. */
@@ -47,6 +48,12 @@ export class Lanes {
     const draw = oncePerFrame(() => this.#draw());
     this.table = makeUnitTable(state.get("run").categories);
     find("units-table").replaceChildren(this.table.element);
+    this.isFolded = true;
+    find("all-lanes").addEventListener("click", () => {
+      this.isFolded = !this.isFolded;
+      this.#describe();
+      draw();
+    });
     state.watch(["device"], () => this.#describe());
     state.watch(["run", "timeline", "axis", "view", "theme"], draw);
     new ResizeObserver(draw).observe(canvas);
@@ -55,7 +62,10 @@ export class Lanes {
   #describe() {
     const lanes = this.state.get("run").lanes;
     find("units").hidden = lanes.length === 0;
-    this.canvas.style.height = `${lanes.length * LANE + 4}px`;
+    this.shown = this.isFolded ? lanes.slice(0, FOLDED) : lanes;
+    find("all-lanes").hidden = lanes.length <= FOLDED;
+    find("all-lanes").textContent = this.isFolded ? `Show all ${lanes.length} units` : `Show ${FOLDED} units`;
+    this.canvas.style.height = `${this.shown.length * LANE + 4}px`;
     const rows = lanes.map((lane) => {
       const count = (state) => lane.changes.filter((change) => change.state === state).length;
       const gathered = formatNumberOf(count(2), "time");
@@ -69,7 +79,7 @@ export class Lanes {
 
   #draw() {
     const { context, width, height } = prepareCanvas(this.canvas);
-    const { lanes } = this.state.get("run");
+    const lanes = this.shown;
     const view = this.state.get("view");
     if (!lanes.length || !view) return;
     const box = stackBox(width, height);

@@ -6,31 +6,48 @@ import { readPage } from "./columns.js";
 import { DeviceMemory } from "./device_memory.js";
 import { find, make } from "./dom.js";
 import { Flame } from "./flame.js";
+import { Legend } from "./legend.js";
 import { formatBytes } from "./format.js";
 import { Lanes } from "./lanes.js";
 import { describeContext } from "./moment.js";
+import { Pin } from "./pin.js";
+import { Range } from "./range.js";
 import { openPage } from "./run.js";
 import { showComparison, showRanks, showRuns } from "./side_by_side.js";
 import { State } from "./state.js";
 import { showSteps } from "./steps.js";
 import { showSweep } from "./sweep.js";
 import { followTheme } from "./theme.js";
-import { momentsIn, smallestWidth, wholeView } from "./view.js";
+import { firstView, momentsIn, smallestWidth, wholeView } from "./view.js";
 
 async function start() {
   const page = openPage(await readPage(find("data").textContent));
   find("data").remove(); // free the text, it is no longer needed
-  const state = new State({ run: page.runs[0], axis: "time", hovered: null });
+  const state = new State({
+    run: page.runs[0],
+    axis: "time",
+    hovered: null,
+    pinned: null,
+    isolated: null,
+    range: null,
+  });
   followTheme(state);
 
   const showDevice = (run, number) => {
     const timeline = run.timeline(number);
-    const limits = limitsOf(timeline?.moments[state.get("axis")] ?? []);
+    // The clock of a simulation says nothing about a real run.
+    const axis = run.is_simulated ? "sequence" : state.get("axis");
+    const values = timeline?.moments[axis] ?? [];
+    const limits = limitsOf(values);
     const chosen = timeline?.peak ?? 0;
     const device = run.devices[number] ?? null;
-    state.set({ run, device, timeline, chosen, ...limits, view: limits.whole, hovered: null });
+    const view = timeline ? firstView(values, timeline.stepList, limits.whole) : limits.whole;
+    const none = { hovered: null, pinned: null, isolated: null, range: null };
+    state.set({ run, device, timeline, axis, chosen, ...limits, view, ...none });
+    find("axis").value = axis;
+    find("axis").closest("label").hidden = run.is_simulated;
     find("device").value = String(number);
-    showHead(run, number, timeline);
+    showHead(page, run, number, timeline);
   };
   const showRun = (run) => {
     find("device").replaceChildren(
@@ -56,9 +73,12 @@ async function start() {
   find("zoom-out").addEventListener("click", () => input.zoomBy(2));
   find("show-all").addEventListener("click", () => input.showAll());
   find("to-peak").addEventListener("click", () => input.choose(state.get("timeline").peak));
+  new Legend(find("legend"), state);
+  new Range(state);
   new Lanes(find("lanes"), state);
   new Flame(find("flame"), state);
   new Alive(state);
+  new Pin(state);
   showSteps(state, (moment) => {
     input.choose(moment);
     find("chart").focus();
@@ -88,7 +108,7 @@ function limitsOf(values) {
   return { whole: wholeView(values), smallest: smallestWidth(values) };
 }
 
-function showHead(run, number, timeline) {
+function showHead(page, run, number, timeline) {
   find("headline").textContent = run.headline;
   find("command").textContent = run.command;
   find("warnings").replaceChildren(...run.warnings.map((text) => make("li", { class: "warning" }, text)));
@@ -99,13 +119,24 @@ function showHead(run, number, timeline) {
   const peak = find("peak");
   if (!timeline?.count) {
     peak.textContent = "Nothing was tracked: the run made no tensors while it was recorded.";
+    find("explained").textContent = "";
     return;
   }
   peak.dataset.bytes = String(device.peakBytes);
-  peak.replaceChildren(
-    make("span", { class: "figure" }, formatBytes(device.peakBytes)),
-    make("span", {}, ` peak on ${device.device}, ${describeContext(run, timeline.contextAt(timeline.peak))}`),
-  );
+  const moment = `peak on ${device.device}, ${describeContext(run, timeline.contextAt(timeline.peak))}`;
+  const answer = page.headline || run.memory?.headline;
+  const label = page.headline && page.runs.length > 1 ? `${run.label}: ` : "";
+  const own = device.explained ? `: ${device.explained}.` : ".";
+  if (answer) {
+    peak.replaceChildren(make("span", { class: "answer" }, answer));
+    find("explained").textContent = `${label}${formatBytes(device.peakBytes)} ${moment}${own}`;
+  } else {
+    peak.replaceChildren(
+      make("span", { class: "figure" }, formatBytes(device.peakBytes)),
+      make("span", {}, ` ${moment}`),
+    );
+    find("explained").textContent = device.explained ? `${device.explained}.` : "";
+  }
 }
 
 start().catch((error) => {

@@ -15,12 +15,17 @@ export function openPage({ header, bytes }) {
 
 function openRun(run, bytes, categories, ordered) {
   const timelines = new Map();
-  const memory = run.memory && { ...run.memory, segments: readSegments(run.memory.layout, bytes) };
+  const memory = run.memory && {
+    ...run.memory,
+    segments: readSegments(run.memory.layout, bytes),
+    reservedChanges: readTable(run.memory.reserved, bytes),
+  };
   return {
     ...run,
     categories,
     ordered,
     memory,
+    ...readStacks(run.stacks ?? {}),
     lanes: splitLanes(run.units, readTable(run.lanes, bytes)),
     devices: run.devices.map((device) => ({ ...device, peakBytes: device.peak?.total_bytes ?? 0 })),
     timeline(number) {
@@ -33,4 +38,14 @@ function openRun(run, bytes, categories, ordered) {
       return timelines.get(number);
     },
   };
+}
+
+/** {stacks: {id: [frame, ...]}, lines: {id: "train.py:25 Net.forward"}, hasLines}; innermost frame first. */
+function readStacks(stacks) {
+  const split = Object.fromEntries(Object.entries(stacks).map(([id, text]) => [id, text.split("\n")]));
+  const isLine = /:\d+ ./;
+  const lines = Object.fromEntries(
+    Object.entries(split).map(([id, [first]]) => [id, isLine.test(first) ? first : ""]),
+  );
+  return { stacks: split, lines, hasLines: Object.values(lines).some(Boolean) };
 }

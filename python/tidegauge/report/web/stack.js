@@ -16,6 +16,19 @@ export function highestOfColumns(timeline, values, view, columns) {
   return moments;
 }
 
+/** The most bytes of one category in the columns of a view. */
+export function highestOfCategory(timeline, values, view, columns, category) {
+  const split = new Float64Array(timeline.categoryCount);
+  let most = 0;
+  let before = -1;
+  for (const moment of highestOfColumns(timeline, values, view, columns)) {
+    if (moment === before) continue;
+    before = moment;
+    most = Math.max(most, timeline.splitAt(moment, split)[category]);
+  }
+  return most;
+}
+
 /** Draws into the box {x, y, width, height}; its full height stands for `highest` bytes. */
 export function drawStack(context, box, { timeline, values, view, categories, highest }) {
   const columns = Math.max(1, Math.floor(box.width));

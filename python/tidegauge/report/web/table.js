@@ -22,11 +22,13 @@ export function sortRows(rows, value, isDescending) {
 /**
  * A table that sorts by a click on a header. A column is {title, value(row), show(row)}: the sort key
  * and the displayed content. It may be a number (isNumber), kept on one line (isShort), or the row
- * header (isHead). A long table shows the rest of its rows on demand.
+ * header (isHead). A long table shows the rest of its rows on demand. `choose(row)` is called for a
+ * row that was clicked, or on which Enter was pressed.
  */
 export class Table {
-  constructor(caption, columns) {
+  constructor(caption, columns, choose = null) {
     this.columns = columns;
+    this.choose = choose;
     this.rows = [];
     this.shown = ROWS_AT_ONCE;
     this.sorted = null; // {column, isDescending}; null: original order
@@ -84,7 +86,10 @@ export class Table {
       cell.append(...(Array.isArray(shown) ? shown : [shown]));
       return cell;
     });
-    return make("tr", {}, ...cells);
+    if (!this.choose) return make("tr", {}, ...cells);
+    const choose = () => this.choose(row);
+    const onkeydown = (event) => event.key === "Enter" && choose();
+    return make("tr", { class: "choosable", tabindex: 0, onclick: choose, onkeydown }, ...cells);
   }
 
   #showMore() {

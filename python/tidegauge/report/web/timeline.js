@@ -72,6 +72,18 @@ export class Timeline {
     return alive;
   }
 
+  /** The value at each moment, for changes [{sequence, size}] in the order of events. */
+  followMoments({ sequence, size, count }) {
+    const values = new Float64Array(this.count);
+    let next = 0;
+    let value = 0;
+    for (let moment = 0; moment < this.count; moment += 1) {
+      while (next < count && sequence[next] <= this.moments.sequence[moment]) value = size[next++];
+      values[moment] = value;
+    }
+    return values;
+  }
+
   bornAt(moment) {
     return range(this.bornFrom[moment], this.bornFrom[moment + 1]);
   }

@@ -3,6 +3,7 @@
 import { formatCount, formatTime } from "./format.js";
 import { upperBound } from "./timeline.js";
 
+const STARTUP = 0.4; // a longer start-up is left out of the first view
 const NARROWEST = 1 / 4096; // use the keyboard to distinguish closer moments
 
 /** The view of the whole run; `values` are the positions of the moments on the axis, sorted. */
@@ -11,6 +12,19 @@ export function wholeView(values) {
   const to = values.length ? values[values.length - 1] : 1;
   const margin = to > from ? (to - from) * 0.01 : 1;
   return { from, to: to + margin }; // so that the last moment has a width
+}
+
+/**
+ * The first view of a run: all of it, or without its start-up if that takes most of the axis.
+ * `steps` as of Timeline.steps.
+ */
+export function firstView(values, steps, whole) {
+  const begin = steps.find((step) => step.step > 0);
+  if (!begin || begin.first === 0) return whole;
+  const from = values[begin.first];
+  const idle = (from - whole.from) / (whole.to - whole.from);
+  if (idle < STARTUP || !(whole.to > from)) return whole;
+  return { from: from - (whole.to - from) * 0.03, to: whole.to };
 }
 
 /** Zooms in (`factor` < 1) or out around a point of the axis, which keeps its place. */
