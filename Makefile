@@ -11,7 +11,7 @@ CONFIGURE = tools/check_tools.sh && \
   -DTIDEGAUGE_WERROR=ON -B
 CPP_FILES = $$(git ls-files -co --exclude-standard '*.cpp' '*.h')
 
-.PHONY: help build demo test test-long fuzz oracle matrix bench lint format asan tsan wheel sdist clean
+.PHONY: help build demo docs test test-long fuzz oracle matrix bench lint format asan tsan wheel sdist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
@@ -30,6 +30,14 @@ endif
 demo: build ## estimate whether Llama 3 8B fits on eight H100 (needs no GPU)
 	@$(PY) -m tidegauge estimate examples/python/llama.py --fsdp 8 --mp bf16/fp32 \
 	  --ac selective --device h100-80g
+	@echo
+	@echo 'Next, with .venv/bin in your PATH:'
+	@echo '  tidegauge estimate examples/python/llama.py --fsdp 8 --device h100-80g --max batch'
+	@echo '  tidegauge run --stacks examples/python/train.py'
+	@echo '  tidegauge report train.tide --html train.html'
+
+docs: build/.docs ## build the documents as a site, build/site/index.html; warnings are errors
+	@build/envs/docs/bin/mkdocs build --quiet --strict
 
 test: build .venv/.test build/.gtest build/.browser ## run the C++, Python and HTML report tests
 	@$(CONFIGURE) build/release -DTIDEGAUGE_BUILD_TESTS=ON >/dev/null
@@ -110,6 +118,10 @@ clean: ## remove all build products, keep .venv
 	@touch $@
 .venv/.wheel: requirements/wheel.txt .venv/.build
 	@tools/setup_venv.sh wheel
+	@touch $@
+build/.docs: requirements/docs.txt
+	@python3 -m venv build/envs/docs
+	@build/envs/docs/bin/pip install --quiet --disable-pip-version-check -r requirements/docs.txt
 	@touch $@
 build/.sqlite:
 	@tools/setup_debian.sh sqlite3.h libsqlite3-dev

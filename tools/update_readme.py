@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Generates the outputs and figures in README.md and src/capture/fast/README.md.
+"""Generates the outputs and figures in README.md, docs/ and src/capture/fast/README.md.
 
 Replaces each block between `<!-- begin: NAME -->` and `<!-- end -->` by the output of NAME below.
 Run it after `make build` and `make bench`: `.venv/bin/python tools/update_readme.py [NAME...]`, by
@@ -18,7 +18,12 @@ from pathlib import Path
 from typing import Any
 
 REPO = Path(__file__).parent.parent
-DOCUMENTS = ("README.md", "src/capture/fast/README.md")
+DOCUMENTS = (
+    "README.md",
+    "docs/performance.md",
+    "docs/python.md",
+    "src/capture/fast/README.md",
+)
 BLOCK = re.compile(r"(<!-- begin: ([\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -28,36 +33,54 @@ def example(name: str) -> str:
     return f"```\n{output.stdout.rstrip()}\n```\n"
 
 
+def run_example(*commands: str) -> str:
+    """The output of the last command, in a folder with the examples, without times."""
+    with tempfile.TemporaryDirectory() as folder:
+        for script in (REPO / "examples" / "python").glob("*.py"):
+            shutil.copy(script, folder)
+        for command in commands:
+            output = subprocess.run(
+                [sys.executable, "-m", "tidegauge", *command.split()],
+                cwd=folder,
+                check=False,  # a limit may be exceeded on purpose
+                capture_output=True,
+                text=True,
+            )
+            if output.returncode not in (0, 3):
+                sys.exit(f"{command}: {output.stderr}")
+    return re.sub(r"(steps?) in [\d.]+ s", r"\1", output.stdout.rstrip())
+
+
+def show_sections(text: str, *titles: str) -> str:
+    """The first section, and those whose first line begins with one of the titles."""
+    first, *others = text.split("\n\n")
+    lines = [line for line in first.splitlines() if " -m tidegauge " not in line]  # no command
+    kept = [each for each in others if each.startswith(titles)]
+    kept = [re.sub(r"\n    /\S+ .*", "", each) for each in kept]  # no folders of this machine
+    return "\n".join(["```", "\n\n".join(["\n".join(lines), *kept]), "```", ""])
+
+
 def estimate() -> str:
-    """The output of `make demo`, without the time it took."""
     options = "--fsdp 8 --mp bf16/fp32 --ac selective --device h100-80g"
-    output = subprocess.run(
-        [sys.executable, "-m", "tidegauge", "estimate", "llama.py", *options.split()],
-        cwd=REPO / "examples" / "python",
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    text = re.sub(r" in [\d.]+ s\.$", ".", output.stdout.rstrip())
-    return f"```\n{text}\n```\n"
+    text = run_example(f"estimate llama.py {options}")
+    return show_sections(text, "Fits", "Device memory")
 
 
 def report() -> str:
-    """The output of `tidegauge report` for the example, without the time it took."""
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(REPO / "examples" / "python" / "train.py", folder)
-        command = [sys.executable, "-m", "tidegauge"]
-        run = [*command, "run", "-q", "train.py"]
-        subprocess.run(run, cwd=folder, check=True, stdout=subprocess.DEVNULL)
-        output = subprocess.run(
-            [*command, "report", "train.tide", "--top", "8"],
-            cwd=folder,
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-    lines = output.stdout.rstrip().splitlines()
-    return "\n".join(["```", lines[0].partition(" in ")[0], *lines[2:], "```", ""])
+    text = run_example("run -q --stacks train.py", "report train.tide --top 4")
+    return show_sections(text, "Peak on", "Modules", "Lines")
+
+
+def leaks() -> str:
+    text = run_example("run -q --stacks leak.py", "report leak.tide --leaks --top 1")
+    return show_sections(text, "Grows")
+
+
+def diff() -> str:
+    text = run_example(
+        "run -q train.py", "run -q -o more.tide train.py --layers 4", "diff train.tide more.tide"
+    )
+    return show_sections(text, "Peak")
 
 
 SIMULATED = "simulated"
@@ -120,6 +143,8 @@ GENERATORS = {
     "timeline": lambda: example("mod_tracker_timeline.py"),
     "memory": lambda: example("mem_tracker.py"),
     "report": report,
+    "leaks": leaks,
+    "diff": diff,
     "costs": costs,
     "gains": gains,
     "simulation": lambda: example("simulate.py"),

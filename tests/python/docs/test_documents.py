@@ -13,7 +13,7 @@ import pytest
 
 REPO = Path(__file__).parents[3]
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"]
-DOCUMENTS += [f"docs/{path.name}" for path in sorted((REPO / "docs").glob("*.md"))]
+DOCUMENTS += [str(path.relative_to(REPO)) for path in sorted((REPO / "docs").rglob("*.md"))]
 # A document may name a file relative to these folders, as an #include or an import does.
 BASES = ("", "src", "include", "python", "python/tidegauge", "tests", "tests/python")
 ENDINGS = (

@@ -26,10 +26,10 @@ def find_commands() -> list[tuple[list[str], int]]:
 
 
 def test_readme_commands_run(tmp_path: Path) -> None:
-    for example in ("llama.py", "train.py"):
+    for example in ("llama.py", "train.py", "leak.py"):
         shutil.copy(REPO / "examples" / "python" / example, tmp_path)
     commands = find_commands()
-    names = ["estimate", "run", "report", "report", "run", "diff", "info"]
+    names = ["estimate", "run", "report", "run", "report", "run", "diff"]
     assert [words[0] for words, _ in commands] == names
     for words, code in commands:
         done = subprocess.run(
