@@ -14,29 +14,33 @@ struct Row {
   const char* name;
   int64_t memory_mib;
   int compute;
+  int compute_minor;
+  int multiprocessors;
 };
 
 // Memory: `total_memory` of torch.cuda.get_device_properties, which torch's out-of-memory messages
 // print as "total capacity". It is less than the advertised memory, because the driver reserves
 // some, and differs by some MiB between boards and drivers; users can pass --device-memory for
-// their own. Compute: major compute capability, https://developer.nvidia.com/cuda-gpus. A row
-// without a link was copied from the total_memory of a run and was not measured again.
+// their own. Compute: major and minor compute capability, https://developer.nvidia.com/cuda-gpus;
+// then the multiprocessors, from NVIDIA's data sheets. A row without a link was copied from the
+// total_memory of a run and was not measured again.
 constexpr std::array kRows{
     // 14.58 GiB: github.com/mbzuai-oryx/GeoPixel/issues/5; other drivers leave 14.56 to 14.76 GiB
-    Row{"t4", "NVIDIA T4", 14931, 7},
-    Row{"v100-16g", "NVIDIA V100 16 GB", 16151, 7},       // 15.77 GiB
-    Row{"a10g", "NVIDIA A10G", 22516, 8},                 // 21.99 GiB
-    Row{"l4", "NVIDIA L4", 22478, 8},                     // 21.95 GiB
-    Row{"rtx4090", "NVIDIA GeForce RTX 4090", 24217, 8},  // 23.65 GiB
-    Row{"rtx3090", "NVIDIA GeForce RTX 3090", 24257, 8},  // 23.69 GiB
-    Row{"v100-32g", "NVIDIA V100 32 GB", 32501, 7},       // 31.74 GiB
-    Row{"a100-40g", "NVIDIA A100 40 GB", 40326, 8},       // 39.38 GiB
-    Row{"l40s", "NVIDIA L40S", 45589, 8},                 // 44.52 GiB
-    Row{"rtx-a6000", "NVIDIA RTX A6000", 48567, 8},       // 47.43 GiB
-    Row{"h100-80g", "NVIDIA H100 80 GB", 81004, 9},       // 79.11 GiB
-    Row{"a100-80g", "NVIDIA A100 80 GB", 81050, 8},       // 79.15 GiB
-    Row{"h200", "NVIDIA H200", 143163, 9},                // 139.81 GiB
-    Row{"b200", "NVIDIA B200", 182638, 10},  // 178.36 GiB; 178.35: github.com/pytorch/ao/pull/4002
+    Row{"t4", "NVIDIA T4", 14931, 7, 5, 40},
+    Row{"v100-16g", "NVIDIA V100 16 GB", 16151, 7, 0, 80},        // 15.77 GiB
+    Row{"a10g", "NVIDIA A10G", 22516, 8, 6, 80},                  // 21.99 GiB
+    Row{"l4", "NVIDIA L4", 22478, 8, 9, 58},                      // 21.95 GiB
+    Row{"rtx4090", "NVIDIA GeForce RTX 4090", 24217, 8, 9, 128},  // 23.65 GiB
+    Row{"rtx3090", "NVIDIA GeForce RTX 3090", 24257, 8, 6, 82},   // 23.69 GiB
+    Row{"v100-32g", "NVIDIA V100 32 GB", 32501, 7, 0, 80},        // 31.74 GiB
+    Row{"a100-40g", "NVIDIA A100 40 GB", 40326, 8, 0, 108},       // 39.38 GiB
+    Row{"l40s", "NVIDIA L40S", 45589, 8, 9, 142},                 // 44.52 GiB
+    Row{"rtx-a6000", "NVIDIA RTX A6000", 48567, 8, 6, 84},        // 47.43 GiB
+    Row{"h100-80g", "NVIDIA H100 80 GB", 81004, 9, 0, 132},       // 79.11 GiB
+    Row{"a100-80g", "NVIDIA A100 80 GB", 81050, 8, 0, 108},       // 79.15 GiB
+    Row{"h200", "NVIDIA H200", 143163, 9, 0, 132},                // 139.81 GiB
+    // 178.36 GiB; 178.35: github.com/pytorch/ao/pull/4002
+    Row{"b200", "NVIDIA B200", 182638, 10, 0, 148},
 };
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
@@ -52,7 +56,8 @@ const std::vector<DeviceModel>& device_catalogue() {
     std::vector<DeviceModel> models;
     models.reserve(kRows.size());
     for (const Row& row : kRows) {
-      models.push_back({row.key, row.name, row.memory_mib << 20, row.compute});
+      models.push_back({row.key, row.name, row.memory_mib << 20, row.compute, row.compute_minor,
+                        row.multiprocessors});
     }
     std::stable_sort(models.begin(), models.end(), [](const DeviceModel& a, const DeviceModel& b) {
       return a.memory_bytes < b.memory_bytes;
