@@ -16,7 +16,20 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from tidegauge._build_info import __version__
-from tidegauge.cli import devices, diff, estimate, export, info, merge, replay, report, run
+from tidegauge.cli import (
+    devices,
+    diff,
+    doctor,
+    estimate,
+    export,
+    info,
+    merge,
+    rehearse,
+    replay,
+    report,
+    run,
+    standin,
+)
 from tidegauge.cli.child import run_in_child
 from tidegauge.cli.common import (
     EXIT_FAILED,
@@ -28,7 +41,8 @@ from tidegauge.cli.common import (
 from tidegauge.errors import FormatError, TorchError
 
 COMMANDS: tuple[ModuleType, ...] = (
-    *(estimate, run, report, diff, merge, info, replay, export, devices),
+    *(estimate, rehearse, run, report, diff, merge, info, replay, export, devices),
+    *(doctor, standin),
 )
 
 
@@ -59,13 +73,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     args = make_parser().parse_args(argv)
     args.owns_process = argv is None
+    args.argv = sys.argv[1:] if argv is None else list(argv)
     return run_in_child(args, _run) if args.in_child and args.owns_process else _run(args)
 
 
 def _run(args: argparse.Namespace) -> int:
     try:
         code: int = args.run(args)
-        if args.command != run.NAME:  # otherwise its output is the script's, which may close it
+        if args.command not in (
+            run.NAME,
+            rehearse.NAME,
+        ):  # otherwise its output is the script's, which may close it
             sys.stdout.flush()
         return code
     except UsageError as error:
