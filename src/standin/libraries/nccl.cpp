@@ -239,7 +239,8 @@ int ncclGroupStart() {
   return 0;
 }
 int ncclGroupEnd() {
-  if (group_depth > 0 && --group_depth == 0) exchange();
+  group_depth = std::max(group_depth - 1, 0);
+  if (group_depth == 0) exchange();
   return 0;
 }
 int ncclSend(const void* memory, size_t count, int type, int peer, void*, void*) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "standin/state/device_memory.h"
@@ -49,9 +50,10 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** handle) {
   return 0;
 }
 int nvmlDeviceGetHandleByPciBusId_v2(const char* text, void** handle) {
-  unsigned domain = 0, bus = 1;
-  std::sscanf(text, "%x:%x", &domain, &bus);
-  *handle = to_handle(bus - 1);
+  constexpr int kHexadecimal = 16;
+  const char* colon = std::strchr(text, ':');  // after the domain
+  if (colon == nullptr) return kNotSupported;
+  *handle = to_handle(static_cast<unsigned>(std::strtoul(colon + 1, nullptr, kHexadecimal)) - 1);
   return 0;
 }
 int nvmlDeviceGetHandleByUUID(const char*, void** handle) {

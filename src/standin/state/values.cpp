@@ -136,8 +136,8 @@ void tidegauge_standin_set_unknown(const void* element, size_t size_bytes) {
   if (size_bytes > 0) std::memcpy(values::unknown.bytes, element, values::unknown.size_bytes);
 }
 
-void tidegauge_standin_forget(const void* begin, size_t size_bytes) {
-  values::forget(begin, size_bytes);
+void tidegauge_standin_forget(uint64_t address, size_t size_bytes) {
+  values::forget(reinterpret_cast<const void*>(address), size_bytes);
 }
 
 void tidegauge_standin_write(void* to, const void* from, size_t size_bytes) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 /// What a program reads from device memory, although no kernel ever writes there.
 ///
@@ -30,7 +31,7 @@ extern "C" {
 /// most 16; 0: zeros). libtidegauge_cuda calls it around ops that know their dtype.
 void tidegauge_standin_set_unknown(const void* element, size_t size_bytes);
 /// torch's allocator handed this memory out.
-void tidegauge_standin_forget(const void* begin, size_t size_bytes);
+void tidegauge_standin_forget(uint64_t address, size_t size_bytes);
 /// The program fills memory with known elements.
 void tidegauge_standin_write(void* to, const void* from, size_t size_bytes);
 }

@@ -20,7 +20,7 @@ namespace {
 /// Functions of src/standin/state/values.h.
 struct Standin {
   void (*set_unknown)(const void* element, size_t size_bytes);
-  void (*forget)(const void* begin, size_t size_bytes);
+  void (*forget)(uint64_t address, size_t size_bytes);
   void (*write)(void* to, const void* from, size_t size_bytes);
 };
 
@@ -32,7 +32,7 @@ Function* find(void* library, const char* name) {
 const Standin* find_standin() {
   static const Standin standin = {
       find<void(const void*, size_t)>(RTLD_DEFAULT, "tidegauge_standin_set_unknown"),
-      find<void(const void*, size_t)>(RTLD_DEFAULT, "tidegauge_standin_forget"),
+      find<void(uint64_t, size_t)>(RTLD_DEFAULT, "tidegauge_standin_forget"),
       find<void(void*, const void*, size_t)>(RTLD_DEFAULT, "tidegauge_standin_write"),
   };
   return standin.write == nullptr ? nullptr : &standin;
@@ -130,7 +130,7 @@ class Silence final : public c10::WarningHandler {
 
 void forget(uint64_t address, size_t size_bytes) {
   if (const Standin* standin = find_standin()) {
-    standin->forget(reinterpret_cast<const void*>(address), size_bytes);
+    standin->forget(address, size_bytes);
   }
 }
 
