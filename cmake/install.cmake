@@ -34,6 +34,8 @@ set_target_properties(tidegauge tidegauge_cuda PROPERTIES INSTALL_RPATH "${lib_r
 install(TARGETS tidegauge EXPORT tidegaugeTargets LIBRARY DESTINATION lib)
 install(TARGETS tidegauge_cuda LIBRARY DESTINATION lib)
 install(DIRECTORY include/ DESTINATION include)
+# A user's machine compiles them, for its own torch.
+install(DIRECTORY src/standin DESTINATION share FILES_MATCHING PATTERN "*.cpp" PATTERN "*.h")
 install(EXPORT tidegaugeTargets NAMESPACE tidegauge:: DESTINATION ${config_dir})
 install(FILES "${PROJECT_BINARY_DIR}/tidegaugeConfig.cmake"
   "${PROJECT_BINARY_DIR}/tidegaugeConfigVersion.cmake" cmake/torch_targets.cmake

@@ -83,6 +83,24 @@ def diff() -> str:
     return show_sections(text, "Peak")
 
 
+def rehearsal() -> str:
+    """The notes of `tidegauge rehearse` for the example, and what the script prints."""
+    script = REPO / "examples" / "python" / "rehearse" / "fsdp.py"
+    with tempfile.TemporaryDirectory() as folder:
+        output = subprocess.run(
+            [sys.executable, "-m", "tidegauge", "rehearse", "--gpus", "8", script],
+            cwd=folder,
+            check=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+    lines = [line for line in output.stdout.splitlines() if "building the stand-in" not in line]
+    first = next(index for index, line in enumerate(lines) if "peak on cuda" in line)
+    printed = [line for line in lines[:first] if line.startswith("step")]
+    return "\n".join(["```", *printed, *lines[first:], "```", ""])
+
+
 SIMULATED = "simulated"
 """the variant without a tracker"""
 LACKS_PATH = re.compile("without (?:the )?(.+)")
@@ -142,6 +160,7 @@ GENERATORS = {
     "estimate": estimate,
     "timeline": lambda: example("mod_tracker_timeline.py"),
     "memory": lambda: example("mem_tracker.py"),
+    "rehearsal": rehearsal,
     "report": report,
     "leaks": leaks,
     "diff": diff,

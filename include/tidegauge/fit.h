@@ -15,6 +15,8 @@ struct DeviceModel {
   std::string name;          ///< "NVIDIA H100 80 GB"
   int64_t memory_bytes = 0;  ///< total_memory of torch.cuda.get_device_properties
   int compute = 8;           ///< major compute capability; cuBLAS sizes its workspaces by it
+  int compute_minor = 0;
+  int multiprocessors = 108;
 };
 
 /// The devices that tidegauge knows, smallest memory first.

@@ -1,25 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs scripts on torch's real CUDA allocator, over a stand-in for the CUDA runtime.
+"""Runs scripts on torch's real CUDA build, over our stand-in for CUDA.
 
 Not part of `make test`, because they need a torch with CUDA: run `make oracle`.
 """
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
-from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from build_runtime import build, needs_it
+from tidegauge import standin
+from tidegauge.allocator import Assumptions, DeviceModel
 
 Script = Callable[..., str]
+GPU = DeviceModel("", "stand-in", 16 << 30, 9, 0, 132)
+NOTHING_ASSUMED = Assumptions(context_bytes=0, communication_bytes=0)
 
 _BEGIN = """
 import threading
@@ -37,24 +35,23 @@ _END = "\nimport os, sys; sys.stdout.flush(); os._exit(0)\n"
 
 
 @pytest.fixture(scope="session")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> str:
-    spec = find_spec("torch")
-    assert spec is not None
-    assert spec.submodule_search_locations
-    torch_folder = Path(spec.submodule_search_locations[0])
-    if not needs_it(torch_folder):
-        pytest.fail(f"{torch_folder} has no CUDA 13; run `make oracle`")
-    return " ".join(map(str, build(torch_folder, tmp_path_factory.mktemp("standin"))))
+def built() -> standin.Standin:
+    return standin.build()
 
 
 @pytest.fixture
-def run(libraries: str) -> Script:
+def run(built: standin.Standin) -> Script:
     """Runs the script in a process with two stand-in devices; returns what it printed."""
 
-    def run(script: str, **environment: str) -> str:
+    def run(
+        script: str, assumptions: Assumptions = NOTHING_ASSUMED, events: str = "quick", **more: str
+    ) -> str:
+        environment = standin.make_environment(
+            built, GPU, 2, assumptions=assumptions, events=events
+        )
         ended = subprocess.run(
             [sys.executable, "-c", _BEGIN + textwrap.dedent(script) + _END],
-            env={**os.environ, "LD_PRELOAD": libraries, **environment},
+            env={**environment, **more},
             capture_output=True,
             text=True,
             timeout=300,

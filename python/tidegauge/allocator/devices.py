@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 
 from tidegauge import _core
@@ -12,17 +12,19 @@ from tidegauge._util.suggestions import did_you_mean
 
 @dataclass(frozen=True)
 class DeviceModel:
-    """One kind of device. `compute` is its major compute capability."""
+    """One kind of device. `compute` and `compute_minor` are its compute capability."""
 
     key: str
     name: str
     memory_bytes: int
     compute: int
+    compute_minor: int = 0
+    multiprocessors: int = 108
 
     @property
-    def row(self) -> tuple[str, str, int, int]:
+    def row(self) -> tuple[str, str, int, int, int, int]:
         """The tuple that C++ expects."""
-        return self.key, self.name, self.memory_bytes, self.compute
+        return astuple(self)
 
 
 @cache

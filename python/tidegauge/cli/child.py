@@ -27,17 +27,19 @@ def run_in_child(args: argparse.Namespace, run: Callable[[argparse.Namespace], i
     `args.folder` holds temporary files and is removed however the child ends.
     """
     with tempfile.TemporaryDirectory(prefix="tidegauge-") as args.folder:
-        code = _fork(lambda: run(args))
+        code = fork_and_wait(lambda: run(args))
     if code >= 0:
         return code
     hint = "; the machine may be out of memory" if -code == signal.SIGKILL else ""
     if -code in _CRASHES and args.simulate == "cuda":
         hint = "; for a rougher estimate with CPU kernels use --simulate cpu"
-    print(f"tidegauge: the simulation was killed by {_name(-code)}{hint}", file=sys.stderr)
+    print(
+        f"tidegauge: the simulation was killed by {describe_signal(-code)}{hint}", file=sys.stderr
+    )
     return 128 - code
 
 
-def _fork(run: Callable[[], int]) -> int:
+def fork_and_wait(run: Callable[[], int]) -> int:
     """Returns the result of `run` in a child, or minus the signal that ended the child."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the parent process may have ignored it
     awaited = (*_PASSED_ON, signal.SIGCHLD)
@@ -73,7 +75,7 @@ def _run_and_exit(run: Callable[[], int]) -> None:
         os._exit(code)
 
 
-def _name(number: int) -> str:
+def describe_signal(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:  # real-time signals have no names

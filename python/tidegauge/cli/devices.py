@@ -8,7 +8,7 @@ import argparse
 from tidegauge.cli.common import EXIT_DONE, add_output, render_bytes, to_json, write_result
 
 NAME = "devices"
-HELP = "list the devices that `estimate` and `replay` know"
+HELP = "list the devices that `estimate`, `rehearse` and `replay` know"
 EXAMPLES = """\
   tidegauge devices
   tidegauge devices --json | jq '.[].key'

@@ -20,13 +20,16 @@ from tidegauge.cli import (
     completion,
     devices,
     diff,
+    doctor,
     estimate,
     export,
     info,
     merge,
+    rehearse,
     replay,
     report,
     run,
+    standin,
 )
 from tidegauge.cli.child import run_in_child
 from tidegauge.cli.common import (
@@ -39,7 +42,8 @@ from tidegauge.cli.common import (
 from tidegauge.errors import FormatError, TorchError
 
 COMMANDS: tuple[ModuleType, ...] = (
-    *(estimate, run, report, diff, merge, info, replay, export, devices, completion),
+    *(estimate, rehearse, run, report, diff, merge, info, replay, export, devices),
+    *(completion, doctor, standin),
 )
 
 
@@ -75,13 +79,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(words)
     args.parser = parser
     args.owns_process = argv is None
+    args.argv = sys.argv[1:] if argv is None else list(argv)
     return run_in_child(args, _run) if args.in_child and args.owns_process else _run(args)
 
 
 def _run(args: argparse.Namespace) -> int:
     try:
         code: int = args.run(args)
-        if args.command != run.NAME:  # otherwise its output is the script's, which may close it
+        if args.command not in (
+            run.NAME,
+            rehearse.NAME,
+        ):  # otherwise its output is the script's, which may close it
             sys.stdout.flush()
         return code
     except UsageError as error:

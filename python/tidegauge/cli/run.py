@@ -20,9 +20,10 @@ from contextlib import suppress
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from tidegauge.cli.common import (
+    EXIT_DOES_NOT_FIT,
     EXIT_DONE,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -62,7 +63,29 @@ STACKS = ("none", "module", "python")
 _PACKAGE = str(Path(__file__).parent.parent) + os.sep
 
 
+class Session(Protocol):
+    """What a command adds to a script: `begin` is called before it, `end` after it."""
+
+    #: True if the process must end without Python's own shutdown.
+    ends_process: bool
+
+    def begin(self) -> None: ...
+    def end(self) -> None: ...
+    def describe(self, ran_out: bool, trace: str) -> list[str]: ...
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--allocator",
+        action="store_true",
+        help="count all memory from torch's CPU allocator, including memory without a tensor",
+    )
+    add_recording(parser)
+    add_script(parser)
+
+
+def add_recording(parser: argparse.ArgumentParser) -> None:
+    """For commands that call `run_script`."""
     parser.add_argument(
         "-o",
         "--output",
@@ -82,11 +105,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--html", metavar="FILE", help="write an interactive page for a browser at the end"
     )
     parser.add_argument(
-        "--allocator",
-        action="store_true",
-        help="count all memory from torch's CPU allocator, including memory without a tensor",
-    )
-    parser.add_argument(
         "--stacks",
         choices=STACKS,
         default="none",
@@ -94,6 +112,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(none), the running modules (module) or lines (python) (default: none)",
     )
     add_verbosity(parser)
+
+
+def add_script(parser: argparse.ArgumentParser) -> None:
+    """Must come last: everything after the script is an argument of the script."""
     parser.add_argument(
         "-m",
         dest="module",
@@ -120,14 +142,27 @@ def complete_arguments(words: list[str]) -> list[str]:
 
 
 def run(args: argparse.Namespace) -> int:
+    words, is_module = read_script(args, USAGE)
+    return run_script(args, words, is_module, None)
+
+
+def read_script(args: argparse.Namespace, usage: str) -> tuple[list[str], bool]:
+    """The script or module with its arguments; True for a module."""
     is_module = args.module is not None
-    words = args.module if is_module else args.script
+    words: list[str] = args.module if is_module else args.script
     if words and words[0] == "--" and not is_module:
         words = words[1:]
     if not words or (is_module and args.script):
-        raise UsageError(f"no script given; usage: {USAGE}")
+        raise UsageError(f"no script given; usage: {usage}")
+    return words, is_module
+
+
+def run_script(
+    args: argparse.Namespace, words: list[str], is_module: bool, session: Session | None
+) -> int:
+    """Runs the script under a tracker; returns its exit code, 3 if a session ran out of memory."""
     _prepare_interpreter(words, is_module)
-    return _run_tracked(args, words[0], is_module)
+    return _run_tracked(args, words[0], is_module, session)
 
 
 def _prepare_interpreter(words: list[str], is_module: bool) -> None:
@@ -194,7 +229,9 @@ def _find_entry() -> str:
     return frame.f_code.co_filename
 
 
-def _run_tracked(args: argparse.Namespace, script: str, is_module: bool) -> int:
+def _run_tracked(
+    args: argparse.Namespace, script: str, is_module: bool, session: Session | None
+) -> int:
     from tidegauge import _C
     from tidegauge.trackers.recorder import Recorder
     from tidegauge.trackers.script_tracker import ScriptTracker
@@ -215,15 +252,24 @@ def _run_tracked(args: argparse.Namespace, script: str, is_module: bool) -> int:
         note(args, f"recording to {path}")
     process = os.getpid()
     ran_out = False
+    code = EXIT_FAILED
 
     def end() -> None:
         tracker.__exit__(None, None, None)
         if os.getpid() == process:  # otherwise this is a child that the script forked
             _note_holders(recorder)
             recorder.close()
-            _print_result(args, tracker, recorder, ran_out)
+            described = []
+            if session is not None:
+                session.end()
+                described = session.describe(ran_out, recorder.path)
+            _print_result(args, tracker, recorder, ran_out, described)
             _write_reports(args, recorder.path)
+            if session is not None and session.ends_process and args.owns_process:
+                _exit_now(code)
 
+    if session is not None:
+        session.begin()
     tracker.__enter__()
     if args.owns_process:
         # Python joins threads, then calls exit handlers, the last registered one first. So ours
@@ -232,11 +278,21 @@ def _run_tracked(args: argparse.Namespace, script: str, is_module: bool) -> int:
     try:
         code, error = _run_script(script, is_module)
         ran_out = is_out_of_memory(error)
+        if ran_out and session is not None:
+            code = EXIT_DOES_NOT_FIT
         del error  # its traceback keeps tensors alive
     finally:
         if not args.owns_process:
             end()
     return code
+
+
+def _exit_now(code: int) -> NoReturn:
+    """Skips Python's own shutdown."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # the script may have closed it
+            stream.flush()
+    os._exit(code)
 
 
 def _run_script(script: str, is_module: bool) -> tuple[int, BaseException | None]:
@@ -354,6 +410,7 @@ def _print_result(
     tracker: MemTracker,
     recorder: Recorder,
     ran_out: bool,
+    described: list[str],
 ) -> None:
     if args.quiet:
         return
@@ -370,6 +427,8 @@ def _print_result(
             print_error("\n".join(render_categories(largest_first(split))))
     if not peaks:
         note(args, f"{prefix}the run created no tensors")
+    for sentence in described:
+        note(args, f"{prefix}{sentence}")
     failures, first = tracker._native.failures()
     if failures:
         note(args, prefix + describe_failures(failures, first))

@@ -25,16 +25,15 @@ namespace {
 using py::literals::operator""_a;
 
 // Tuples in the order of the members of tidegauge.allocator.DeviceModel and Assumptions.
-using ModelRow = std::tuple<std::string, std::string, int64_t, int>;
+using ModelRow = std::tuple<std::string, std::string, int64_t, int, int, int>;
 using AssumptionsRow =
     std::tuple<std::optional<int64_t>, int64_t, std::optional<int64_t>, std::optional<int64_t>>;
 
 ModelRow to_row(const DeviceModel& model) {
-  return {model.key, model.name, model.memory_bytes, model.compute};
+  return {model.key,     model.name,          model.memory_bytes,
+          model.compute, model.compute_minor, model.multiprocessors};
 }
-DeviceModel from_row(const ModelRow& row) {
-  return {std::get<0>(row), std::get<1>(row), std::get<2>(row), std::get<3>(row)};
-}
+DeviceModel from_row(const ModelRow& row) { return std::make_from_tuple<DeviceModel>(row); }
 
 std::unique_ptr<Requests> read_file(const std::string& path, const std::string& device) {
   const Device of = parse_device(device);
@@ -163,7 +162,7 @@ void bind_fit(py::module_& m) {
         for (const DeviceModel& model : device_catalogue()) rows.push_back(to_row(model));
         return rows;
       },
-      "(key, name, memory_bytes, compute) of every device, smallest memory first.");
+      "The members of DeviceModel of every device, smallest memory first.");
   m.def(
       "tie_rules",
       [] {

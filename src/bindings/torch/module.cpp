@@ -10,6 +10,7 @@
 #include "bindings/torch/python_stack.h"
 #include "bindings/torch/recording.h"
 #include "bindings/torch/simulate.h"
+#include "bindings/torch/standin.h"
 
 PYBIND11_MODULE(_C, m) {
   // Has EventSource and PostMortem, which classes here derive from and return, and translates our
@@ -28,4 +29,5 @@ PYBIND11_MODULE(_C, m) {
   tidegauge::bindings::bind_fsdp(m);
   tidegauge::bindings::bind_units(mem_tracker);
   tidegauge::bindings::bind_simulate(m);
+  tidegauge::bindings::bind_standin(m);
 }

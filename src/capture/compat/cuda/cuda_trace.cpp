@@ -11,6 +11,8 @@
 #include <memory>
 #include <mutex>
 
+#include "capture/compat/cuda/standin_values.h"
+
 namespace tidegauge {
 namespace {
 
@@ -27,6 +29,7 @@ constinit std::atomic<bool> is_attached{false};
 /// Called with the lock of the device's allocator held. The StorageRegistry calls no allocator
 /// while its own lock is held, so the two cannot wait for each other.
 void record(const TraceEntry& entry) {
+  if (entry.action_ == TraceEntry::ALLOC) standin_values::forget(entry.addr_, entry.size_);
   receiver.record({static_cast<TraceAction>(entry.action_),
                    cuda(static_cast<int8_t>(entry.device_)), entry.addr_,
                    static_cast<int64_t>(entry.size_), reinterpret_cast<uint64_t>(entry.stream_)});

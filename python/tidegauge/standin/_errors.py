@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The error of everything that the stand-in for CUDA lacks."""
+
+from __future__ import annotations
+
+from tidegauge.errors import TorchError
+
+
+class StandinError(TorchError):
+    """The stand-in for CUDA cannot be built or used here; the message says what is missing."""

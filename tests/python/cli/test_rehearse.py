@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`tidegauge rehearse` on scripts that know nothing of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tidegauge import standin
+from tidegauge.report import read_summary
+
+EXAMPLES = Path(__file__).parent.parent.parent.parent / "examples" / "python" / "rehearse"
+
+
+def _why_not() -> str | None:
+    try:
+        standin.find_torch()
+        standin.find_compiler()
+    except standin.StandinError as error:
+        return str(error)
+    return None
+
+
+needs_cuda = pytest.mark.skipif(_why_not() is not None, reason=str(_why_not()))
+
+
+def rehearse(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tidegauge", "rehearse", *arguments],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def read_reserved(text: str) -> tuple[str, str, str]:
+    found = re.search(r"peak reserved (.*?) of (.*?) \(.*\): (.*)", text)
+    assert found is not None, text
+    return found[1], found[2], found[3]
+
+
+@needs_cuda
+def test_single_gpu_script_runs_its_steps_and_fits(tmp_path: Path) -> None:
+    done = rehearse(tmp_path, str(EXAMPLES / "single_gpu.py"), "--width", "1024")
+    assert done.returncode == 0, done.stderr
+    # The third step ends before it prints.
+    assert done.stdout == "".join(
+        f"step {step}: loss 1.000, gradient norm 1.000\n" for step in range(2)
+    )
+    assert "ended the script after 3 optimizer steps (--steps 3)" in done.stderr
+    assert read_reserved(done.stderr)[1:] == ("79.1 GiB", "fits")
+    summary = read_summary(tmp_path / "single_gpu.tide")
+    assert summary.health.is_good
+    peak = next(peak for peak in summary.peaks if peak.device == "cuda:0")
+    # As torch's allocator counts: the last bias has 40 bytes and gets 512.
+    assert peak.categories["Parameter"] == 4 * (8 * (1024 * 1024 + 1024) + 1024 * 10) + 512
+
+
+@needs_cuda
+@pytest.mark.parametrize(
+    ("name", "gpus", "arguments"),
+    [
+        ("ddp", "8", ()),
+        ("tensor_parallel", "4", ()),
+        (
+            "fsdp",
+            "8",
+            "--width 256 --hidden 512 --layers 2 --heads 4 --kv-heads 2 --words 1024 --seq 128",
+        ),
+    ],
+)
+def test_parallel_script_runs_as_one_rank(
+    tmp_path: Path, name: str, gpus: str, arguments: str
+) -> None:
+    words = arguments.split() if arguments else []
+    done = rehearse(tmp_path, "--gpus", gpus, str(EXAMPLES / f"{name}.py"), *words)
+    assert done.returncode == 0, done.stderr
+    assert "step 1: loss 1.000" in done.stdout
+    assert "rank 0: ended the script after 3 optimizer steps" in done.stderr
+    assert read_reserved(done.stderr)[2] == "fits"
+    assert (tmp_path / f"{name}.rank0.tide").exists()
+
+
+@needs_cuda
+def test_run_that_needs_too_much_is_out_of_memory(tmp_path: Path) -> None:
+    script = str(EXAMPLES / "single_gpu.py")
+    done = rehearse(tmp_path, "--device-memory", "2GiB", script, "--width", "8192")
+    assert done.returncode == 3, done.stderr
+    assert "torch.OutOfMemoryError: CUDA out of memory" in done.stderr
+    assert "the run ran out of memory" in done.stderr
+    assert read_reserved(done.stderr)[1:] == ("2.00 GiB", "does not fit")
+
+
+@needs_cuda
+def test_last_rank_of_a_large_job_needs_no_others(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, torch, torch.distributed as dist\n"
+        "dist.init_process_group('cpu:gloo,cuda:nccl')\n"
+        "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))\n"
+        "x = torch.ones(4, device='cuda') * dist.get_rank()\n"
+        "dist.all_reduce(x)\n"
+        "dist.all_reduce(torch.ones(4))\n"
+        "seen = [None] * dist.get_world_size()\n"
+        "dist.all_gather_object(seen, dist.get_rank())\n"
+        "dist.barrier()\n"
+        "print(dist.get_rank(), dist.get_world_size(), torch.cuda.current_device(), set(seen))\n"
+    )
+    done = rehearse(tmp_path, "--nodes", "64", "--gpus", "8", "--rank", "0,511", str(script))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "0 512 0 {0}\n511 512 7 {511}\n"
+    assert done.stderr.count("the script ended by itself after 0 optimizer steps") == 2
+    assert sorted(path.name for path in tmp_path.glob("*.tide")) == [
+        "train.rank0.tide",
+        "train.rank511.tide",
+    ]
+
+
+@needs_cuda
+def test_exit_code_and_error_are_those_of_the_script(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import torch\ntorch.ones(2, device='cuda')\nraise SystemExit(7)\n")
+    assert rehearse(tmp_path, "-q", str(script)).returncode == 7
+    script.write_text("import torch\nx = torch.ones(2, device='cuda')\nx @ torch.ones(3).cuda()\n")
+    done = rehearse(tmp_path, "--force", str(script))
+    assert done.returncode == 1
+    assert "RuntimeError: inconsistent tensor size" in done.stderr
+    assert "tidegauge/" not in done.stderr.split("RuntimeError")[0]
+
+
+@needs_cuda
+def test_script_that_ends_right_after_backward_ends_cleanly(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\n"
+        "layer = torch.nn.Linear(512, 512).cuda()\n"
+        "layer(torch.ones(2, 512, device='cuda')).sum().backward()\n"
+    )
+    done = rehearse(tmp_path, str(script))
+    assert done.returncode == 0, done.stderr
+
+
+@needs_cuda
+def test_interrupt_ends_script_and_command(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import time, torch\ntorch.ones(2, device='cuda')\n"
+        "print('ready', flush=True)\ntime.sleep(60)\n"
+    )
+    command = [sys.executable, "-m", "tidegauge", "rehearse", str(script)]
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        begin = time.monotonic()
+        os.kill(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130, errors
+    assert time.monotonic() - begin < 20
+    assert "KeyboardInterrupt" in errors
+    assert read_summary(tmp_path / "train.tide").health.is_good
+
+
+@needs_cuda
+def test_torchrun_command_gives_the_size_of_the_job(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import os, sys\nprint(os.environ['WORLD_SIZE'], sys.argv[1:])\n")
+    done = rehearse(
+        tmp_path,
+        *("torchrun", "--nnodes", "2", "--nproc-per-node=4", str(script), "--lr", "1"),
+    )
+    assert done.stdout == "8 ['--lr', '1']\n", done.stderr
+
+
+def test_without_cuda_the_script_is_simulated(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\n"
+        "layer = torch.nn.Linear(512, 512).cuda()\n"
+        "optimizer = torch.optim.AdamW(layer.parameters())\n"
+        "while True:\n"
+        "    loss = layer(torch.ones(2, 512, device='cuda')).sum()\n"
+        "    loss.backward()\n"
+        "    optimizer.step()\n"
+        "    optimizer.zero_grad()\n"
+    )
+    done = rehearse(tmp_path, "--engine", "simulated", "--steps", "2", str(script))
+    assert done.returncode == 0, done.stderr
+    assert "ended the script after 2 optimizer steps" in done.stderr
+    assert "peak reserved" in done.stderr
+    assert "of 79.1 GiB" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--gpus", "0", "x.py"), "invalid number '0' (expected at least 1)"),
+        (("--rank", "8", "--gpus", "8", "x.py"), "invalid rank '8' (expected 0 to 7 for 8 ranks)"),
+        (("--rank", "x", "x.py"), "invalid rank 'x' (expected 0 to 0 for 1 ranks)"),
+        (("--device", "h1000", "x.py"), "unknown device 'h1000'"),
+        (("missing.py",), "no such script: missing.py"),
+        ((), "no script given"),
+    ],
+)
+def test_wrong_use_is_one_line(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    (tmp_path / "x.py").touch()
+    done = rehearse(tmp_path, *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr.splitlines()[-1]
+
+
+def test_doctor_says_ten_things(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tidegauge", "doctor"], capture_output=True, text=True, check=True
+    )
+    assert len(done.stdout.splitlines()) == 10, done.stdout
+    as_json = subprocess.run(
+        [sys.executable, "-m", "tidegauge", "doctor", "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {row["what"] for row in json.loads(as_json.stdout)} >= {"torch", "stand-in", "rehearse"}
