@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/util/module_path.h"
 #include "tidegauge/errors.h"
 #include "trace/database.h"
 #include "trace/event_codec.h"
@@ -211,7 +212,8 @@ std::vector<TraceGap> Reader::gaps() {
 std::vector<TraceModule> Reader::modules() {
   std::vector<TraceModule> modules;
   impl_->query("SELECT id, name, class FROM modules ORDER BY id", [&](const Statement& row) {
-    modules.push_back({ModuleId(static_cast<uint32_t>(row.integer(0))), row.text(1), row.text(2)});
+    modules.push_back(
+        {ModuleId(static_cast<uint32_t>(row.integer(0))), shorten_path(row.text(1)), row.text(2)});
   });
   return modules;
 }
@@ -239,7 +241,7 @@ std::map<StorageId, std::string> Reader::parameters() {
                           " FROM parameters p LEFT JOIN modules w ON w.id = p.module"
                           " ORDER BY p.storage, p.module, p.name";
   impl_->query(sql.c_str(), [&](const Statement& row) {
-    names.try_emplace(StorageId(static_cast<uint64_t>(row.integer(0))), row.text(1));
+    names.try_emplace(StorageId(static_cast<uint64_t>(row.integer(0))), shorten_path(row.text(1)));
   });
   return names;
 }

@@ -222,7 +222,7 @@ def render_modules(peak: Peak, top: int) -> list[str]:
     return lines + _render_rest(len(peak.modules) - len(shown), "module")
 
 
-def _tree_order(module: ModuleBytes) -> list[list[int | str]]:
+def _tree_order(module: ModuleBytes) -> list[list[tuple[int, str]]]:
     return [natural_order(part) for part in module.name.split(".")]
 
 
