@@ -38,6 +38,8 @@ class Recorder:
         overwrite: bool,
         max_waiting_events: int,
         max_file_bytes: int,
+        keep_ns: int,
+        keep_steps: int,
         facts: dict[str, str],
     ) -> None: ...
     def flush(self) -> None: ...

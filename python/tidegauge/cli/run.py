@@ -21,6 +21,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING
 
+from tidegauge._util.keep import parse_keep
 from tidegauge.cli.common import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -45,6 +46,7 @@ EXAMPLES = """\
   tidegauge run train.py --lr 0.1
   tidegauge run -o big_batch.tide train.py --batch 512
   tidegauge run -m my_package.train
+  tidegauge run --keep 10m train_for_weeks.py
   torchrun --nproc-per-node 2 -m tidegauge run train.py   (one file per rank)
 """
 
@@ -71,6 +73,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="none",
         help="which part of the Python stack to record for each allocation (default: none)",
     )
+    parser.add_argument(
+        "--keep",
+        metavar="TIME",
+        type=check_keep,
+        help="for runs of days: keep the events of the last TIME (10m, 2h or 500steps) and of the "
+        "steps around the peaks, so that FILE does not grow without end",
+    )
     add_verbosity(parser)
     parser.add_argument(
         "-m",
@@ -82,6 +91,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "script", nargs=argparse.REMAINDER, metavar="script.py", help="script and its arguments"
     )
+
+
+def check_keep(text: str) -> str:
+    try:
+        parse_keep(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def run(args: argparse.Namespace) -> int:
@@ -137,7 +154,7 @@ def _run_tracked(args: argparse.Namespace, script: str, is_module: bool) -> int:
         raise FileExistsError(
             f"{path} exists; choose another name with -o, or replace it with --force"
         )
-    recorder = Recorder(path, overwrite=args.force)
+    recorder = Recorder(path, overwrite=args.force, keep=args.keep)
     if args.owns_process:
         _C.complete_recordings_at_sigterm()
     tracker = ScriptTracker(record=recorder, allocator=args.allocator, stacks=args.stacks)
