@@ -11,7 +11,7 @@ CONFIGURE = tools/check_tools.sh && \
   -DTIDEGAUGE_WERROR=ON -B
 CPP_FILES = $$(git ls-files -co --exclude-standard '*.cpp' '*.h')
 
-.PHONY: help build demo docs test test-long fuzz oracle matrix bench lint format asan tsan wheel sdist clean
+.PHONY: help build demo docs test test-long fuzz oracle matrix bench lint format asan asan-core tsan wheel sdist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
@@ -70,6 +70,7 @@ lint: build .venv/.lint build/.gtest ## check format, types and likely bugs
 	ruff format --check .
 	mypy
 	$(PY) tools/check_layers.py
+	$(PY) tools/lock_requirements.py --check
 	$(PY) -m mypy.stubtest tidegauge._core tidegauge._C \
 	  --allowlist tools/stubtest.allow --ignore-unused-allowlist
 	tools/tidy.sh build/release
@@ -106,17 +107,17 @@ clean: ## remove all build products, keep .venv
 	  python/tidegauge/*.so python/tidegauge/_built_for.py
 
 # Stamp files: remade when the requirements change, or when an earlier stamp does.
-.venv/.build: requirements/build.txt requirements/lock.txt
+.venv/.build: requirements/locked/build.txt
 	@tools/check_tools.sh
 	@tools/setup_venv.sh build
 	@touch $@
-.venv/.test: requirements/test.txt .venv/.build
+.venv/.test: requirements/locked/test.txt .venv/.build
 	@tools/setup_venv.sh test
 	@touch $@
-.venv/.lint: requirements/lint.txt .venv/.test
+.venv/.lint: requirements/locked/lint.txt .venv/.test
 	@tools/setup_venv.sh lint
 	@touch $@
-.venv/.wheel: requirements/wheel.txt .venv/.build
+.venv/.wheel: requirements/locked/wheel.txt .venv/.build
 	@tools/setup_venv.sh wheel
 	@touch $@
 build/.docs: requirements/docs.txt

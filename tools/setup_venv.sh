@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# setup_venv.sh <name>: makes .venv if it does not exist and installs requirements/<name>.txt.
+# setup_venv.sh <name>: makes .venv if it does not exist and installs requirements/locked/<name>.txt,
+# which has the hashes of all files. TIDEGAUGE_NO_HASHES=1: installs requirements/<name>.txt, for an
+# index with other builds of the same versions.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/common.sh
@@ -38,8 +40,19 @@ command.write_text(
 command.chmod(0o755)
 EOF
 
-echo "installing requirements/$1.txt into .venv"
-.venv/bin/pip install -qq --retries 2 --disable-pip-version-check -r "requirements/$1.txt" \
-  >.venv/pip.log 2>&1 ||
-  die "pip could not install requirements/$1.txt (see .venv/pip.log); connect to a package index" \
+list=requirements/locked/$1.txt
+options=(--require-hashes)
+if [ -n "${TIDEGAUGE_NO_HASHES:-}" ]; then
+  list=requirements/$1.txt
+  options=()
+fi
+echo "installing $list into .venv"
+if ! .venv/bin/pip install -qq --retries 2 --disable-pip-version-check "${options[@]}" -r "$list" \
+  >.venv/pip.log 2>&1; then
+  if grep -qi "hashes" .venv/pip.log; then
+    die "the package index offers other files than $list lists (see .venv/pip.log); use another" \
+      "index, or set TIDEGAUGE_NO_HASHES=1 to accept them, then run make again"
+  fi
+  die "pip could not install $list (see .venv/pip.log); connect to a package index" \
     "or point PIP_INDEX_URL or PIP_FIND_LINKS to one, then run make again"
+fi

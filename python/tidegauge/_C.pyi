@@ -28,6 +28,7 @@ class ModTracker:
     def stop(self) -> None: ...
     @property
     def failure_count(self) -> int: ...
+    warns_of_recursion: bool
     @property
     def first_failure(self) -> str: ...
 
@@ -38,6 +39,8 @@ class Recorder:
         overwrite: bool,
         max_waiting_events: int,
         max_file_bytes: int,
+        keep_ns: int,
+        keep_steps: int,
         facts: dict[str, str],
     ) -> None: ...
     def flush(self) -> None: ...

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "core/events/steps_begun.h"
 #include "core/ledger/labeller.h"
 
 namespace tidegauge::trace {
@@ -122,7 +123,7 @@ void RepeatedEffects::advance(const Event& event) {
   now_.time_ns = event.time_ns;
   switch (event.kind) {
     case EventKind::StepMarker:
-      ++now_.step;
+      now_.step += steps_begun(event);
       return;
     case EventKind::OptimizerStepBegin:
     case EventKind::OptimizerStepEnd:

@@ -8,6 +8,7 @@
 
 #include "analyze/settled_labels.h"
 #include "core/events/category.h"
+#include "core/events/steps_begun.h"
 #include "core/modules/open_calls.h"
 #include "export/nested_slices.h"
 
@@ -51,7 +52,8 @@ class Process {
       case EventKind::CollectiveEnd:
         return slices_.end(thread, {Slice::Kind::Collective, {}, event.op.value});
       case EventKind::StepMarker:
-        return write_instant(thread, "step " + std::to_string(++step_));
+        step_ += steps_begun(event);
+        return write_instant(thread, "step " + std::to_string(step_));
       case EventKind::AllocationFailed:
         return write_instant(thread, "allocation failed");
       default:

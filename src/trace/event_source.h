@@ -25,6 +25,16 @@ struct TraceGap {
   std::string reason;
 };
 
+/// Events that were dropped on purpose (RecorderOptions::keep).
+struct TraceDrop {
+  uint64_t sequence = 0;  ///< of the first event that stands for them
+  uint64_t events = 0;
+  uint64_t steps = 0;
+  uint64_t net_events = 0;  ///< how many stand for them
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+};
+
 struct TraceTensor {
   std::string dtype;
   std::string shape;  ///< "[2, 3]"
@@ -58,6 +68,7 @@ class EventSource {
   virtual bool is_complete() = 0;
   virtual uint64_t event_count() = 0;
   virtual std::vector<TraceGap> gaps() = 0;
+  virtual std::vector<TraceDrop> drops() { return {}; }
   virtual std::vector<TraceModule> modules() = 0;
   virtual std::map<OpId, std::string> ops() = 0;
   /// The first tensors of storages, by CodedEvent::tensor.

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/events/steps_begun.h"
+
 namespace tidegauge::trace {
 
 bool begins_step(const Event& event) {
@@ -51,8 +53,8 @@ void Gap::add(const CodedEvent& traced) {
     case EventKind::CollectiveEnd:
       return nest(collectives_, traced, event.kind == EventKind::CollectiveBegin);
     case EventKind::StepMarker:
-      ++lost_steps_;
-      ++net_steps_;
+      lost_steps_ += steps_begun(event);
+      net_steps_ += steps_begun(event);
       step_ = traced;
       return;
     case EventKind::StatisticsReset:
@@ -171,6 +173,12 @@ void Gap::nest(Nesting& nesting, const CodedEvent& traced, bool begins) {
   }
 }
 
+void Gap::append_steps(std::vector<CodedEvent>& events) const {
+  CodedEvent marker = *step_;
+  marker.event.size_bytes = joins_steps_ && net_steps_ > 1 ? static_cast<int64_t>(net_steps_) : 0;
+  events.insert(events.end(), joins_steps_ ? 1 : net_steps_, marker);
+}
+
 std::vector<CodedEvent> Gap::net() const {
   std::vector<CodedEvent> events;
   const auto append = [&](const std::optional<CodedEvent>& one) {
@@ -201,7 +209,7 @@ std::vector<CodedEvent> Gap::net() const {
   }
 
   for (const auto& [key, traced] : sizes_) events.push_back(traced);
-  for (uint64_t i = 0; i < net_steps_; ++i) append(step_);
+  if (step_) append_steps(events);
   append_all(optimizer_steps_.begins);
   append_all(collectives_.begins);
   for (const auto& [mark, traced] : enters_) events.push_back(traced);

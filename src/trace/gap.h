@@ -30,6 +30,9 @@ bool begins_step(const Event& event);
 /// Memory: O(live storages), for a gap of any length.
 class Gap {
  public:
+  /// `joins_steps`: the net effect has one marker for all steps (format 2.0), not one for each.
+  explicit Gap(bool joins_steps = false) : joins_steps_(joins_steps) {}
+
   void add(const CodedEvent& traced);
   void add(const UnitEvent& event);
   /// Adds the next gap, if this one could not be written either.
@@ -64,8 +67,10 @@ class Gap {
   };
   void add_storage(const CodedEvent& traced);
   void add_call(const CodedEvent& traced);
+  void append_steps(std::vector<CodedEvent>& events) const;
   static void nest(Nesting& nesting, const CodedEvent& traced, bool begins);
 
+  bool joins_steps_;
   uint64_t lost_events_ = 0;
   uint64_t lost_steps_ = 0;
   int64_t begin_ns_ = 0;

@@ -11,11 +11,13 @@
 #include <optional>
 #include <utility>
 
+#include "core/util/module_path.h"
 #include "tidegauge/errors.h"
 #include "trace/database.h"
 #include "trace/event_codec.h"
 #include "trace/interrupts.h"
 #include "trace/schema.h"
+#include "trace/unit_rows.h"
 
 namespace tidegauge {
 
@@ -208,10 +210,24 @@ std::vector<TraceGap> Reader::gaps() {
   return gaps;
 }
 
+std::vector<TraceDrop> Reader::drops() {
+  std::vector<TraceDrop> drops;
+  if (!impl_->has_table("drops")) return drops;
+  impl_->query("SELECT sequence, events, steps, net_events, begin_ns, end_ns FROM drops ORDER BY 1",
+               [&](const Statement& row) {
+                 drops.push_back(
+                     {static_cast<uint64_t>(row.integer(0)), static_cast<uint64_t>(row.integer(1)),
+                      static_cast<uint64_t>(row.integer(2)), static_cast<uint64_t>(row.integer(3)),
+                      row.integer(4), row.integer(5)});
+               });
+  return drops;
+}
+
 std::vector<TraceModule> Reader::modules() {
   std::vector<TraceModule> modules;
   impl_->query("SELECT id, name, class FROM modules ORDER BY id", [&](const Statement& row) {
-    modules.push_back({ModuleId(static_cast<uint32_t>(row.integer(0))), row.text(1), row.text(2)});
+    modules.push_back(
+        {ModuleId(static_cast<uint32_t>(row.integer(0))), shorten_path(row.text(1)), row.text(2)});
   });
   return modules;
 }
@@ -239,7 +255,7 @@ std::map<StorageId, std::string> Reader::parameters() {
                           " FROM parameters p LEFT JOIN modules w ON w.id = p.module"
                           " ORDER BY p.storage, p.module, p.name";
   impl_->query(sql.c_str(), [&](const Statement& row) {
-    names.try_emplace(StorageId(static_cast<uint64_t>(row.integer(0))), row.text(1));
+    names.try_emplace(StorageId(static_cast<uint64_t>(row.integer(0))), shorten_path(row.text(1)));
   });
   return names;
 }
@@ -272,32 +288,7 @@ std::map<UnitId, std::string> Reader::units() {
 std::vector<TraceUnitEvent> Reader::unit_events() {
   std::vector<TraceUnitEvent> events;
   if (!impl_->has_table("unit_storages") || !impl_->has_table("unit_changes")) return events;
-  const auto add = [&](const Statement& row) -> UnitEvent& {
-    TraceUnitEvent& added = events.emplace_back();
-    added.sequence = static_cast<uint64_t>(std::max<int64_t>(row.integer(0), 0));
-    added.event.unit = UnitId(static_cast<uint32_t>(row.integer(1)));
-    return added.event;
-  };
-  impl_->query("SELECT sequence, unit, storage FROM unit_storages ORDER BY rowid",
-               [&](const Statement& row) {
-                 UnitEvent& event = add(row);
-                 event.kind = UnitEventKind::StorageOwned;
-                 event.storage = StorageId(static_cast<uint64_t>(row.integer(2)));
-               });
-  impl_->query("SELECT sequence, unit, time_ns, change, reason FROM unit_changes ORDER BY rowid",
-               [&](const Statement& row) {
-                 const auto kind = parse_unit_event_kind(row.text(3));
-                 const std::optional<GatherReason> reason =
-                     row.is_null(4) ? GatherReason{} : parse_gather_reason(row.text(4));
-                 if (!kind || *kind == UnitEventKind::StorageOwned || !reason) return;
-                 UnitEvent& event = add(row);
-                 event.time_ns = row.integer(2);
-                 event.kind = *kind;
-                 event.reason = *reason;
-               });
-  std::stable_sort(
-      events.begin(), events.end(),
-      [](const TraceUnitEvent& a, const TraceUnitEvent& b) { return a.sequence < b.sequence; });
+  impl_->read([&] { events = trace::UnitRows(impl_->database()).read(); });
   return events;
 }
 

@@ -51,6 +51,7 @@ class Reader : public EventSource {
   bool is_complete() override;
   uint64_t event_count() override;
   std::vector<TraceGap> gaps() override;
+  std::vector<TraceDrop> drops() override;
   std::vector<TraceModule> modules() override;
   std::map<OpId, std::string> ops() override;
   std::map<uint32_t, TraceTensor> tensors() override;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "trace/recorder.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <semaphore>
 #include <span>
@@ -17,7 +16,11 @@
 #include <vector>
 
 #include "core/util/spin_lock.h"
+#include "trace/forks.h"
+#include "trace/format_version.h"
 #include "trace/gap.h"
+#include "trace/loss.h"
+#include "trace/retention.h"
 #include "trace/run_facts.h"
 #include "trace/tensor_ids.h"
 #include "trace/writer.h"
@@ -27,22 +30,18 @@ namespace {
 
 using trace::CodedEvent;
 using trace::Gap;
+using trace::kNoMemory;
+using trace::kTooSlow;
+using trace::Loss;
 using trace::Names;
 using trace::PlacedUnitEvent;
 using trace::TraceWriter;
-
-std::atomic<uint64_t> fork_generation{1};
-
-uint64_t current_generation() {
-  static const int registered = pthread_atfork(nullptr, nullptr, [] { ++fork_generation; });
-  static_cast<void>(registered);
-  return fork_generation.load(std::memory_order_relaxed);
-}
 
 /// Events and names that wait for the writing thread.
 struct Waiting {
   std::optional<Gap> gap_before;
   std::vector<CodedEvent> events;
+  size_t done = 0;  // how many of the events are written or counted as lost
   std::vector<PlacedUnitEvent> units;
   Names names;
   bool is_closing = false;
@@ -50,26 +49,6 @@ struct Waiting {
 };
 
 constexpr size_t kWakeEvents = 16 * 1024;
-
-/// Why events are lost, and what helps.
-struct Loss {
-  std::string reason;
-  std::string advice;
-};
-
-Loss explain(const std::exception& error, bool is_replaced) {
-  if (is_replaced) {
-    return {"the file was deleted or replaced, perhaps by another process that records to it",
-            "give each process a file of its own"};
-  }
-  const auto* sql = dynamic_cast<const trace::SqlError*>(&error);
-  const int code = sql != nullptr ? sql->code : 0;
-  if (code == SQLITE_FULL) return {error.what(), "record to a larger disk to have them all"};
-  if (code == SQLITE_BUSY || code == SQLITE_LOCKED) {
-    return {error.what(), "do not open the file for writing while it is recorded"};
-  }
-  return {error.what(), "check the disk of the file"};
-}
 
 /// All recorders of the process.
 struct Living {
@@ -88,8 +67,10 @@ class Recorder::Impl {
   Impl(const std::string& path, const RecorderOptions& options)
       : options_(options),
         path_(path),
-        writer_(path, options.overwrites, options.max_file_bytes,
-                trace::read_run_facts(options.facts)) {
+        writer_(std::make_unique<TraceWriter>(
+            path, options.overwrites, options.max_file_bytes, trace::read_run_facts(options.facts),
+            options.keep.is_limited() ? trace::kVersionWithDrops : trace::kPlainVersion)),
+        retention_(options.keep) {
     waiting_.events.reserve(2 * kWakeEvents);
     taken_.events.reserve(2 * kWakeEvents);
     thread_ = std::thread([this] { run(); });
@@ -128,6 +109,12 @@ class Recorder::Impl {
   }
 
   void count_lost() { ++lost_events_; }
+  /// Call if there was no memory for an event. Without it, later events would contradict the file:
+  /// they are lost, too.
+  void stop_recording() {
+    ++lost_events_;
+    is_stopped_ = true;
+  }
 
   template <typename Change>
   void name(Change change) {
@@ -160,20 +147,22 @@ class Recorder::Impl {
 
   RecorderHealth health() {
     const std::lock_guard lock(done_mutex_);
-    RecorderHealth health{written_events_, lost_events_.load(), first_.reason, first_.advice};
+    RecorderHealth health{written_events_, lost_events_.load(), first_.reason, first_.advice,
+                          dropped_events_};
     if (health.lost_events > 0 && health.first_error.empty()) {
-      health.first_error = kTooSlow;
-      health.advice = kFasterDisk;
+      health.first_error = kTooSlow.reason;
+      health.advice = kTooSlow.advice;
     }
     return health;
   }
 
  private:
-  static constexpr const char* kTooSlow = "events came faster than the disk could write them";
-  static constexpr const char* kFasterDisk = "record to a faster disk to have them all";
-
   /// The lock must be held. Returns true if so many events wait that the thread should wake up.
   bool add(const CodedEvent& traced) {
+    if (is_stopped_) {
+      ++lost_events_;
+      return false;
+    }
     const size_t count = waiting_.events.size();
     if (!gap_.is_empty()) {
       if (!trace::begins_step(traced.event) || count != 0 || waiting_.gap_before) {
@@ -197,25 +186,42 @@ class Recorder::Impl {
     bool is_closing = false;
     uint64_t ticket = 0;
     while (!is_closing) {
-      static_cast<void>(wake_.try_acquire_for(std::chrono::nanoseconds(options_.max_delay_ns)));
-      bool is_awaited = false;
-      do {
-        take();
-        is_awaited = taken_.is_closing || taken_.flush_ticket > ticket;
-        write_taken(is_awaited);
-      } while (is_awaited && hand_over_gap());
+      const int64_t delay_ns = options_.max_delay_ns / (retention_.is_busy() ? 8 : 1);
+      static_cast<void>(wake_.try_acquire_for(std::chrono::nanoseconds(delay_ns)));
+      try {
+        bool is_awaited = false;
+        do {
+          take();
+          is_awaited = taken_.is_closing || taken_.flush_ticket > ticket;
+          write_taken(is_awaited);
+        } while (is_awaited && hand_over_gap());
+      } catch (const std::exception&) {
+        lose_memory();
+      }
       is_closing = taken_.is_closing;
       ticket = taken_.flush_ticket;
       if (is_closing) end();
-      const std::lock_guard lock(done_mutex_);
-      written_events_ = writer_.event_count();
-      done_ticket_ = ticket;
-      is_ended_ = is_closing;
-      done_.notify_all();
+      {
+        const std::lock_guard lock(done_mutex_);
+        written_events_ = writer_->event_count() + dropped_events_;
+        done_ticket_ = ticket;
+        is_ended_ = is_closing;
+        done_.notify_all();
+      }
+      if (!is_closing) drop_old_events();
     }
   }
 
+  /// There was no memory to keep the effect of lost events: nothing more can be written.
+  void lose_memory() {
+    is_stopped_ = true;
+    lost_events_ += taken_.events.size() - taken_.done;
+    taken_.done = taken_.events.size();
+    fail(kNoMemory);
+  }
+
   void take() {
+    taken_.done = 0;
     taken_.events.clear();
     taken_.units.clear();
     taken_.gap_before.reset();
@@ -232,10 +238,18 @@ class Recorder::Impl {
     names_.merge(std::move(names));
   }
 
+  /// See trace/retention.h.
+  void drop_old_events() {
+    const uint64_t before = writer_->event_count();
+    retention_.advance(writer_);
+    const std::lock_guard lock(done_mutex_);
+    dropped_events_ += before - writer_->event_count();
+  }
+
   /// Ends the open gap, although no step begins. Returns false if no gap is open.
   bool hand_over_gap() {
     const std::lock_guard lock(lock_);
-    if (gap_.is_empty()) return false;
+    if (gap_.is_empty() || is_stopped_) return false;
     if (!waiting_.gap_before && waiting_.events.empty()) {
       waiting_.gap_before = std::exchange(gap_, Gap());
     }
@@ -245,10 +259,13 @@ class Recorder::Impl {
   /// `is_awaited`: a caller waits, so the net effect of a gap is written although no step begins.
   void write_taken(bool is_awaited) {
     const std::vector<CodedEvent>& events = taken_.events;
+    if (is_stopped_ && (taken_.gap_before || !unwritten_.is_empty())) {
+      throw std::bad_alloc();  // the gap may lack events
+    }
     if (taken_.gap_before) {
       unwritten_.add(*taken_.gap_before);
       taken_.gap_before.reset();
-      if (reason_.empty()) fail({kTooSlow, kFasterDisk});
+      if (reason_.empty()) fail(kTooSlow);
       write_after_gap(0);
     } else if (unwritten_.is_empty()) {
       if (events.empty() && taken_.units.empty() && names_.is_empty()) return;
@@ -274,6 +291,7 @@ class Recorder::Impl {
     const auto begin = taken_.events.begin() + static_cast<std::ptrdiff_t>(first);
     events.insert(events.end(), begin, taken_.events.end());
     if (try_write(events, units, &unwritten_)) {
+      lost_in_gaps_ += unwritten_.lost_events();
       unwritten_ = Gap();
       reason_.clear();
     } else {
@@ -283,44 +301,53 @@ class Recorder::Impl {
 
   /// Moves taken events [first, last) and the unit events before `last` into the gap.
   void lose(size_t first, size_t last) {
+    lost_events_ += last - first;
+    taken_.done = last;
     auto unit = taken_.units.begin();
     for (size_t i = first; i <= last; ++i) {
       for (; unit != taken_.units.end() && unit->after <= i; ++unit) unwritten_.add(unit->event);
       if (i < last) unwritten_.add(taken_.events[i]);
     }
     taken_.units.erase(taken_.units.begin(), unit);
-    lost_events_ += last - first;
   }
 
   bool try_write(std::span<const CodedEvent> events, std::span<const PlacedUnitEvent> units,
                  const Gap* gap) {
     try {
-      writer_.write(events, units, names_, gap, reason_);
+      writer_->write(events, units, names_, gap, reason_);
+      taken_.done = taken_.events.size();
       names_ = {};
       return true;
     } catch (const std::exception& error) {
-      fail(explain(error, writer_.is_replaced()));
+      fail(trace::explain_loss(error, writer_->is_replaced()));
     }
     return false;
   }
 
-  void fail(const Loss& loss) {
-    if (reason_.empty()) reason_ = loss.reason;
-    const std::lock_guard lock(done_mutex_);
-    if (!first_.reason.empty()) return;
-    first_ = loss;
-    if (!options_.prints_loss) return;
-    const std::string line = "tidegauge: " + path_ + " is losing events (" + loss.reason +
-                             "); the training continues; " + loss.advice + "\n";
-    std::fputs(line.c_str(), stderr);
+  void fail(const Loss& loss) noexcept {
+    try {
+      if (reason_.empty()) reason_ = loss.reason;
+      const std::lock_guard lock(done_mutex_);
+      if (!first_.reason.empty()) return;
+      first_ = loss;
+      if (!options_.prints_loss) return;
+      const std::string line = "tidegauge: " + path_ + " is losing events (" + loss.reason +
+                               "); the training continues; " + loss.advice + "\n";
+      std::fputs(line.c_str(), stderr);
+    } catch (const std::bad_alloc&) {
+    }
   }
 
-  void end() {
+  void end() noexcept {
+    retention_.stop();
     try {
-      writer_.write_summary(
+      if (is_stopped_) writer_->write_final_gap(lost_events_ - lost_in_gaps_, kNoMemory.reason);
+      writer_->write_summary(
           {{"ended", trace::wall_clock()}, {"lost_events", std::to_string(lost_events_.load())}});
-    } catch (const std::exception& error) {
-      fail(explain(error, writer_.is_replaced()));
+    } catch (const trace::SqlError& error) {
+      fail(trace::explain_loss(error, writer_->is_replaced()));
+    } catch (...) {
+      fail(kNoMemory);
     }
   }
 
@@ -333,19 +360,23 @@ class Recorder::Impl {
   trace::TensorIds tensors_;
   uint32_t failure_count_ = 0;
   std::atomic<uint64_t> lost_events_{0};
+  std::atomic<bool> is_stopped_{false};  // by a lack of memory
   std::counting_semaphore<> wake_{0};
 
   // Used only by the writing thread.
-  TraceWriter writer_;
+  std::unique_ptr<TraceWriter> writer_;
+  trace::Retention retention_;
   Waiting taken_;
   Names names_;    // not written yet
   Gap unwritten_;  // lost events whose net effect is not in the file yet
   std::string reason_;
+  uint64_t lost_in_gaps_ = 0;  // that are in the file
 
   std::mutex done_mutex_;
   std::condition_variable done_;
   uint64_t done_ticket_ = 0;
   uint64_t written_events_ = 0;
+  uint64_t dropped_events_ = 0;
   Loss first_;
   bool is_ended_ = false;
 
@@ -354,7 +385,10 @@ class Recorder::Impl {
 };
 
 Recorder::Recorder(const std::string& path, const RecorderOptions& options)
-    : path_(path), generation_(current_generation()), impl_(std::make_unique<Impl>(path, options)) {
+    : path_(path),
+      generation_(trace::ForkGeneration::now()),
+      impl_(std::make_unique<Impl>(path, options)) {
+  trace::ForkGeneration::watch();
   const std::lock_guard lock(living().mutex);
   living().recorders.push_back(this);
 }
@@ -372,103 +406,71 @@ Recorder::~Recorder() {
   }
 }
 
-bool Recorder::is_in_child() const {
-  return fork_generation.load(std::memory_order_relaxed) != generation_;
-}
+bool Recorder::is_in_child() const { return trace::ForkGeneration::now() != generation_; }
 
-void Recorder::record(const Event& event, const TensorFacts* first_tensor, StackId stack) noexcept {
+template <typename Name>
+void Recorder::name(Name change) noexcept {
   if (is_in_child()) return;
   try {
-    impl_->record(event, first_tensor, stack);
+    impl_->name(change);
   } catch (...) {
     impl_->count_lost();  // no memory
   }
 }
 
-void Recorder::record_failure(const Event& event, const PostMortem& post_mortem) noexcept {
+template <typename Record>
+void Recorder::add(Record record) noexcept {
   if (is_in_child()) return;
   try {
-    impl_->record_failure(event, post_mortem);
+    record();
   } catch (...) {
-    impl_->count_lost();
+    impl_->stop_recording();  // no memory
   }
+}
+
+void Recorder::record(const Event& event, const TensorFacts* first_tensor, StackId stack) noexcept {
+  add([&] { impl_->record(event, first_tensor, stack); });
+}
+
+void Recorder::record_failure(const Event& event, const PostMortem& post_mortem) noexcept {
+  add([&] { impl_->record_failure(event, post_mortem); });
+}
+
+void Recorder::record_unit(const UnitEvent& event) noexcept {
+  add([&] { impl_->record_unit(event); });
 }
 
 void Recorder::name_module(ModuleId module, std::string_view name,
                            std::string_view class_name) noexcept {
-  if (is_in_child()) return;
-  try {
-    impl_->name([&](Names& names) {
-      Names::Module& row = names.modules[module];
-      row.name = name;
-      if (!class_name.empty()) row.class_name = class_name;
-    });
-  } catch (...) {
-    impl_->count_lost();
-  }
+  this->name([&](Names& names) {
+    Names::Module& row = names.modules[module];
+    row.name = name;
+    if (!class_name.empty()) row.class_name = class_name;
+  });
 }
 
 void Recorder::name_op(OpId op, std::string_view name) noexcept {
-  if (is_in_child()) return;
-  try {
-    impl_->name([&](Names& names) { names.ops[op] = name; });
-  } catch (...) {
-    impl_->count_lost();
-  }
+  this->name([&](Names& names) { names.ops[op] = name; });
 }
 
 void Recorder::name_owned(StorageId storage, ModuleId module, std::string_view name) noexcept {
-  if (is_in_child()) return;
-  try {
-    impl_->name([&](Names& names) { names.owned.insert({storage, module, std::string(name)}); });
-  } catch (...) {
-    impl_->count_lost();
-  }
+  this->name([&](Names& names) { names.owned.insert({storage, module, std::string(name)}); });
 }
 
 void Recorder::count_optimizer_step(std::string_view class_name) noexcept {
-  if (is_in_child()) return;
-  try {
-    impl_->name([&](Names& names) { ++names.optimizer_steps[std::string(class_name)]; });
-  } catch (...) {
-    impl_->count_lost();
-  }
+  name([&](Names& names) { ++names.optimizer_steps[std::string(class_name)]; });
 }
 
 void Recorder::name_stack(StackId stack, std::string_view frames) noexcept {
-  if (is_in_child()) return;
-  try {
-    impl_->name([&](Names& names) { names.stacks[stack] = frames; });
-  } catch (...) {
-    impl_->count_lost();
-  }
+  name([&](Names& names) { names.stacks[stack] = frames; });
 }
 
 void Recorder::name_unit(UnitId unit, std::string_view name) noexcept {
-  if (is_in_child()) return;
-  try {
-    impl_->name([&](Names& names) { names.units[unit] = name; });
-  } catch (...) {
-    impl_->count_lost();
-  }
+  this->name([&](Names& names) { names.units[unit] = name; });
 }
 
 void Recorder::set_fact(std::string_view key, std::string_view value) noexcept {
-  if (is_in_child()) return;
-  try {
-    impl_->name([&](Names& names) { names.facts[std::string(key)] = value; });
-  } catch (...) {
-    impl_->count_lost();
-  }
-}
-
-void Recorder::record_unit(const UnitEvent& event) noexcept {
-  if (is_in_child()) return;
-  try {
-    impl_->record_unit(event);
-  } catch (...) {
-    impl_->count_lost();
-  }
+  name([&](Names& names) { names.facts[std::string(key)] = value; });
 }
 
 void Recorder::flush() {

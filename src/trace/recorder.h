@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/events/event_sink.h"
+#include "trace/keep.h"
 
 namespace tidegauge {
 
@@ -15,6 +16,8 @@ struct RecorderOptions {
   /// How many events may wait for the disk, 56 bytes each. Further events are lost and counted.
   size_t max_waiting_events = 512 * 1024;
   int64_t max_file_bytes = 0;  ///< 0: no limit
+  /// If limited, older events are dropped, except those around the peaks (trace/compaction.h).
+  trace::Keep keep{};
   /// The longest time that an event waits until it is written.
   int64_t max_delay_ns = 250'000'000;
   /// Prints a line to stderr when the first event is lost.
@@ -27,8 +30,9 @@ struct RecorderOptions {
 struct RecorderHealth {
   uint64_t written_events = 0;
   uint64_t lost_events = 0;
-  std::string first_error;  ///< why the first events were lost; empty if none were
-  std::string advice;       ///< what helps against that
+  std::string first_error;      ///< why the first events were lost; empty if none were
+  std::string advice;           ///< what helps against that
+  uint64_t dropped_events = 0;  ///< of the written ones, because of RecorderOptions::keep
 };
 
 /// Writes the events of one tracker to a trace file (docs/trace-format.md) from its own thread, so
@@ -81,6 +85,10 @@ class Recorder : public EventSink {
  private:
   class Impl;
   bool is_in_child() const;
+  template <typename Name>
+  void name(Name change) noexcept;
+  template <typename Record>
+  void add(Record record) noexcept;
 
   const std::string path_;
   const uint64_t generation_;  // the number of forks when it was created

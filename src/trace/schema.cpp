@@ -13,12 +13,23 @@
 namespace tidegauge::trace {
 namespace {
 
-constexpr std::array<std::string_view, 19> kTableNames = {
-    "run",      "batches",         "modules",     "ops",
-    "tensors",  "stacks",          "categories",  "storages",
-    "steps",    "optimizer_steps", "peaks",       "gaps",
-    "failures", "live_at_failure", "parameters",  "optimizers",
-    "units",    "unit_storages",   "unit_changes"};
+constexpr std::array<std::string_view, 20> kTableNames = {
+    "run",      "batches",         "modules",      "ops",
+    "tensors",  "stacks",          "categories",   "storages",
+    "steps",    "optimizer_steps", "peaks",        "gaps",
+    "failures", "live_at_failure", "parameters",   "optimizers",
+    "units",    "unit_storages",   "unit_changes", "drops"};
+
+constexpr const char* kDropsTable = R"sql(
+CREATE TABLE drops (
+  sequence INTEGER PRIMARY KEY,
+  events INTEGER NOT NULL,
+  steps INTEGER NOT NULL,
+  net_events INTEGER NOT NULL,
+  begin_ns INTEGER NOT NULL,
+  end_ns INTEGER NOT NULL
+);
+)sql";
 
 constexpr const char* kTables = R"sql(
 CREATE TABLE run (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -155,15 +166,15 @@ void check_objects(Database& database, const std::string& path) {
 
 }  // namespace
 
-void create_schema(Database& database) {
+void create_schema(Database& database, int64_t version) {
   database.execute(kTables);
+  if (version == kVersionWithDrops) database.execute(kDropsTable);
   Statement insert = database.prepare("INSERT INTO categories VALUES (?, ?)");
   for (size_t i = 0; i < kCategoryCount; ++i) {
     insert.bind(0, static_cast<int64_t>(i)).bind(1, to_string(static_cast<Category>(i))).run();
   }
-  const std::string numbers =
-      "PRAGMA application_id=" + std::to_string(kApplicationId) +
-      "; PRAGMA user_version=" + std::to_string(1000 * kMajorVersion + kMinorVersion);
+  const std::string numbers = "PRAGMA application_id=" + std::to_string(kApplicationId) +
+                              "; PRAGMA user_version=" + std::to_string(version);
   database.execute(numbers.c_str());
 }
 

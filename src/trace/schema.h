@@ -10,7 +10,7 @@
 namespace tidegauge::trace {
 
 /// Creates the tables and views in an empty database.
-void create_schema(Database& database);
+void create_schema(Database& database, int64_t version);
 
 /// Throws FormatError unless the database is a trace of a supported version. `path`: for messages.
 void check_schema(Database& database, const std::string& path);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/events/steps_begun.h"
 #include "core/ledger/labeller.h"
 
 namespace tidegauge::trace {
@@ -22,7 +23,7 @@ void Position::advance(const Event& event) {
       open.leave(event);
       return;
     case EventKind::StepMarker:
-      ++step;
+      step += steps_begun(event);
       return;
     case EventKind::OptimizerStepBegin:
       if (optimizer_depth++ == 0) optimizer_begin = sequence;

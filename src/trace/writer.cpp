@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -94,59 +95,92 @@ bool TraceWriter::ReservedFile::is_replaced() const {
 
 bool TraceWriter::is_replaced() const { return file_.is_replaced(); }
 
-TraceWriter::TraceWriter(const std::string& path, bool overwrites, int64_t max_file_bytes,
-                         const RunFacts& facts) try
-    : file_(path, overwrites), database_(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX) {
-  sqlite3_busy_timeout(database_.handle(), 2000);
-  int reserved_bytes = kChecksumBytes;
-  sqlite3_file_control(database_.handle(), "main", SQLITE_FCNTL_RESERVE_BYTES, &reserved_bytes);
-  database_.execute("PRAGMA journal_mode=TRUNCATE; PRAGMA locking_mode=NORMAL");
-  if (max_file_bytes > 0) {
-    const int64_t pages = max_file_bytes / database_.query_integer("PRAGMA page_size");
-    const std::string limit =
-        "PRAGMA max_page_count=" + std::to_string(std::max<int64_t>(1, pages));
-    database_.execute(limit.c_str());
+void TraceWriter::ReservedFile::rename_to(const std::string& path) {
+  if (::rename(path_.c_str(), path.c_str()) != 0) {
+    throw IoError("cannot rename " + path_ + " to " + path + ": " + std::strerror(errno));
   }
+  path_ = path;
+}
+
+Database& TraceWriter::database() {
+  if (!database_) open_database();
+  return *database_;
+}
+
+TraceWriter::Statements& TraceWriter::statements() {
+  if (!statements_) statements_.emplace(database());
+  return *statements_;
+}
+
+TraceWriter::TraceWriter(const std::string& path, bool overwrites, int64_t max_file_bytes,
+                         const RunFacts& facts, int64_t version) try
+    : file_(path, overwrites), max_file_bytes_(max_file_bytes) {
   transact([&] {
-    create_schema(database_);
+    create_schema(database(), version);
     write_facts(facts);
   });
-  const auto prepare = [&](std::optional<Statement>& statement, const char* sql) {
-    statement.emplace(database_.prepare(sql));
-  };
-  prepare(insert_batch_, "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)");
-  prepare(insert_storage_, "INSERT INTO storages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
-  prepare(update_storage_,
-          "UPDATE storages SET freed=?, freed_ns=?, size_bytes=?, category=?, op=coalesce(?, op),"
-          " tensor=coalesce(?, tensor), stack=coalesce(?, stack), module=coalesce(?, module)"
-          " WHERE born=?");
-  prepare(insert_step_, "INSERT INTO steps VALUES (?, ?, ?)");
-  prepare(begin_optimizer_step_, "INSERT INTO optimizer_steps VALUES (?, ?, NULL, NULL)");
-  prepare(end_optimizer_step_, "UPDATE optimizer_steps SET end=?, end_ns=? WHERE begin=?");
-  prepare(insert_peak_, "INSERT OR REPLACE INTO peaks VALUES (?, ?, ?, ?, ?, ?)");
 } catch (const SqlError& error) {
   ::unlink(path.c_str());
   throw IoError("cannot record to " + path + ": " + error.what() +
                 "; free space on the disk, or choose a path elsewhere");
 }
 
+void TraceWriter::open_database() {
+  Database database(file_.path(), SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX);
+  sqlite3_busy_timeout(database.handle(), 2000);
+  int reserved_bytes = kChecksumBytes;
+  sqlite3_file_control(database.handle(), "main", SQLITE_FCNTL_RESERVE_BYTES, &reserved_bytes);
+  database.execute("PRAGMA journal_mode=TRUNCATE; PRAGMA locking_mode=NORMAL");
+  if (max_file_bytes_ > 0) {
+    const int64_t pages = max_file_bytes_ / database.query_integer("PRAGMA page_size");
+    const std::string limit =
+        "PRAGMA max_page_count=" + std::to_string(std::max<int64_t>(1, pages));
+    database.execute(limit.c_str());
+  }
+  database_.emplace(std::move(database));
+}
+
+TraceWriter::Statements::Statements(Database& database)
+    : insert_batch(database.prepare("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)")),
+      insert_storage(
+          database.prepare("INSERT INTO storages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")),
+      update_storage(database.prepare(
+          "UPDATE storages SET freed=?, freed_ns=?, size_bytes=?, category=?, op=coalesce(?, op),"
+          " tensor=coalesce(?, tensor), stack=coalesce(?, stack), module=coalesce(?, module)"
+          " WHERE born=?")),
+      insert_step(database.prepare("INSERT INTO steps VALUES (?, ?, ?)")),
+      begin_optimizer_step(
+          database.prepare("INSERT INTO optimizer_steps VALUES (?, ?, NULL, NULL)")),
+      end_optimizer_step(
+          database.prepare("UPDATE optimizer_steps SET end=?, end_ns=? WHERE begin=?")),
+      insert_peak(database.prepare("INSERT OR REPLACE INTO peaks VALUES (?, ?, ?, ?, ?, ?)")) {}
+
+void TraceWriter::move_to(const std::string& path) {
+  // The connection names its journal after the path that it was opened with.
+  statements_.reset();
+  database_.reset();
+  ::unlink((file_.path() + "-journal").c_str());  // empty, because nothing is being written
+  file_.rename_to(path);
+}
+
 template <typename Body>
 void TraceWriter::transact(Body body) {
   // The journal beside the path may be that of another process.
   if (is_replaced()) throw SqlError(SQLITE_READONLY, "the file was deleted or replaced");
-  database_.execute("BEGIN IMMEDIATE");
+  database().execute("BEGIN IMMEDIATE");
   try {
     body();
-    database_.execute("COMMIT");
+    database().execute("COMMIT");
   } catch (...) {
     // Fails if SQLite has already rolled back, which it does after some errors.
-    sqlite3_exec(database_.handle(), "ROLLBACK", nullptr, nullptr, nullptr);
+    sqlite3_exec(database().handle(), "ROLLBACK", nullptr, nullptr, nullptr);
     throw;
   }
 }
 
 void TraceWriter::write(std::span<const CodedEvent> events, std::span<const PlacedUnitEvent> units,
                         const Names& names, const Gap* gap, const std::string& reason) {
+  if (is_stale_) throw SqlError(SQLITE_NOMEM, "out of memory");
   Position position = position_;
   const uint32_t final_step = final_step_;
   try {
@@ -154,7 +188,8 @@ void TraceWriter::write(std::span<const CodedEvent> events, std::span<const Plac
       write_names(names);
       write_units(units, position.sequence);
       if (gap != nullptr) {
-        database_.prepare("INSERT OR REPLACE INTO gaps VALUES (?, ?, ?, ?, ?, ?)")
+        database()
+            .prepare("INSERT OR REPLACE INTO gaps VALUES (?, ?, ?, ?, ?, ?)")
             .bind(0, position.sequence + 1)
             .bind(1, static_cast<int64_t>(gap->lost_events()))
             .bind(2, static_cast<int64_t>(gap->lost_steps()))
@@ -170,47 +205,67 @@ void TraceWriter::write(std::span<const CodedEvent> events, std::span<const Plac
       write_peaks();
     });
   } catch (...) {
-    storages_.roll_back();
-    final_step_ = final_step;
-    throw;
+    const int64_t last = position_.sequence + static_cast<int64_t>(events.size());
+    if (events.empty() || !has_event(last)) {
+      storages_.roll_back();
+      final_step_ = final_step;
+      throw;
+    }
   }
-  storages_.commit();
   position_ = std::move(position);
-  for (const CodedEvent& traced : events) ledger_.apply(events::without_modules(traced.event));
+  // The events are in the file. Without memory to apply them, nothing more can be written.
+  is_stale_ = true;
+  try {
+    storages_.commit();
+    for (const CodedEvent& traced : events) ledger_.apply(events::without_modules(traced.event));
+    is_stale_ = false;
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+bool TraceWriter::has_event(int64_t sequence) {
+  try {
+    const int64_t last = database().query_integer(
+        "SELECT first_sequence + event_count - 1 FROM batches ORDER BY first_sequence DESC LIMIT "
+        "1");
+    return last == sequence;
+  } catch (const SqlError&) {
+    return false;
+  }
 }
 
 void TraceWriter::write_names(const Names& names) {
   if (names.is_empty()) return;
-  Statement module = database_.prepare(
+  Statement module = database().prepare(
       "INSERT INTO modules VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET name=excluded.name,"
       " class=CASE excluded.class WHEN '' THEN class ELSE excluded.class END");
   for (const auto& [id, row] : names.modules) {
     module.bind(0, int64_t{id.value}).bind(1, row.name).bind(2, row.class_name).run();
   }
-  Statement op = database_.prepare("INSERT OR REPLACE INTO ops VALUES (?, ?)");
+  Statement op = database().prepare("INSERT OR REPLACE INTO ops VALUES (?, ?)");
   for (const auto& [id, name] : names.ops) op.bind(0, int64_t{id.value}).bind(1, name).run();
-  Statement tensor = database_.prepare("INSERT OR REPLACE INTO tensors VALUES (?, ?, ?)");
+  Statement tensor = database().prepare("INSERT OR REPLACE INTO tensors VALUES (?, ?, ?)");
   for (const auto& [id, dtype, shape] : names.tensors) {
     tensor.bind(0, int64_t{id}).bind(1, dtype).bind(2, shape).run();
   }
-  Statement stack = database_.prepare("INSERT OR REPLACE INTO stacks VALUES (?, ?)");
+  Statement stack = database().prepare("INSERT OR REPLACE INTO stacks VALUES (?, ?)");
   for (const auto& [id, frames] : names.stacks) {
     stack.bind(0, int64_t{id.value}).bind(1, frames).run();
   }
-  Statement owned = database_.prepare("INSERT OR IGNORE INTO parameters VALUES (?, ?, ?)");
+  Statement owned = database().prepare("INSERT OR IGNORE INTO parameters VALUES (?, ?, ?)");
   for (const auto& [storage, owner, name] : names.owned) {
     owned.bind(0, static_cast<int64_t>(storage.value))
         .bind(1, int64_t{owner.value})
         .bind(2, name)
         .run();
   }
-  Statement optimizer = database_.prepare(
+  Statement optimizer = database().prepare(
       "INSERT INTO optimizers VALUES (?, ?) ON CONFLICT (class) DO UPDATE SET"
       " step_count=step_count+excluded.step_count");
   for (const auto& [class_name, count] : names.optimizer_steps) {
     optimizer.bind(0, class_name).bind(1, count).run();
   }
-  Statement unit = database_.prepare("INSERT OR REPLACE INTO units VALUES (?, ?)");
+  Statement unit = database().prepare("INSERT OR REPLACE INTO units VALUES (?, ?)");
   for (const auto& [id, name] : names.units) unit.bind(0, int64_t{id.value}).bind(1, name).run();
   for (const auto& [id, post_mortem] : names.failures) write_failure(id, post_mortem);
   write_facts(names.facts);
@@ -218,8 +273,8 @@ void TraceWriter::write_names(const Names& names) {
 
 void TraceWriter::write_units(std::span<const PlacedUnitEvent> units, int64_t sequence) {
   if (units.empty()) return;
-  Statement storage = database_.prepare("INSERT INTO unit_storages VALUES (?, ?, ?)");
-  Statement change = database_.prepare("INSERT INTO unit_changes VALUES (?, ?, ?, ?, ?)");
+  Statement storage = database().prepare("INSERT INTO unit_storages VALUES (?, ?, ?)");
+  Statement change = database().prepare("INSERT INTO unit_changes VALUES (?, ?, ?, ?, ?)");
   for (const auto& [event, after] : units) {
     const int64_t last_sequence = sequence + static_cast<int64_t>(after);
     if (event.kind == UnitEventKind::StorageOwned) {
@@ -242,7 +297,7 @@ void TraceWriter::write_units(std::span<const PlacedUnitEvent> units, int64_t se
 
 void TraceWriter::write_failure(uint32_t id, const PostMortem& post_mortem) {
   Statement failure =
-      database_.prepare("INSERT OR REPLACE INTO failures VALUES (?, NULL, ?, ?, ?, ?, ?, ?, ?)");
+      database().prepare("INSERT OR REPLACE INTO failures VALUES (?, NULL, ?, ?, ?, ?, ?, ?, ?)");
   failure.bind(0, int64_t{id}).bind(1, post_mortem.time_ns).bind(2, int64_t{post_mortem.step});
   if (post_mortem.failed.size_bytes) {
     failure.bind(3, *post_mortem.failed.size_bytes);
@@ -255,7 +310,7 @@ void TraceWriter::write_failure(uint32_t id, const PostMortem& post_mortem) {
       .bind(7, post_mortem.message)
       .run();
   Statement live =
-      database_.prepare("INSERT INTO live_at_failure VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+      database().prepare("INSERT INTO live_at_failure VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   for (const LiveGroup& group : post_mortem.live) {
     live.bind(0, int64_t{id})
         .bind(1, group.device)
@@ -273,7 +328,8 @@ void TraceWriter::write_failure(uint32_t id, const PostMortem& post_mortem) {
 
 void TraceWriter::write_batch(std::span<const CodedEvent> events, Position& position) {
   const std::vector<uint8_t> bytes = encode_batch(events);
-  insert_batch_->bind(0, position.sequence + 1)
+  statements()
+      .insert_batch.bind(0, position.sequence + 1)
       .bind(1, static_cast<int64_t>(events.size()))
       .bind(2, events.front().event.time_ns)
       .bind(3, events.back().event.time_ns)
@@ -286,19 +342,25 @@ void TraceWriter::write_batch(std::span<const CodedEvent> events, Position& posi
     position.advance(event);
     storages_.apply(traced, position);
     if (event.kind == EventKind::AllocationFailed) {
-      database_.prepare("UPDATE failures SET sequence=? WHERE id=?")
+      database()
+          .prepare("UPDATE failures SET sequence=? WHERE id=?")
           .bind(0, position.sequence)
           .bind(1, int64_t{traced.tensor})
           .run();
     }
     if (event.kind == EventKind::StepMarker) {
-      insert_step_->bind(0, position.step).bind(1, position.sequence).bind(2, event.time_ns).run();
+      statements()
+          .insert_step.bind(0, position.step)
+          .bind(1, position.sequence)
+          .bind(2, event.time_ns)
+          .run();
     }
     const bool is_in_optimizer = position.optimizer_depth > 0;
     if (is_in_optimizer && !was_in_optimizer) {
-      begin_optimizer_step_->bind(0, position.sequence).bind(1, event.time_ns).run();
+      statements().begin_optimizer_step.bind(0, position.sequence).bind(1, event.time_ns).run();
     } else if (was_in_optimizer && !is_in_optimizer) {
-      end_optimizer_step_->bind(0, position.sequence)
+      statements()
+          .end_optimizer_step.bind(0, position.sequence)
           .bind(1, event.time_ns)
           .bind(2, position.optimizer_begin)
           .run();
@@ -308,7 +370,7 @@ void TraceWriter::write_batch(std::span<const CodedEvent> events, Position& posi
 
 void TraceWriter::write_storages() {
   for (const StorageRow& row : storages_.born()) {
-    Statement& insert = *insert_storage_;
+    Statement& insert = statements().insert_storage;
     insert.bind(0, row.born).bind(1, static_cast<int64_t>(row.id.value)).bind(2, row.born_ns);
     bind_optional(insert, 3, row.freed);
     if (row.freed != 0) {
@@ -325,7 +387,7 @@ void TraceWriter::write_storages() {
     insert.run();
   }
   for (const StorageRow& row : storages_.changed()) {
-    Statement& update = *update_storage_;
+    Statement& update = statements().update_storage;
     bind_optional(update, 0, row.freed);
     if (row.freed != 0) {
       update.bind(1, row.freed_ns);
@@ -342,11 +404,11 @@ void TraceWriter::write_storages() {
 }
 
 void TraceWriter::write_peaks() {
-  database_.execute("DELETE FROM peaks WHERE step = 0");
+  database().execute("DELETE FROM peaks WHERE step = 0");
   write_peak(0, ledger_.peak());
   for (const StepPeak& peak : ledger_.step_peaks()) {
     if (peak.step <= final_step_) continue;
-    database_.prepare("DELETE FROM peaks WHERE step = ?").bind(0, int64_t{peak.step}).run();
+    database().prepare("DELETE FROM peaks WHERE step = ?").bind(0, int64_t{peak.step}).run();
     write_peak(peak.step, peak.bytes);
   }
   // Late labels may still change the split of a step that just ended, so the rows of the last steps
@@ -358,7 +420,8 @@ void TraceWriter::write_peak(int64_t step, const Snapshot& snapshot) {
   for (const DeviceSplit& device : snapshot.devices) {
     for (size_t i = 0; i < kCategoryCount; ++i) {
       if (device.split.bytes[i] == 0) continue;
-      insert_peak_->bind(0, step)
+      statements()
+          .insert_peak.bind(0, step)
           .bind(1, to_string(device.device))
           .bind(2, static_cast<int64_t>(i))
           .bind(3, device.split.bytes[i])
@@ -370,16 +433,27 @@ void TraceWriter::write_peak(int64_t step, const Snapshot& snapshot) {
 }
 
 void TraceWriter::write_facts(const RunFacts& facts) {
-  Statement insert = database_.prepare("INSERT OR REPLACE INTO run VALUES (?, ?)");
+  Statement insert = database().prepare("INSERT OR REPLACE INTO run VALUES (?, ?)");
   for (const auto& [key, value] : facts) insert.bind(0, key).bind(1, value).run();
+}
+
+void TraceWriter::write_final_gap(uint64_t lost_events, const std::string& reason) {
+  transact([&] {
+    database()
+        .prepare("INSERT OR REPLACE INTO gaps VALUES (?, ?, 0, 0, 0, ?)")
+        .bind(0, position_.sequence + 1)
+        .bind(1, static_cast<int64_t>(lost_events))
+        .bind(2, reason)
+        .run();
+  });
 }
 
 void TraceWriter::write_summary(const RunFacts& facts) {
   transact([&] {
-    write_peaks();
+    if (!is_stale_) write_peaks();
     write_facts(facts);
   });
-  database_.execute("PRAGMA journal_mode=DELETE");  // removes the empty journal file
+  database().execute("PRAGMA journal_mode=DELETE");  // removes the empty journal file
 }
 
 }  // namespace tidegauge::trace

@@ -15,6 +15,7 @@
 #include "core/ledger/post_mortem.h"
 #include "trace/database.h"
 #include "trace/event_codec.h"
+#include "trace/format_version.h"
 #include "trace/run_facts.h"
 #include "trace/storage_rows.h"
 
@@ -52,7 +53,7 @@ struct Names {
   void merge(Names&& later);
 };
 
-/// A unit event, and the number of events of the same write that came before it.
+/// A unit event, and how many events of the same write came before it.
 struct PlacedUnitEvent {
   UnitEvent event;
   size_t after = 0;
@@ -72,24 +73,35 @@ class TraceWriter {
   /// Throws IoError if the file exists and `overwrites` is false, or if it cannot be created.
   /// `max_file_bytes`: 0 for no limit.
   TraceWriter(const std::string& path, bool overwrites, int64_t max_file_bytes,
-              const RunFacts& facts);
+              const RunFacts& facts, int64_t version = kPlainVersion);
 
   /// Writes everything, or nothing and throws SqlError. `gap`: the events that were lost before
   /// these, if any; its net events come first in `events`.
   void write(std::span<const CodedEvent> events, std::span<const PlacedUnitEvent> units,
              const Names& names, const Gap* gap, const std::string& reason);
+  /// Notes that `lost_events` follow, of which nothing is known.
+  void write_final_gap(uint64_t lost_events, const std::string& reason);
   /// Writes the peaks and facts of the run and removes the journal file. Must be the last write.
   void write_summary(const RunFacts& facts);
+
+  /// Renames the file and continues there, instead of another file at `path`. Throws IoError.
+  void move_to(const std::string& path);
 
   /// True if the file no longer has its path: it was deleted, or another file is there.
   bool is_replaced() const;
 
   uint64_t event_count() const { return static_cast<uint64_t>(position_.sequence); }
-  Database& database() { return database_; }
+  int64_t step() const { return position_.step; }
+  /// The peak of each device.
+  Snapshot peak() { return ledger_.peak(); }
+  const std::string& path() const { return file_.path(); }
+  /// Opens the file again after `move_to`.
+  Database& database();
 
  private:
   template <typename Body>
   void transact(Body body);
+  bool has_event(int64_t sequence);  // a commit may fail after its last write, at a sync
   void write_names(const Names& names);
   void write_units(std::span<const PlacedUnitEvent> units, int64_t sequence);
   void write_failure(uint32_t id, const PostMortem& post_mortem);
@@ -109,21 +121,30 @@ class TraceWriter {
     ReservedFile& operator=(const ReservedFile&) = delete;
     const std::string& path() const { return path_; }
     bool is_replaced() const;
+    void rename_to(const std::string& path);
 
    private:
-    const std::string path_;
+    std::string path_;
     int descriptor_ = -1;
   };
 
+  struct Statements {
+    explicit Statements(Database& database);
+    Statement insert_batch, insert_storage, update_storage, insert_step, begin_optimizer_step,
+        end_optimizer_step, insert_peak;
+  };
+  void open_database();
+  Statements& statements();
+
   ReservedFile file_;
-  Database database_;
+  const int64_t max_file_bytes_;
+  std::optional<Database> database_;
+  std::optional<Statements> statements_;  // prepared after the tables exist
   Position position_;
   StorageRows storages_;
   Ledger ledger_;  // has applied the events in the file, except module events
   uint32_t final_step_ = 0;
-  // Prepared after the tables exist.
-  std::optional<Statement> insert_batch_, insert_storage_, update_storage_, insert_step_,
-      begin_optimizer_step_, end_optimizer_step_, insert_peak_;
+  bool is_stale_ = false;  // there was no memory to apply the events in the file
 };
 
 }  // namespace tidegauge::trace

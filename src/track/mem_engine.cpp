@@ -173,9 +173,14 @@ void MemEngine::label(const at::Tensor& tensor, Role role, Since since, ModuleId
   });
 }
 
-int64_t MemEngine::observe_bytes(std::span<const at::Tensor> tensors) {
+void MemEngine::visit_known(std::span<const at::Tensor> tensors, VisitKnown visit) {
   const auto lock = StorageRegistry::lock();
-  return observe_bytes_locked(tensors);
+  for (const at::Tensor& tensor : tensors) {
+    visit_storages(tensor, [&](c10::StorageImpl* storage) {
+      const ObservedStorage observed = StorageRegistry::get().observe(storage);
+      if (observed.id && knows(observed)) visit(observed.id, observed.size_bytes);
+    });
+  }
 }
 
 int64_t MemEngine::observe_bytes_locked(std::span<const at::Tensor> tensors) {

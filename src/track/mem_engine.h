@@ -35,6 +35,7 @@ class TIDEGAUGE_API MemEngine final : public CaptureListener,
  public:
   /// True if a module has the leaf as a parameter. Called without the lock; may take the GIL.
   using IsParameter = std::function<bool(const at::Tensor&)>;
+  using VisitKnown = c10::function_ref<void(StorageId storage, int64_t size_bytes)>;
 
   static std::shared_ptr<MemEngine> create(std::shared_ptr<ModuleActivity> modules,
                                            IsParameter is_parameter,
@@ -51,9 +52,8 @@ class TIDEGAUGE_API MemEngine final : public CaptureListener,
   /// counts if it belongs to the tracker's FakeTensorMode or if the user labels it.
   void label(const at::Tensor& tensor, Role role, Since since, ModuleId owner = {},
              LabelledBy labelled_by = LabelledBy::Hook);
-  /// Observes the storages of the tensors and returns the bytes of those that this tracker knows,
-  /// each once.
-  int64_t observe_bytes(std::span<const at::Tensor> tensors);
+  /// Calls `visit(storage, size_bytes)` for each storage behind the tensors that it knows.
+  void visit_known(std::span<const at::Tensor> tensors, VisitKnown visit);
   std::optional<Category> find_category(const at::Tensor& tensor);
 
   /// The bytes behind `inputs` and `outputs` are recorded as sizes of the module.
@@ -104,7 +104,6 @@ class TIDEGAUGE_API MemEngine final : public CaptureListener,
   int64_t anomaly_count();
   std::string first_anomaly();
   size_t footprint_bytes();  ///< memory used by the ledger and the table of storages
-
   // CaptureListener
   void storage_born(const ObservedStorage& observed, uint8_t birth_facts, OpId op) override;
   void storage_found(const ObservedStorage& observed, uint8_t birth_facts, OpId op) override;

@@ -11,38 +11,48 @@ namespace tidegauge {
 namespace {
 
 using Kind = ModuleView::Kind;
-using VisitModule = c10::function_ref<void(const ModuleView& module, ModuleId id)>;
+
+// Note [Sizes of nested modules]
+// The sizes of a module include all modules below it, at the time of its first call. The first call
+// of a root walks over all of them once and finds the sizes of each (SubtreeSizes). When a module
+// below is called during the same root call, its sizes are still right unless the program has
+// exchanged or resized tensors or modules in between. Nothing notifies us of that, so the module
+// and all modules below it are compared with the walk, and walked again if they differ.
+//
+// For n modules, each below the one before, that would be n * n / 2 visits. So a root call has
+// `kFreeVisits`, and `kVisitsPerModule` for each module of its first walk. They suffice unless more
+// than 700 modules are nested in each other (Python's own limit of recursion is near 300). When
+// they are used up, a module is compared alone, and a change of its own tensors is added to the
+// sizes from the walk. Then the sizes of the modules above it may be wrong, which counts as a
+// failure of ours.
+constexpr int64_t kFreeVisits = 1 << 18;
+constexpr int64_t kVisitsPerModule = 32;
 
 Role role_of(Kind kind) { return kind == Kind::Parameter ? Role::IsParameter : Role::IsBuffer; }
-
-/// Visits a module and all modules below it, each once.
-void visit_modules(const ModuleView& module, std::unordered_set<ModuleId>& seen,
-                   VisitModule visit) {
-  const ModuleId id = module.intern();
-  if (!seen.insert(id).second) return;
-  visit(module, id);
-  module.visit_children(
-      [&](std::string_view, const ModuleView& child) { visit_modules(child, seen, visit); });
-}
-
-void visit_modules(const ModuleView& module, VisitModule visit) {
-  std::unordered_set<ModuleId> seen;
-  visit_modules(module, seen, visit);
-}
 
 /// Of a sparse gradient only the values: its indices may be those of an input.
 at::Tensor gradient_memory(const at::Tensor& gradient) {
   return gradient.layout() == c10::kSparse ? gradient._values() : gradient;
 }
 
-int64_t observe_bytes(MemEngine& engine, const ModuleView& module, Kind kind) {
-  std::vector<at::Tensor> all;
-  visit_modules(module, [&](const ModuleView& each, ModuleId) {
-    each.visit_owned(kind, [&](std::string_view, const OwnedTensor&, at::TensorList tensors) {
-      all.insert(all.end(), tensors.begin(), tensors.end());
+using VisitMemory = c10::function_ref<void(size_t kind, StorageId storage, int64_t size_bytes)>;
+
+/// Visits the known storages of the module's own parameters and buffers.
+void visit_memory(MemEngine& engine, const ModuleView& module, VisitMemory visit) {
+  for (const Kind kind : {Kind::Parameter, Kind::Buffer}) {
+    module.visit_owned(kind, [&](std::string_view, const OwnedTensor&, at::TensorList tensors) {
+      engine.visit_known(tensors, [&](StorageId storage, int64_t size_bytes) {
+        visit(static_cast<size_t>(kind), storage, size_bytes);
+      });
     });
-  });
-  return engine.observe_bytes(all);
+  }
+}
+
+/// Their bytes by kind. A storage counts as often as it is owned.
+std::array<int64_t, 2> sum_memory(MemEngine& engine, const ModuleView& module) {
+  std::array<int64_t, 2> sum{};
+  visit_memory(engine, module, [&](size_t kind, StorageId, int64_t bytes) { sum[kind] += bytes; });
+  return sum;
 }
 
 }  // namespace
@@ -53,6 +63,12 @@ ModuleLabels::ModuleLabels(const ModuleSource& source)
 void ModuleLabels::label(MemEngine& engine, const ModuleView& module, LabelledBy labelled_by) {
   const auto guard = lock();
   label_all(engine, module, labelled_by);
+}
+
+void ModuleLabels::on_root_call() {
+  const auto guard = lock();
+  ++walk_;
+  visits_left_ = kFreeVisits;
 }
 
 void ModuleLabels::on_call(MemEngine& engine, const ModuleView& module, ModuleId id) {
@@ -73,17 +89,104 @@ void ModuleLabels::on_compiled_call(MemEngine& engine, const ModuleView& module,
 void ModuleLabels::describe(MemEngine& engine, const ModuleView& module, ModuleId id) {
   modules_.insert(id).first->is_described = true;
   if (engine.is_recording()) engine.name_class(id, module.class_name());
-  label_all(engine, module, LabelledBy::Hook);
-  engine.set_module_size(id, SizeOf::Parameters, observe_bytes(engine, module, Kind::Parameter));
-  engine.set_module_size(id, SizeOf::Buffers, observe_bytes(engine, module, Kind::Buffer));
+  read_sizes(engine, module, id);
+  const auto [parameter_bytes, buffer_bytes] = modules_.insert(id).first->subtree_bytes;
+  engine.set_module_size(id, SizeOf::Parameters, parameter_bytes);
+  engine.set_module_size(id, SizeOf::Buffers, buffer_bytes);
 }
 
-void ModuleLabels::label_all(MemEngine& engine, const ModuleView& module, LabelledBy labelled_by) {
-  visit_modules(module, [&](const ModuleView& each, ModuleId id) {
-    label_owned(engine, each, id, labelled_by);
-    modules_.insert(id).first->user = torch_thread::id();
-    label_gradients(engine, each, labelled_by);
+/// Sets `subtree_bytes` of the module. See Note [Sizes of nested modules].
+void ModuleLabels::read_sizes(MemEngine& engine, const ModuleView& module, ModuleId id) {
+  const LabelledModule* labelled = modules_.find(id);
+  if (labelled == nullptr || labelled->walk != walk_) {
+    visits_left_ += kVisitsPerModule * label_all(engine, module, LabelledBy::Hook);
+    return;
+  }
+  if (labelled->has_subtree_bytes) {
+    if (visits_left_ <= 0) return read_own_size(engine, module, id);
+    ++comparison_;
+    if (is_as_walked(engine, module)) return;
+  }
+  visits_left_ -= label_all(engine, module, LabelledBy::Hook);
+}
+
+void ModuleLabels::read_own_size(MemEngine& engine, const ModuleView& module, ModuleId id) {
+  const KindBytes own_bytes = sum_memory(engine, module);
+  LabelledModule* labelled = modules_.find(id);
+  if (labelled == nullptr || own_bytes == labelled->own_bytes) return;
+  engine.failures().of_hooks().note("the sizes of nested modules",
+                                    "tensors were exchanged during the first call of more than a "
+                                    "thousand modules that are nested "
+                                    "in each other, so sizes of modules above them may be wrong");
+  for (size_t kind = 0; kind < own_bytes.size(); ++kind) {
+    labelled->subtree_bytes[kind] += own_bytes[kind] - labelled->own_bytes[kind];
+  }
+  labelled->own_bytes = own_bytes;
+  label_owned(engine, module, id, LabelledBy::Hook);
+}
+
+/// Compares the module and all modules below it with the walk, each once.
+bool ModuleLabels::is_as_walked(MemEngine& engine, const ModuleView& module) {
+  const ModuleId id = module.intern();
+  LabelledModule* labelled = modules_.find(id);
+  if (labelled == nullptr || labelled->walk != walk_) return false;
+  if (std::exchange(labelled->comparison, comparison_) == comparison_) return true;
+  --visits_left_;
+  if (module.may_own_others(labelled->owned)) return false;
+  const KindBytes own_bytes = labelled->own_bytes;
+  const ModuleSequence children = labelled->children;
+  bool is_same = sum_memory(engine, module) == own_bytes;
+  ModuleSequence children_now;
+  module.visit_children([&](std::string_view, const ModuleView& child) {
+    children_now.append(child.intern());
+    is_same = is_same && is_as_walked(engine, child);
   });
+  return is_same && children_now == children;
+}
+
+/// Labels the module and all modules below it, and finds the sizes of each. Returns the number of
+/// modules.
+int64_t ModuleLabels::label_all(MemEngine& engine, const ModuleView& module,
+                                LabelledBy labelled_by) {
+  Walk sizes;
+  walk(engine, module, labelled_by, sizes);
+  for (size_t kind = 0; kind < sizes.size(); ++kind) {
+    for (const auto& [id, size_bytes] : sizes[kind].finish()) {
+      LabelledModule* labelled = modules_.find(id);
+      if (labelled == nullptr) continue;  // destroyed during the walk
+      labelled->subtree_bytes[kind] = size_bytes;
+      labelled->has_subtree_bytes = true;
+    }
+  }
+  return sizes[0].visited_count();
+}
+
+/// Labels the module and all modules below it, each once.
+void ModuleLabels::walk(MemEngine& engine, const ModuleView& module, LabelledBy labelled_by,
+                        Walk& sizes) {
+  const ModuleId id = module.intern();
+  const bool is_first_visit = sizes[0].open(id);
+  sizes[1].open(id);
+  if (!is_first_visit) return;
+  label_owned(engine, module, id, labelled_by);
+  label_gradients(engine, module, labelled_by);
+  KindBytes own_bytes{};
+  visit_memory(engine, module, [&](size_t kind, StorageId storage, int64_t size_bytes) {
+    sizes[kind].add(storage, size_bytes);
+    own_bytes[kind] += size_bytes;
+  });
+  ModuleSequence children;
+  module.visit_children([&](std::string_view, const ModuleView& child) {
+    children.append(child.intern());
+    walk(engine, child, labelled_by, sizes);
+  });
+  for (SubtreeSizes& each : sizes) each.close();
+  LabelledModule* labelled = modules_.insert(id).first;
+  labelled->user = torch_thread::id();
+  labelled->walk = walk_;
+  labelled->own_bytes = own_bytes;
+  labelled->children = children;
+  labelled->has_subtree_bytes = false;
 }
 
 void ModuleLabels::label_owned(MemEngine& engine, const ModuleView& module, ModuleId id,

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <mutex>
 #include <unordered_set>
@@ -10,6 +11,7 @@
 
 #include "capture/modules/module_view.h"
 #include "core/events/ids.h"
+#include "core/modules/subtree_sizes.h"
 #include "core/util/flat_table.h"
 #include "core/util/spin_lock.h"
 #include "tidegauge/export.h"
@@ -35,6 +37,8 @@ class TIDEGAUGE_API ModuleLabels {
   /// Call when the module begins a forward. The first call records the class and sizes of the
   /// module. Later calls label its parameters and buffers again if they have changed.
   void on_call(MemEngine& engine, const ModuleView& module, ModuleId id);
+  /// Call when a root module begins a forward, before `on_call`.
+  void on_root_call();
   /// Call when a compiled module is called. The first call labels it and all modules below it.
   void on_compiled_call(MemEngine& engine, const ModuleView& module, ModuleId id);
   /// Labels the tensors of all modules that have changed since they were last labelled.
@@ -53,11 +57,28 @@ class TIDEGAUGE_API ModuleLabels {
   bool is_unit_module(ModuleId module) const { return unit_modules_.contains(module); }
 
  private:
+  using KindBytes = std::array<int64_t, 2>;  // by ModuleView::Kind
+  using Walk = std::array<SubtreeSizes, 2>;
+
+  /// Stands for a list of modules: two lists are equal if their numbers are.
+  struct ModuleSequence {
+    uint64_t number = 0;
+
+    void append(ModuleId module) { number = (number ^ module.value) * 0x9E3779B97F4A7C15 + 1; }
+    bool operator==(const ModuleSequence&) const = default;
+  };
+
   struct LabelledModule {
     ModuleId module;
     std::vector<OwnedTensor> owned;
     bool is_described = false;
-    uint64_t user = 0;  ///< torch's number of the thread that called or labelled it last
+    uint64_t walk = 0;      ///< the last walk that read the following; 0: none has
+    KindBytes own_bytes{};  ///< of its own parameters and buffers
+    ModuleSequence children;
+    KindBytes subtree_bytes{};  ///< of all modules below it as well
+    bool has_subtree_bytes = false;
+    uint64_t comparison = 0;  ///< the last one that visited it
+    uint64_t user = 0;        ///< torch's number of the thread that called or labelled it last
   };
 
   std::unique_lock<SpinLock> lock() const {
@@ -65,7 +86,11 @@ class TIDEGAUGE_API ModuleLabels {
   }
   [[gnu::noinline, gnu::cold]] void describe(MemEngine& engine, const ModuleView& module,
                                              ModuleId id);
-  void label_all(MemEngine& engine, const ModuleView& module, LabelledBy labelled_by);
+  void read_sizes(MemEngine& engine, const ModuleView& module, ModuleId id);
+  void read_own_size(MemEngine& engine, const ModuleView& module, ModuleId id);
+  bool is_as_walked(MemEngine& engine, const ModuleView& module);
+  int64_t label_all(MemEngine& engine, const ModuleView& module, LabelledBy labelled_by);
+  void walk(MemEngine& engine, const ModuleView& module, LabelledBy labelled_by, Walk& sizes);
   void label_owned(MemEngine& engine, const ModuleView& module, ModuleId id,
                    LabelledBy labelled_by);
   void label_gradients(MemEngine& engine, const ModuleView& module, LabelledBy labelled_by);
@@ -79,6 +104,10 @@ class TIDEGAUGE_API ModuleLabels {
   /// call of such a function.
   FlatTable<LabelledModule, &LabelledModule::module> modules_;
   std::unordered_set<ModuleId> unit_modules_;
+  // Of the current root call, see Note [Sizes of nested modules].
+  uint64_t walk_ = 0;  // its number
+  int64_t visits_left_ = 0;
+  uint64_t comparison_ = 0;  // the number of the comparison, in all root calls
 };
 
 }  // namespace tidegauge

@@ -71,20 +71,20 @@ StackId TrackedEvents::birth_stack(StackId python) {
 void TrackedEvents::record_class(ModuleId module, std::string_view class_name) {
   if (!sink_) return;
   named_modules_.insert(module);
-  sink_->name_module(module, modules_->name(module), class_name);
+  sink_->name_module(module, modules_->short_name(module), class_name);
 }
 
 void TrackedEvents::record_names() {
   if (!sink_) return;
   for (const ModuleId module : named_modules_) {
-    const std::string name = modules_->name(module);
+    const std::string name = modules_->short_name(module);
     if (!name.empty()) sink_->name_module(module, name, {});
   }
 }
 
 void TrackedEvents::record_names_in(const Event& event) {
   if (event.module && named_modules_.insert(event.module).second) {
-    sink_->name_module(event.module, modules_->name(event.module), {});
+    sink_->name_module(event.module, modules_->short_name(event.module), {});
   }
   while (named_ops_ < event.op.value) {
     ++named_ops_;
@@ -120,7 +120,7 @@ std::shared_ptr<const PostMortem> TrackedEvents::apply_failure(const FailedAlloc
   const Event event =
       events::allocation_failed(origin(), failed.size_bytes.value_or(0), module, op);
   ledger_.apply(event);
-  const auto name = [&](ModuleId id) { return modules_->name(id); };
+  const auto name = [&](ModuleId id) { return modules_->short_name(id); };
   auto made = std::make_shared<PostMortem>(
       PostMortem{.sequence = ledger_.now().sequence,
                  .time_ns = log_.time_ns(),

@@ -34,7 +34,10 @@ void TrainingObserver::begin_call(const ModuleView& module, ModuleId id, bool is
                                   bool is_bw, GetTensors inputs) {
   at::TensorList tensors;
   if (!is_bw) {
-    if (is_root_call) engine_->begin_root_call(id, strict_, tracker_name_);
+    if (is_root_call) {
+      engine_->begin_root_call(id, strict_, tracker_name_);
+      labels_->on_root_call();
+    }
     contain("the tensors of a module", [&] { labels_->on_call(*engine_, module, id); });
     contain("the inputs of a module", [&] { tensors = inputs(); });
   }

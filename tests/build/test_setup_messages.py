@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 # Tools that the scripts themselves use.
-BASICS = ["bash", "cat", "dirname", "head", "id", "sed", "sort", "touch"]
+BASICS = ["bash", "cat", "dirname", "grep", "head", "id", "sed", "sort", "touch"]
 
 
 @pytest.fixture

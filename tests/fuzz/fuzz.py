@@ -20,6 +20,7 @@ import signal
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,14 +29,21 @@ REPO = Path(__file__).parents[2]
 CORPUS = Path(__file__).parent / "corpus"
 sys.path.insert(0, str(REPO / "tests" / "python" / "support"))
 
-from mutators import mutate_snapshot, mutate_text, mutate_trace, write_snapshot  # noqa: E402
+from mutators import (  # noqa: E402
+    mutate_config,
+    mutate_snapshot,
+    mutate_text,
+    mutate_trace,
+    write_snapshot,
+)
 from sealing import edit_trace  # noqa: E402
 from snapshots import deferred_frees, three_segments  # noqa: E402
 from tidegauge.cli.main import main  # noqa: E402
 
 TRACES = sorted((REPO / "tests" / "golden" / "traces").glob("*.tide"))
 LONGEST_SECONDS = 20  # for one command
-Commands = list[list[str]]
+Command = list[str] | Path  # arguments, or the config of a model that is loaded
+Commands = list[Command]
 
 
 def _seed_trace(folder: Path, draw: random.Random) -> Path:
@@ -96,11 +104,22 @@ def fuzz_budget(folder: Path, draw: random.Random) -> Commands:
     return [["diff", str(TRACES[0]), str(TRACES[0]), "--budget", str(path)]]
 
 
+def fuzz_config(folder: Path, draw: random.Random) -> Commands:
+    path = folder / "config.json"
+    seed = draw.choice(sorted((CORPUS / "config").iterdir())).read_text()
+    if draw.randrange(4):
+        path.write_text(mutate_config(seed, draw))
+    else:
+        path.write_text(mutate_text(seed, draw), errors="replace")
+    return [path]
+
+
 TARGETS: dict[str, Callable[[Path, random.Random], Commands]] = {
     "trace": fuzz_trace,
     "snapshot": fuzz_snapshot,
     "alloc-conf": fuzz_alloc_conf,
     "budget": fuzz_budget,
+    "config": fuzz_config,
 }
 
 
@@ -108,14 +127,30 @@ def _time_is_up(*_: Any) -> None:
     raise TimeoutError(f"no end after {LONGEST_SECONDS} s")
 
 
-def find_fault(command: list[str]) -> str | None:
+def execute(command: Command) -> int:
+    """Returns the exit code. A config is loaded as `estimate` does; models take too long to run."""
+    if not isinstance(command, Path):
+        return main([*command, "-q"])
+    from tidegauge.estimation import ContractError, load_contract
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # those of transformers
+            load_contract(command)
+    except ContractError as error:
+        print(f"tidegauge: {str(error)[:480]}".replace("\n", " "), file=sys.stderr)
+        return 1
+    return 0
+
+
+def find_fault(command: Command) -> str | None:
     """What is wrong with the outcome of a command; None if nothing is."""
     out, err = io.TextIOWrapper(io.BytesIO()), io.StringIO()
     signal.signal(signal.SIGALRM, _time_is_up)
     signal.alarm(LONGEST_SECONDS)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = main([*command, "-q"])
+            code = execute(command)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException as error:
@@ -148,7 +183,7 @@ def fuzz(target: str, seconds: float, seed: int, keep: Path) -> tuple[int, list[
                     keep.mkdir(parents=True, exist_ok=True)
                     kept = keep / f"{target}-{seed}-{count}"
                     shutil.copytree(folder, kept, dirs_exist_ok=True)
-                    findings.append(f"{' '.join(command)[:300]} ({kept}): {fault}")
+                    findings.append(f"{str(command)[:300]} ({kept}): {fault}")
     return count, findings
 
 
@@ -158,6 +193,9 @@ def run() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("targets", nargs="*", metavar="TARGET")
     args = parser.parse_args()
+    if "config" in (args.targets or TARGETS):  # libraries are not part of the limit
+        import tidegauge.estimation  # noqa: F401
+        import transformers  # noqa: F401
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + (3 << 30), resource.RLIM_INFINITY))
     failed = False

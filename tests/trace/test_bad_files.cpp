@@ -102,10 +102,10 @@ TEST(BadFiles, NewerMajorVersionIsRejectedAndNewerMinorIsRead) {
   execute(path, "PRAGMA user_version=1999");
   Reader reader(path);
   EXPECT_EQ(read_events(reader), events);
-  execute(path, "PRAGMA user_version=2000");
+  execute(path, "PRAGMA user_version=3000");
   EXPECT_TRUE(contains(complaint(path),
-                       "is a trace of format 2; this version of tidegauge reads"
-                       " up to 1"));
+                       "is a trace of format 3; this version of tidegauge reads"
+                       " up to 2"));
 }
 
 TEST(BadFiles, DamagedBatchIsReported) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every system call of a recording fails once, fails from then on, or is the last one of a process
-// that is killed: the program goes on, the file stays readable, and losses are counted.
+// Every system call and every allocation of a recording fails once or fails from then on, and every
+// system call is the last one of a process that is killed: the program goes on, the file stays
+// readable, and losses are counted.
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +13,8 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
+#include <new>
 
 #include "trace_files.h"
 
@@ -38,6 +42,10 @@ struct Fault {
   }
 };
 Fault fault;
+Fault sync_fault;
+Fault memory_fault;
+/// Allocations of this thread do not fail: it is the test, outside of the recorder.
+thread_local bool is_exempt = false;
 
 using Call = sqlite3_syscall_ptr;
 std::array<Call, 3> originals;
@@ -143,6 +151,20 @@ int count_calls(const SystemCall& call) {
   return fault.count;
 }
 
+/// The file is readable, contradicts nothing, and says what is missing.
+void expect_readable(const std::string& path, const RecorderHealth& health) {
+  Reader reader(path);
+  Ledger replayed;
+  reader.replay(replayed);
+  ASSERT_EQ(replayed.anomalies().total(), 0u) << replayed.anomalies().first();
+  ASSERT_EQ(reader.event_count(), health.written_events);
+  if (health.lost_events == 0) {
+    ASSERT_EQ(read_events(reader), all_events());
+  } else {
+    ASSERT_FALSE(health.first_error.empty());
+  }
+}
+
 TEST(Faults, EverySystemCallMayFail) {
   int points = 0;
   uint64_t lost = 0;
@@ -168,16 +190,7 @@ TEST(Faults, EverySystemCallMayFail) {
           continue;
         }
         lost += health.lost_events;
-        Reader reader(path);
-        Ledger replayed;
-        reader.replay(replayed);
-        ASSERT_EQ(replayed.anomalies().total(), 0u) << replayed.anomalies().first();
-        ASSERT_EQ(reader.event_count(), health.written_events);
-        if (health.lost_events == 0) {
-          ASSERT_EQ(read_events(reader), all_events());
-        } else {
-          ASSERT_FALSE(health.first_error.empty());
-        }
+        expect_readable(path, health);
       }
     }
   }
@@ -226,5 +239,136 @@ TEST(Faults, ProcessMayBeKilledAtEveryWrite) {
   ::munmap(flushed, sizeof(std::atomic<size_t>));
 }
 
+/// Arms a fault that is not a system call of SQLite, until it is destroyed.
+class Armed {
+ public:
+  Armed(Fault& which, Mode mode, int point) : which_(which) {
+    which_.count = 0;
+    which_.left = point;
+    which_.mode = mode;
+  }
+  ~Armed() { which_.mode = Mode::Off; }
+  Armed(const Armed&) = delete;
+  Armed& operator=(const Armed&) = delete;
+
+ private:
+  Fault& which_;
+};
+
+TEST(Faults, EverySyncMayFail) {
+  int count = 0;
+  {
+    const Folder folder;
+    const Armed counted(sync_fault, Mode::Off, 0);
+    RecorderHealth health;
+    ASSERT_TRUE(record_rounds(folder.file("run.tide"), health, [](size_t) {}));
+    count = sync_fault.count;
+  }
+  ASSERT_GT(count, kRounds);
+  for (const Mode mode : {Mode::Once, Mode::FromThenOn}) {
+    for (int point = 1; point <= count; ++point) {
+      SCOPED_TRACE(std::to_string(point) + (mode == Mode::Once ? " once" : " from then on"));
+      const Folder folder;
+      const std::string path = folder.file("run.tide");
+      RecorderHealth health;
+      bool is_made = false;
+      {
+        const Armed armed(sync_fault, mode, point);
+        is_made = record_rounds(path, health, [](size_t) {});
+      }
+      if (is_made) expect_readable(path, health);
+    }
+  }
+}
+
+/// Records like `record_rounds`, with a fault of memory after the file was made. Returns the number
+/// of allocations.
+int record_with_memory_fault(const std::string& path, Mode mode, int point,
+                             RecorderHealth& health) {
+  is_exempt = true;
+  int count = 0;
+  {
+    Recorder recorder(path, {.max_delay_ns = 3'600'000'000'000, .prints_loss = false});
+    const std::vector<Event> events = all_events();
+    const Armed armed(memory_fault, mode, point);
+    const size_t round = events.size() / kRounds;
+    for (size_t i = 0; i < events.size(); ++i) {
+      is_exempt = false;
+      recorder.record(events[i], nullptr, {});
+      if (i % 50 == 0) recorder.name_op(OpId(static_cast<uint32_t>(i)), "a long name of an op");
+      if ((i + 1) % round == 0) recorder.flush();
+      is_exempt = true;
+    }
+    recorder.close();
+    count = memory_fault.count;
+    memory_fault.mode = Mode::Off;
+    health = recorder.health();
+  }
+  is_exempt = false;
+  return count;
+}
+
+TEST(Faults, EveryAllocationMayFail) {
+  RecorderHealth health;
+  int count = 0;
+  {
+    const Folder folder;
+    count = record_with_memory_fault(folder.file("run.tide"), Mode::Off, 0, health);
+  }
+  ASSERT_GT(count, 100);
+  const uint64_t events = all_events().size();
+  const int step = std::getenv("TIDEGAUGE_LONG") ? 1 : 1 + count / 60;
+  uint64_t lost = 0;
+  for (const Mode mode : {Mode::Once, Mode::FromThenOn}) {
+    for (int point = 1; point <= count; point += step) {
+      SCOPED_TRACE(std::to_string(point) + (mode == Mode::Once ? " once" : " from then on"));
+      const Folder folder;
+      const std::string path = folder.file("run.tide");
+      record_with_memory_fault(path, mode, point, health);
+      lost += health.lost_events;
+      // A name that is missing counts as well.
+      EXPECT_GE(health.written_events + health.lost_events, events);
+      Reader reader(path);
+      Ledger replayed;
+      reader.replay(replayed);
+      ASSERT_EQ(replayed.anomalies().total(), 0u) << replayed.anomalies().first();
+      ASSERT_EQ(reader.event_count(), health.written_events);
+    }
+  }
+  EXPECT_GT(lost, 0u);
+}
+
 }  // namespace
 }  // namespace tidegauge
+
+// SQLite's own allocations: malloc behind this table. Set before SQLite is used for the first time.
+namespace {
+
+sqlite3_mem_methods sqlite_memory;
+[[maybe_unused]] const bool is_sqlite_memory_replaced = [] {
+  sqlite3_config(SQLITE_CONFIG_GETMALLOC, &sqlite_memory);
+  sqlite3_mem_methods replaced = sqlite_memory;
+  replaced.xMalloc = [](int size) -> void* {
+    const bool fails = !tidegauge::is_exempt && tidegauge::memory_fault.strikes();
+    return fails ? nullptr : sqlite_memory.xMalloc(size);
+  };
+  return sqlite3_config(SQLITE_CONFIG_MALLOC, &replaced) == SQLITE_OK;
+}();
+
+int sync_or_fail(int file) {
+  return tidegauge::sync_fault.strikes() ? -1 : static_cast<int>(::syscall(SYS_fsync, file));
+}
+
+}  // namespace
+
+// They replace those of the C library and of C++ in this program.
+extern "C" int fsync(int file) { return sync_or_fail(file); }
+extern "C" int fdatasync(int file) { return sync_or_fail(file); }
+
+void* operator new(size_t size) {
+  if (!tidegauge::is_exempt && tidegauge::memory_fault.strikes()) throw std::bad_alloc();
+  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
+from tidegauge._util.keep import parse_keep
 from tidegauge.cli.common import (
     EXIT_DOES_NOT_FIT,
     EXIT_DONE,
@@ -55,6 +56,7 @@ EXAMPLES = """\
   tidegauge run -o big_batch.tide train.py --batch 512
   tidegauge run --stacks train.py                (with lines of the program)
   tidegauge run -m my_package.train
+  tidegauge run --keep 10m train_for_weeks.py
   torchrun --nproc-per-node 2 -m tidegauge run train.py   (one file per rank)
 """
 
@@ -111,6 +113,13 @@ def add_recording(parser: argparse.ArgumentParser) -> None:
         help="record which lines of the program allocate memory; with a value, record no stacks "
         "(none), the running modules (module) or lines (python) (default: none)",
     )
+    parser.add_argument(
+        "--keep",
+        metavar="TIME",
+        type=check_keep,
+        help="for runs of days: keep the events of the last TIME (10m, 2h or 500steps) and of the "
+        "steps around the peaks, so that FILE does not grow without end",
+    )
     add_verbosity(parser)
 
 
@@ -136,9 +145,17 @@ def complete_arguments(words: list[str]) -> list[str]:
             return words  # the rest belongs to the script
         if word == "--stacks" and (i + 1 == len(words) or words[i + 1] not in STACKS):
             words[i] = "--stacks=python"
-        elif word in ("-o", "--output", "--html", "--stacks"):
+        elif word in ("-o", "--output", "--html", "--keep", "--stacks"):
             return words[: i + 2] + complete_arguments(words[i + 2 :])
     return words
+
+
+def check_keep(text: str) -> str:
+    try:
+        parse_keep(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def run(args: argparse.Namespace) -> int:
@@ -244,7 +261,7 @@ def _run_tracked(
         args.html = number_file(_insert_rank(args.html))
     if args.owns_process:
         _C.hide_frames_below([_find_entry()])
-    recorder = Recorder(path, overwrite=args.force)
+    recorder = Recorder(path, overwrite=args.force, keep=args.keep)
     if args.owns_process:
         _C.complete_recordings_at_sigterm()
     tracker = ScriptTracker(record=recorder, allocator=args.allocator, stacks=args.stacks)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from tidegauge.estimation.config_file import read_config
-from tidegauge.estimation.contract import Contract, ContractError
+from tidegauge.estimation.contract import Contract, ContractError, describe_error
 
 _DEFAULT_SEQ = 2048
 
@@ -46,17 +46,20 @@ def make_contract(
             config = model_class.config_class(**rest)  # type: ignore[union-attr]
     except (ValueError, TypeError) as error:
         raise ContractError(f"{name}: {error}") from None
+    except Exception as error:  # its validators raise errors of many types
+        raise ContractError(f"{name}: {describe_error(error)}") from None
     if not isinstance(getattr(config, "vocab_size", None), int):
         raise ContractError(
             f"{name} does not describe a language model (no vocab_size); write a Python file with "
             "its inputs and loss (docs/estimate.md)"
         )
     if model_class is None:
-        names = [each for each in values.get("architectures") or () if hasattr(transformers, each)]
-        model_class = getattr(transformers, names[0]) if names else None
+        model_class = _find_architecture(values.get("architectures"))
     # The config's numbers are settings too, so that --set and --sweep can change them.
     numbers = {key: value for key, value in vars(config).items() if _is_number(key, value)}
     longest = getattr(config, "max_position_embeddings", None) or _DEFAULT_SEQ
+    if not isinstance(longest, int):
+        raise ContractError(f"{name}: max_position_embeddings is {longest!r} (expected an integer)")
 
     def build_model(settings: Any) -> nn.Module:
         for key in numbers:
@@ -81,6 +84,17 @@ def make_contract(
         compute_loss=lambda model, tokens: model(input_ids=tokens, labels=tokens).loss,
         tensor_parallel_plan=_tensor_parallel_plan,
     )
+
+
+def _find_architecture(names: object) -> type[nn.Module] | None:
+    """The first of the names that is a model of transformers: not its functions and modules."""
+    import transformers
+
+    for name in names if isinstance(names, list) else ():
+        found = getattr(transformers, name, None) if isinstance(name, str) else None
+        if isinstance(found, type) and issubclass(found, nn.Module):
+            return found
+    return None
 
 
 def _is_number(key: str, value: object) -> bool:

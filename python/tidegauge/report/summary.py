@@ -121,6 +121,8 @@ class Health:
     first_anomaly: str
     hook_failure_count: int  # of tidegauge's own code; the training did not see them
     first_hook_failure: str
+    dropped_events: int = 0  # on purpose (`run --keep`); peaks are those of the whole run
+    dropped_steps: int = 0
 
     @property
     def is_good(self) -> bool:
@@ -223,6 +225,7 @@ def make_summary(run: _core.Run, source: _core.EventSource, path: str) -> Summar
         Gap(gap["sequence"], gap["lost_events"], gap["lost_steps"], gap["reason"])
         for gap in source.gaps()
     )
+    drops = source.drops()
     units = run.units()
     peaks = [_make_peak(peak, names, started_ns, units) for peak in counted["peaks"]]
     return Summary(
@@ -236,6 +239,8 @@ def make_summary(run: _core.Run, source: _core.EventSource, path: str) -> Summar
             first_anomaly=counted["first_anomaly"],
             hook_failure_count=_to_int(facts.get("hook_failures"), 0),
             first_hook_failure=facts.get("first_hook_failure", ""),
+            dropped_events=sum(drop["events"] for drop in drops),
+            dropped_steps=sum(drop["steps"] for drop in drops),
         ),
         event_count=counted["event_count"],
         storage_count=counted["storage_count"],

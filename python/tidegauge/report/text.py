@@ -175,7 +175,7 @@ def render_categories(categories: dict[str, int]) -> list[str]:
 
 
 def describe_health(summary: Summary) -> list[str]:
-    """One sentence for each problem of the recording."""
+    """One sentence for each problem of the recording, and for what it does not have on purpose."""
     health = summary.health
     sentences = []
     if not health.is_complete:
@@ -189,6 +189,12 @@ def describe_health(summary: Summary) -> list[str]:
         reason = f" ({health.gaps[0].reason})" if health.gaps[0].reason else ""
         sentences.append(
             f"{health.lost_events:,} events are missing{reason}; the true peak may be higher."
+        )
+    if health.dropped_events:
+        keep = summary.facts.get("keep", "")
+        sentences.append(
+            f"{health.dropped_events:,} events of {health.dropped_steps:,} steps were dropped "
+            f"(--keep {keep}); the peaks are those of the whole run."
         )
     if health.anomaly_count:
         sentences.append(
@@ -248,7 +254,7 @@ def _label(module: ModuleBytes) -> str:
     return "  " * min(depth, 12) + (module.name.rpartition(".")[2] if depth else module.name)
 
 
-def _tree_order(module: ModuleBytes) -> list[list[int | str]]:
+def _tree_order(module: ModuleBytes) -> list[list[tuple[int, str]]]:
     return [natural_order(part) for part in module.name.split(".")]
 
 

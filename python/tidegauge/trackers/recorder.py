@@ -13,6 +13,7 @@ import torch
 
 from tidegauge import _C
 from tidegauge._build_info import __version__
+from tidegauge._util.keep import parse_keep
 
 __all__ = ["Recorder"]
 
@@ -29,6 +30,9 @@ class Recorder:
     A separate thread writes the file every quarter of a second. If the disk is full or slow, a line
     on stderr says at once that events are lost; they are counted, and training never stops. If the
     process is killed, the file lacks the events that were not written yet.
+    `keep="10m"` or `keep="500steps"` bounds the size of the file in long runs: it has the events
+    of the last 10 to 20 minutes (500 to 1000 steps) and of the steps around the peaks; the others
+    are dropped, and their effect on the memory is kept.
     Raises OSError if the file cannot be created, or if it exists and `overwrite` is not set.
     """
 
@@ -39,16 +43,23 @@ class Recorder:
         overwrite: bool = False,
         max_waiting_events: int = 512 * 1024,
         max_file_bytes: int = 0,
+        keep: str | None = None,
         facts: Mapping[str, str] | None = None,
     ) -> None:
         self.path = os.fspath(path)
         self._has_warned = False
+        keep_ns, keep_steps = parse_keep(keep) if keep is not None else (0, 0)
+        all_facts = add_versions(facts)
+        if keep is not None:
+            all_facts["keep"] = keep
         self._native = _C.Recorder(
             self.path,
             overwrite,
             max_waiting_events,
             max_file_bytes,
-            add_versions(facts),
+            keep_ns,
+            keep_steps,
+            all_facts,
         )
         _open_recorders.add(self)
 

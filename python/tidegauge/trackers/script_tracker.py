@@ -25,6 +25,7 @@ class ScriptTracker(MemTracker):  # type: ignore[no-untyped-call]
     _is_sharded = True
 
     def _prepare(self) -> None:
+        self._mod_tracker._native.warns_of_recursion = False
         _FSDP_PATCHES.install(self)
         FOR_OPTIMIZERS.install(self)
 

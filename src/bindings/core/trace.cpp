@@ -84,6 +84,18 @@ py::list gap_rows(EventSource& source) {
   return result;
 }
 
+py::list drop_rows(EventSource& source) {
+  using py::literals::operator""_a;
+  py::list result;
+  const auto drops = without_gil([&] { return source.drops(); });
+  for (const TraceDrop& drop : drops) {
+    result.append(py::dict("sequence"_a = drop.sequence, "events"_a = drop.events,
+                           "steps"_a = drop.steps, "begin_ns"_a = drop.begin_ns,
+                           "end_ns"_a = drop.end_ns));
+  }
+  return result;
+}
+
 void bind_source(py::module_& m) {
   py::class_<EventSource, std::shared_ptr<EventSource>>(
       m, "EventSource", "The events of a run and the names behind their ids.")
@@ -91,6 +103,7 @@ void bind_source(py::module_& m) {
       .def("is_complete", &EventSource::is_complete, WithoutGil())
       .def("event_count", &EventSource::event_count, WithoutGil())
       .def("gaps", &gap_rows)
+      .def("drops", &drop_rows)
       .def("failures", &EventSource::failures, WithoutGil())
       .def("stacks", &EventSource::stacks, WithoutGil())
       .def("modules",

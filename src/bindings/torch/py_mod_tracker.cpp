@@ -28,6 +28,7 @@ py::object wrap(const at::Tensor& tensor) {
   return py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
 }
 
+/// Throws if the program has turned warnings into errors, as upstream does.
 void warn_of_recursion() {
   constexpr const char* kText =
       "The module hierarchy tracking maybe be messed up."
@@ -112,9 +113,7 @@ void PyModTracker::enter_module(py::handle module, py::handle args, py::handle k
   begin_module_call(
       *activity_, id, inputs, [&] { name_called_module(module, id); },
       [&](const ModuleActivity::Entered& entered) {
-        if (entered.was_open && !moment::in_backward()) {
-          contain_python(activity_->failures(), "a warning", &warn_of_recursion);
-        }
+        if (entered.was_open && warns_of_recursion && !moment::in_backward()) warn_of_recursion();
         if (const auto listener = listener_.lock()) {
           listener->on_enter(module, id, entered.is_root_call, args, kwargs);
         }
@@ -214,6 +213,7 @@ void bind_mod_tracker(py::module_& m) {
       .def("active_names", &PyModTracker::active_names)
       .def("run_within", &PyModTracker::run_within, py::arg("module"), py::arg("body"))
       .def("stop", [](PyModTracker& self) { self.activity()->stop(); })
+      .def_readwrite("warns_of_recursion", &PyModTracker::warns_of_recursion)
       .def_property_readonly("failure_count",
                              [](PyModTracker& self) { return self.activity()->failures().count(); })
       .def_property_readonly(

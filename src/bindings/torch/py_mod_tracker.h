@@ -43,8 +43,12 @@ class PyModTracker {
   void set_user_hooks(pybind11::object pre_fw, pybind11::object post_fw, pybind11::object pre_bw,
                       pybind11::object post_bw);
 
-  /// Pushes the module, then runs the user's pre_fw hook. If the hook raises, pops the module
-  /// again.
+  /// Upstream warns if a module is called within itself. A script that did not ask for a tracker is
+  /// not warned.
+  bool warns_of_recursion = true;
+
+  /// Pushes the module, then runs the user's pre_fw hook. If the hook or the warning raises, pops
+  /// the module again.
   void enter_module(pybind11::handle module, pybind11::handle args, pybind11::handle kwargs);
   /// Runs the user's post_fw hook, then pops the module. Returns false if the module is not active
   /// in this thread.

@@ -22,11 +22,12 @@ using Facts = std::map<std::string, std::string>;
 
 std::shared_ptr<Recorder> make_recorder(const std::string& path, bool overwrite,
                                         size_t max_waiting_events, int64_t max_file_bytes,
-                                        Facts facts) {
+                                        int64_t keep_ns, int64_t keep_steps, Facts facts) {
   RecorderOptions options;
   options.overwrites = overwrite;
   options.max_waiting_events = max_waiting_events;
   options.max_file_bytes = max_file_bytes;
+  options.keep = {.time_ns = keep_ns, .steps = keep_steps};
   options.facts = std::move(facts);
   return std::make_shared<Recorder>(path, options);
 }
@@ -37,7 +38,8 @@ void bind_recorder(py::module_& m) {
   py::class_<Recorder, std::shared_ptr<Recorder>>(m, "Recorder",
                                                   "Writes a trace file; see tidegauge.Recorder.")
       .def(py::init(&make_recorder), py::arg("path"), py::arg("overwrite"),
-           py::arg("max_waiting_events"), py::arg("max_file_bytes"), py::arg("facts"))
+           py::arg("max_waiting_events"), py::arg("max_file_bytes"), py::arg("keep_ns"),
+           py::arg("keep_steps"), py::arg("facts"))
       .def("flush", &Recorder::flush, py::call_guard<py::gil_scoped_release>())
       .def("close", &Recorder::close, py::call_guard<py::gil_scoped_release>())
       .def(

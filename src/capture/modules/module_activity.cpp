@@ -22,13 +22,20 @@ uint64_t next_serial() {
   return ++serial;
 }
 
-void append_unique(std::vector<ModuleId>& modules, const std::vector<ModuleId>& more) {
-  for (const ModuleId module : more) {
-    if (std::find(modules.begin(), modules.end(), module) == modules.end()) {
-      modules.push_back(module);
+/// Appends the modules that are not in the list yet.
+class UniqueModules {
+ public:
+  void append(const std::vector<ModuleId>& more) {
+    for (const ModuleId module : more) {
+      if (seen_.insert(module).second) modules_.push_back(module);
     }
   }
-}
+  std::vector<ModuleId> take() { return std::move(modules_); }
+
+ private:
+  std::vector<ModuleId> modules_;
+  std::unordered_set<ModuleId> seen_;
+};
 
 bool needs_grad(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
 
@@ -119,7 +126,12 @@ ModuleActivity::~ModuleActivity() = default;
 
 std::string ModuleActivity::name(ModuleId module) const {
   const std::lock_guard lock(mutex_);
-  return std::string(names_.name(module));
+  return names_.name(module);
+}
+
+std::string ModuleActivity::short_name(ModuleId module) const {
+  const std::lock_guard lock(mutex_);
+  return names_.short_name(module);
 }
 
 bool ModuleActivity::knows(ModuleId module) const {
@@ -356,10 +368,10 @@ std::vector<ModuleId> ModuleActivity::active() {
     is_within = !thread.within.empty();
     if (is_within) within = thread.within.back().chain();
   }
-  std::vector<ModuleId> result;
-  append_unique(result, modules);
-  append_unique(result, is_within ? within : current_node_chain());
-  return result;
+  UniqueModules result;
+  result.append(modules);
+  result.append(is_within ? within : current_node_chain());
+  return result.take();
 }
 
 void ModuleActivity::move(BackwardPlace& place, const torch::autograd::Node* node,

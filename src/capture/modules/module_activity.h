@@ -46,6 +46,7 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
 
   // Names; see ModuleTree.
   std::string name(ModuleId module) const;
+  std::string short_name(ModuleId module) const;
   bool knows(ModuleId module) const;
   void name_root(ModuleId module, std::string_view class_name);
   void rename_root(ModuleId module, std::string_view name);

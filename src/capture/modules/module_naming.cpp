@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "capture/modules/module_naming.h"
 
-#include <algorithm>
 #include <memory>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 namespace tidegauge {
 namespace {
 
+/// Visits the children of each module once, however many paths lead to it. A module that has
+/// several parents has the path of the last one.
 void name_below(ModuleActivity& activity, const ModuleView& module, ModuleId id,
-                std::vector<ModuleId>& path) {
-  if (std::find(path.begin(), path.end(), id) != path.end()) return;  // a module below itself
-  path.push_back(id);
+                std::unordered_set<ModuleId>& visited) {
+  if (!visited.insert(id).second) return;
   module.visit_children([&](std::string_view name, const ModuleView& child) {
     const ModuleId child_id = child.intern();
     activity.name_child(child_id, id, name);
-    name_below(activity, child, child_id, path);
+    name_below(activity, child, child_id, visited);
   });
-  path.pop_back();
 }
 
 bool has_child(const ModuleView& parent, ModuleId id) {
@@ -50,8 +50,8 @@ void name_root(ModuleActivity& activity, const ModuleView& module, ModuleId id) 
 }
 
 void name_children(ModuleActivity& activity, const ModuleView& module, ModuleId id) {
-  std::vector<ModuleId> path;
-  name_below(activity, module, id, path);
+  std::unordered_set<ModuleId> visited;
+  name_below(activity, module, id, visited);
 }
 
 }  // namespace tidegauge

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/events/steps_begun.h"
 #include "core/ledger/labeller.h"
 
 namespace tidegauge {
@@ -82,7 +83,9 @@ void Ledger::apply(const Event& event) {
       now_.in_collective = collective_depth_ > 0;
       return;
     case EventKind::StepMarker:
-      return step_marker();
+      step_marker();
+      now_.step += steps_begun(event) - 1;
+      return;
     case EventKind::StatisticsReset:
       module_log_.forget_sizes();
       return restart_lists();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -27,8 +28,10 @@ namespace tidegauge {
 /// Not thread-safe: the owner must lock.
 class ModuleTree {
  public:
-  /// Empty if the module was never named.
-  std::string_view name(ModuleId module) const;
+  /// Empty if the module was never named. Takes time proportional to the depth of the module.
+  std::string name(ModuleId module) const;
+  /// The same, but of a module that is nested very deeply only the first and the last parts.
+  std::string short_name(ModuleId module) const;
   bool knows(ModuleId module) const { return known_.contains(module); }
   /// True if the module has a name and is below no other module.
   bool is_root(ModuleId module) const;
@@ -51,23 +54,28 @@ class ModuleTree {
  private:
   struct Entry {
     ModuleId module;
-    std::string name;
+    std::string part;  // a root: its name; else the attribute of the parent
     ModuleId parent;
     std::vector<ModuleId> children;
+    size_t depth = 0;
+    ModuleId anchor;  // itself, or the module above that is the last of the first parts
     bool dead = false;
   };
 
   /// Like `modules_.insert`.
   std::pair<Entry*, bool> insert(ModuleId module);
   bool is_below(ModuleId module, ModuleId ancestor) const;
+  std::vector<const Entry*> path(ModuleId module) const;
+  void settle(Entry& moved);
+  static std::string join(std::span<const Entry* const> entries);
   void detach(ModuleId child, const Entry& entry);
-  void rename(ModuleId module, std::string name);
   void release_root_name(ModuleId module, const Entry& entry);
   std::string make_root_name(ModuleId module, std::string_view wanted);
 
   FlatTable<Entry, &Entry::module> modules_;
   IdSet<ModuleId> known_;  // the keys of `modules_`, for a fast lookup at every module call
   std::unordered_map<std::string, ModuleId> roots_;
+  std::unordered_map<std::string, int> next_numbers_;  // smaller numbers of this name are taken
   size_t dead_count_ = 0;
 };
 

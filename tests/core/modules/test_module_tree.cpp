@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <stdexcept>
+#include <string>
 
 #include "core/modules/module_tree.h"
+#include "core/util/module_path.h"
 
 namespace tidegauge {
 namespace {
@@ -104,6 +106,17 @@ TEST(ModuleTree, NamingAChildOfAnUnnamedModuleThrowsAndChangesNothing) {
   EXPECT_THROW(tree.name_child(kLinear, kOther, "0"), std::out_of_range);
   EXPECT_EQ(tree.name(kLinear), "Net.block.0");
   EXPECT_FALSE(tree.knows(kOther));
+}
+
+TEST(ModuleTree, ShortNameIsTheShortenedName) {
+  ModuleTree tree;
+  tree.name_root(ModuleId{1}, "Net");
+  for (uint32_t id = 2; id <= 1000; ++id) {
+    tree.name_child(ModuleId{id}, ModuleId{id - 1}, std::to_string(id));
+  }
+  for (const uint32_t id : {1u, 2u, 127u, 128u, 129u, 130u, 1000u}) {
+    EXPECT_EQ(tree.short_name(ModuleId{id}), shorten_path(tree.name(ModuleId{id})));
+  }
 }
 
 TEST(ModuleTree, SweepDropsUnreferencedDeadModules) {

@@ -230,7 +230,7 @@ BAD_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
         "is damaged, cut off, or was changed",
     ),
     "newer": (
-        lambda path: path.write_bytes(_with_version(Path("before.tide").read_bytes(), 2000)),
+        lambda path: path.write_bytes(_with_version(Path("before.tide").read_bytes(), 3000)),
         "Install a newer tidegauge, or record again",
     ),
 }

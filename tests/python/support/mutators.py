@@ -188,3 +188,14 @@ def _split(text: str) -> list[str]:
         else:
             parts.append(letter)
     return parts[1:]
+
+
+def mutate_config(text: str, draw: random.Random) -> str:
+    """Changes values of a JSON object."""
+    values = json.loads(text)
+    for _ in range(draw.choice((1, 1, 2, 4))):
+        key = draw.choice([*values, "rope_scaling", "auto_map", "torch_dtype", "layer_types"])
+        value = draw_value(draw)
+        value = value.decode("latin-1") if isinstance(value, bytes) else value
+        values[key] = draw.choice([value, [value], {key: value}, {}, [], True])
+    return json.dumps(values)
