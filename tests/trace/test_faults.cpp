@@ -365,10 +365,11 @@ int sync_or_fail(int file) {
 extern "C" int fsync(int file) { return sync_or_fail(file); }
 extern "C" int fdatasync(int file) { return sync_or_fail(file); }
 
-void* operator new(size_t size) {
+// Not inlined: GCC would warn of a `free` of what `new` returned.
+[[gnu::noinline]] void* operator new(size_t size) {
   if (!tidegauge::is_exempt && tidegauge::memory_fault.strikes()) throw std::bad_alloc();
   if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
