@@ -11,7 +11,7 @@ CONFIGURE = tools/check_tools.sh && \
   -DTIDEGAUGE_WERROR=ON -B
 CPP_FILES = $$(git ls-files -co --exclude-standard '*.cpp' '*.h')
 
-.PHONY: help build demo docs test test-long fuzz oracle matrix bench lint format asan asan-core tsan wheel sdist clean
+.PHONY: help build demo docs test test-long fuzz oracle matrix bench lint format asan tsan wheel sdist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12

@@ -58,7 +58,7 @@ TEST(TraceFile, SummarizesPeaksWithNames) {
   EXPECT_EQ(peak.running[1].name, "Net.fc");
   EXPECT_EQ(peak.running[1].phase, "forward");
   ASSERT_EQ(peak.groups.size(), 2U);
-  EXPECT_EQ(peak.groups[0].module, "");
+  EXPECT_EQ(peak.groups[0].module, "Net.fc");  // it owns the parameter
   EXPECT_EQ(peak.groups[1].module, "Net.fc");
   EXPECT_EQ(peak.groups[1].op, "aten::mm");
   EXPECT_EQ(peak.groups[1].dtype, "float32");

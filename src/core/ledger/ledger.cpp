@@ -83,9 +83,7 @@ void Ledger::apply(const Event& event) {
       now_.in_collective = collective_depth_ > 0;
       return;
     case EventKind::StepMarker:
-      step_marker();
-      now_.step += steps_begun(event) - 1;
-      return;
+      return step_marker(steps_begun(event));
     case EventKind::StatisticsReset:
       module_log_.forget_sizes();
       return restart_lists();
@@ -291,10 +289,11 @@ void Ledger::nest(uint64_t& depth, bool begins, Anomaly if_none, const Event& ev
   }
 }
 
-void Ledger::step_marker() {
-  ++now_.step;
+void Ledger::step_marker(uint32_t steps_begun) {
+  const uint32_t last = now_.step;
+  now_.step += steps_begun;
   if (const std::optional<size_t> running = frames_.find(PeakFrames::Kind::Step)) {
-    ClosedStep closed{now_.step - 1, now_, {}};
+    ClosedStep closed{last, now_, {}};
     frames_.close(*running, now_, [&](uint16_t slot, const Moment& highest) {
       closed.moments.push_back({slot, highest});
     });

@@ -113,7 +113,7 @@ class Ledger {
   void module_size(const Event& event);
   void nest(uint64_t& depth, bool begins, Anomaly if_none, const Event& event);
   void restart_lists();
-  void step_marker();
+  void step_marker(uint32_t steps_begun);
   void peak_reset();
 
   void reject(Anomaly anomaly, const Event& event);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/events/steps_begun.h"
 #include "core/ledger/labeller.h"
 
 namespace tidegauge {
@@ -22,7 +23,7 @@ void BruteForce::apply(const Event& event) {
   } else {
     change(event);
   }
-  instants_.back().step = static_cast<uint32_t>(step_markers_.size());
+  instants_.back().step = step_numbers_.empty() ? 0 : step_numbers_.back();
   instants_.back().in_optimizer_step = optimizer_steps_ > 0;
   instants_.back().in_collective = collectives_ > 0;
 }
@@ -178,6 +179,7 @@ void BruteForce::change(const Event& event) {
       break;
     case EventKind::StepMarker:
       step_markers_.push_back(now());
+      step_numbers_.push_back(instants_.back().step + steps_begun(event));
       break;
     case EventKind::StatisticsReset:
       sizes_.clear();
@@ -306,7 +308,7 @@ std::vector<StepPeak> BruteForce::step_peaks() const {
   for (size_t i = 0; i < step_markers_.size(); ++i) {
     const bool is_open = i + 1 == step_markers_.size();
     const uint64_t last = is_open ? now() : step_markers_[i + 1];
-    peaks.push_back({static_cast<uint32_t>(i + 1), is_open, highest(step_markers_[i], last)});
+    peaks.push_back({step_numbers_[i], is_open, highest(step_markers_[i], last)});
   }
   return peaks;
 }

@@ -69,6 +69,7 @@ class BruteForce {
   std::vector<Call> calls_;
   std::vector<Entry> entries_;
   std::vector<uint64_t> step_markers_;
+  std::vector<uint32_t> step_numbers_;  // of the steps that they begin
   std::map<ModuleId, std::array<std::optional<int64_t>, kSizeOfCount>> sizes_;
   uint64_t peak_from_ = 0;
   int optimizer_steps_ = 0;

@@ -187,7 +187,7 @@ def wrapper_that_contains_itself() -> Any:
 
 def optimizer_with_a_hostile_state() -> Any:
     class State(dict):  # type: ignore[type-arg]
-        def values(self) -> Any:
+        def items(self) -> Any:
             raise AngryError
 
     class Odd(torch.optim.SGD):
