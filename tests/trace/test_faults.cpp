@@ -345,6 +345,7 @@ TEST(Faults, EveryAllocationMayFail) {
 namespace {
 
 sqlite3_mem_methods sqlite_memory;
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization): it does not throw
 [[maybe_unused]] const bool is_sqlite_memory_replaced = [] {
   sqlite3_config(SQLITE_CONFIG_GETMALLOC, &sqlite_memory);
   sqlite3_mem_methods replaced = sqlite_memory;
