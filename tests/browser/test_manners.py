@@ -135,10 +135,15 @@ def test_parts_are_labelled_for_screen_readers(open_page: OpenPage) -> None:
 def test_tab_key_follows_the_order_of_the_page(open_page: OpenPage) -> None:
     page = open_page("report", "before.tide")
     seen = []
-    for _ in range(16):
+    name = "document.activeElement.id || document.activeElement.className"
+    for _ in range(26):
         page.keyboard.press("Tab")
-        seen.append(page.evaluate("document.activeElement.id || document.activeElement.className"))
-    assert seen[:8] == [
+        is_in_legend = page.evaluate("document.activeElement.closest('#legend') !== null")
+        seen.append("legend" if is_in_legend else page.evaluate(name))
+    legend = seen.index("legend")
+    assert seen[legend : legend + 6] == ["legend"] * 6
+    seen = [*dict.fromkeys(seen)]
+    assert seen[:10] == [
         "skip",
         "theme",
         "zoom-in",
@@ -146,9 +151,11 @@ def test_tab_key_follows_the_order_of_the_page(open_page: OpenPage) -> None:
         "show-all",
         "to-peak",
         "axis",
+        "selects",
+        "legend",
         "chart",
     ]
-    assert seen[8:11] == ["box", "group-by", "search"]
+    assert seen[10:14] == ["box", "group-by", "search", "only-old"]
 
 
 def test_run_without_tensors_is_reported(open_page: OpenPage, tmp_path: Path) -> None:

@@ -148,3 +148,56 @@ def test_device_memory_equals_the_report(open_page: OpenPage, recorded: Path) ->
         "#segments-table tbody tr", "rows => rows.map((row) => row.cells[3].innerText)"
     )
     assert sizes == ["2.00 MiB"] * 3
+
+
+def test_clicked_row_is_pinned_and_followed(open_page: OpenPage) -> None:
+    page = open_page("report", "before.tide")
+    assert page.is_hidden("#pinned")
+    page.fill("#search", "gradient blocks")
+    page.click("#alive-table tbody tr:nth-child(1)")
+    label = page.inner_text("#pinned-label")
+    assert "Net.blocks" in label
+    assert "at this moment, born in step" in page.inner_text("#pinned-bytes")
+    assert page.is_visible("#pinned-hint")  # the run recorded no lines
+    page.focus("#chart")
+    page.keyboard.press("Home")  # nothing but the first storage exists
+    assert page.inner_text("#pinned-label") == label
+    assert page.inner_text("#pinned-bytes") == "nothing of it is alive at this moment"
+    page.click("#unpin")
+    assert page.is_hidden("#pinned")
+
+
+def test_storages_of_earlier_steps_can_be_shown_alone(open_page: OpenPage) -> None:
+    page = open_page("report", "before.tide")
+    page.select_option("#group-by", "category")
+    every = set(column(page, "#alive-table", 3))
+    page.check("#only-old")
+    old = set(column(page, "#alive-table", 3))
+    assert "Optstate" in old
+    assert old < every  # parameters are older than the first step, activations younger
+
+
+def test_legend_shows_one_category_alone(open_page: OpenPage) -> None:
+    page = open_page("report", "before.tide")
+    button = page.locator("#legend button", has_text="Gradient")
+    button.click()
+    assert button.get_attribute("aria-pressed") == "true"
+    assert page.locator("#legend button.faded").count() > 2
+    button.click()
+    assert page.locator("#legend button.faded").count() == 0
+
+
+def test_shift_and_drag_sums_up_a_range(open_page: OpenPage) -> None:
+    page = open_page("report", "before.tide")
+    box = page.locator("#chart").bounding_box()
+    page.keyboard.down("Shift")
+    page.mouse.move(box["x"] + 200, box["y"] + 150)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 800, box["y"] + 150, steps=4)
+    page.mouse.up()
+    page.keyboard.up("Shift")
+    text = page.inner_text("#range-text")
+    assert text.startswith("Selected ")
+    assert " allocated in " in text
+    page.click("#range-end")
+    assert page.is_hidden("#range")
