@@ -22,6 +22,7 @@ DOCUMENTS = (
     "README.md",
     "docs/performance.md",
     "docs/python.md",
+    "docs/rehearse.md",
     "src/capture/fast/README.md",
 )
 BLOCK = re.compile(r"(<!-- begin: ([\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)

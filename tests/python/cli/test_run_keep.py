@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tidegauge import MemTracker, Recorder
+from tidegauge._util.formatting import render_bytes
 from tidegauge._util.keep import parse_keep
 from tidegauge.cli.main import main
 from tidegauge.report import read_summary
@@ -47,7 +48,7 @@ def test_kept_file_has_the_peak_and_the_last_steps(
     ]
     (peak,) = summary.peaks
     assert peak.step == 20
-    assert f"peak on cpu: {peak.total_bytes / 2**10:.1f} KiB" in err
+    assert f"peak on cpu: {render_bytes(peak.total_bytes)}" in err
     # Two outputs and the input of the large step, with its saved tensors.
     assert peak.total_bytes > 3 * 4096 * 16 * 4
     assert main(["report", str(tmp_path / "kept.tide")]) == 0

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Traces that earlier versions recorded can be read and give the figures of those versions."""
+"""Traces that earlier versions recorded can be read and give the figures of those versions.
+
+One thing changed since: parameters belong to the modules of their FSDP units, not to no module."""
 
 from __future__ import annotations
 
