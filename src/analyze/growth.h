@@ -15,7 +15,7 @@
 namespace tidegauge {
 
 /// Storages of one origin that the run keeps from step to step, and of which there are more and
-/// more: a leak, or a list that somebody still reads.
+/// more: a leak, or a list that the program still reads.
 struct Growth {
   Device device;
   Category category{};  ///< of the youngest one

@@ -89,7 +89,7 @@ bool TraceWriter::ReservedFile::is_replaced() const {
   struct stat own{};
   struct stat there{};
   if (::fstat(descriptor_, &own) != 0 || own.st_nlink == 0) return true;
-  if (::stat(path_.c_str(), &there) != 0) return false;  // renamed: still somebody's file
+  if (::stat(path_.c_str(), &there) != 0) return false;  // renamed: still our file
   return own.st_ino != there.st_ino || own.st_dev != there.st_dev;
 }
 

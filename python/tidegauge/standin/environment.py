@@ -49,8 +49,8 @@ def make_environment(
 ) -> dict[str, str]:
     """The variables of a child process that has `gpus` devices of this model and no others.
 
-    `ranks`: of the whole job. `events`: when recorded events are done, at once or not before
-    somebody waits for them.
+    `ranks`: of the whole job. `events`: when recorded events are done, at once, or when the
+    program waits for them.
     """
     assumed = resolve_assumptions(assumptions, device, ranks)
     settings = {

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 /// Our own declarations of what torch exchanges with the CUDA runtime and driver, as far as
-/// somebody reads it. tests/standin compares the layouts with NVIDIA's headers where they are
-/// installed.
+/// torch or the stand-in reads it. tests/standin compares the layouts with NVIDIA's headers where
+/// they are installed.
 namespace tidegauge::standin {
 
 /// Errors of the runtime; those of the driver have the same numbers.

@@ -20,7 +20,7 @@ struct Settings {
   int multiprocessors = 132;
   /// Larger copies move no data.
   size_t copy_limit_bytes = size_t{1} << 20;
-  /// False: an event is done when it is recorded. True: not before somebody waits for it or for its
+  /// False: an event is done when it is recorded. True: when the program waits for it or for its
   /// stream. The two bound what `record_stream` costs.
   bool slow_events = false;
 };
