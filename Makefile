@@ -48,7 +48,8 @@ test-long: .venv/.wheel ## run also the long tests, the wheel, a C++ project tha
 	@TIDEGAUGE_LONG=1 PYTEST_TIMEOUT=3600 $(MAKE) test
 	@TIDEGAUGE_LONG=1 $(MAKE) asan tsan
 
-fuzz: build .venv/.test ## run commands on mutated files, SECONDS=60 for each kind; keep findings in build/fuzz
+fuzz: build .venv/.test ## run commands and libFuzzer on mutated files, SECONDS=60 for each kind; keep findings in build/fuzz
+	@tools/build_fuzzers.sh
 	@$(PY) tests/fuzz/fuzz.py --seconds $(or $(SECONDS),60)
 
 oracle: build $(if $(TORCH),,.venv/.test) ## run tests on torch's own CUDA allocator (needs no GPU; or for TORCH=2.14.1)

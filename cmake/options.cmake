@@ -33,6 +33,13 @@ if(TIDEGAUGE_SANITIZE)
   target_link_options(tidegauge_options INTERFACE ${sanitize})
 endif()
 
+if(TIDEGAUGE_BUILD_FUZZERS)
+  # Counts which code an input reaches. clang warns about libstdc++ and about designated initializers
+  # that name only some members.
+  target_compile_options(tidegauge_options INTERFACE -fsanitize=fuzzer-no-link
+    -Wno-deprecated-declarations -Wno-missing-field-initializers)
+endif()
+
 # tidegauge_sources(<variable> <folder>...): all .cpp files in and below the folders that exist.
 function(tidegauge_sources variable)
   list(TRANSFORM ARGN REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/\\1/*.cpp")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""fuzz.py [--seconds N] [--seed N] [TARGET ...]: runs commands on mutated files.
+"""fuzz.py [--seconds N] [--seed N] [TARGET ...]: runs commands on mutated files, and the programs
+of targets/, which libFuzzer guides by the code that they reach (tools/build_fuzzers.sh).
 
 A finding is a crash, a hang, an internal error, or anything but one clean line. The file that
 caused it stays in build/fuzz. Without targets, runs all of them for N seconds each.
@@ -14,9 +15,11 @@ import io
 import os
 import pickle
 import random
+import re
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -39,8 +42,10 @@ from mutators import (  # noqa: E402
 from sealing import edit_trace  # noqa: E402
 from snapshots import deferred_frees, three_segments  # noqa: E402
 from tidegauge.cli.main import main  # noqa: E402
+from traces import record_training  # noqa: E402
 
 TRACES = sorted((REPO / "tests" / "golden" / "traces").glob("*.tide"))
+PROGRAMS = REPO / "build" / "fuzzers"
 LONGEST_SECONDS = 20  # for one command
 Command = list[str] | Path  # arguments, or the config of a model that is loaded
 Commands = list[Command]
@@ -187,24 +192,94 @@ def fuzz(target: str, seconds: float, seed: int, keep: Path) -> tuple[int, list[
     return count, findings
 
 
+def report(what: str, findings: list[str], seed: int) -> bool:
+    """Prints a line for a target, and its findings. True if there are any."""
+    print(f"{what}, {len(findings)} findings (seed {seed})", flush=True)
+    for finding in findings[:20]:
+        print(f"  {finding}")
+    return bool(findings)
+
+
+# The seeds of the programs; the others begin with nothing.
+SEEDS: dict[str, list[Path]] = {
+    "alloc_conf": sorted((CORPUS / "alloc_conf").iterdir()),
+    "plain_pickle": sorted((CORPUS / "snapshot").glob("*.pickle")),
+    "trace_file": TRACES,
+}
+
+
+def find_programs() -> dict[str, Path]:
+    """By name. None if they were not built."""
+    found = sorted(PROGRAMS.glob("fuzz_*"))
+    return {path.name.removeprefix("fuzz_"): path for path in found if os.access(path, os.X_OK)}
+
+
+def run_program(name: str, seconds: float, seed: int, keep: Path) -> tuple[str, list[str]]:
+    """Returns what libFuzzer reached, and the findings. Inputs that reach new code are kept for
+    the next run.
+    """
+    corpus = keep / "corpus" / name
+    corpus.mkdir(parents=True, exist_ok=True)
+    for source in SEEDS.get(name, []):
+        shutil.copy(source, corpus)
+    if name == "trace_file" and not (corpus / "new.tide").exists():
+        record_training(corpus / "new.tide", steps=1)
+    with tempfile.TemporaryDirectory() as folder:
+        ended = subprocess.run(
+            [
+                str(find_programs()[name]),
+                f"-max_total_time={max(int(seconds), 1)}",
+                f"-seed={seed % (1 << 32)}",
+                f"-timeout={LONGEST_SECONDS}",
+                "-rss_limit_mb=3000",
+                "-max_len=200000",
+                "-print_final_stats=1",
+                f"-artifact_prefix={keep}/{name}-",
+                str(corpus),
+            ],
+            env={**os.environ, "TMPDIR": folder, "UBSAN_OPTIONS": "print_stacktrace=1"},
+            capture_output=True,
+            text=True,
+            errors="replace",
+        )
+    text = ended.stderr
+    covered = re.findall(r"cov: (\d+) ft: (\d+)", text)
+    runs = re.search(r"number_of_executed_units: (\d+)", text)
+    reached = (
+        f"{int(runs[1]) if runs else 0:,} executions, {covered[-1][0] if covered else 0} edges"
+    )
+    if ended.returncode == 0:
+        return reached, []
+    lines = [
+        line for line in text.splitlines() if re.search("ERROR|SUMMARY|finding|Test unit", line)
+    ]
+    return reached, ["; ".join(lines)[:1000] or text[-1000:]]
+
+
 def run() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("targets", nargs="*", metavar="TARGET")
     args = parser.parse_args()
+    programs = find_programs()
+    if unknown := [name for name in args.targets if name not in {*TARGETS, *programs}]:
+        parser.error(f"unknown target {unknown[0]} (expected {', '.join([*TARGETS, *programs])})")
+    keep = REPO / "build" / "fuzz"
+    failed = False
+    for name in args.targets or programs:
+        if name in programs:
+            reached, findings = run_program(name, args.seconds, args.seed, keep)
+            failed = report(f"{name}: {reached}", findings, args.seed) or failed
     if "config" in (args.targets or TARGETS):  # libraries are not part of the limit
         import tidegauge.estimation  # noqa: F401
         import transformers  # noqa: F401
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + (3 << 30), resource.RLIM_INFINITY))
-    failed = False
-    for target in args.targets or TARGETS:
-        count, findings = fuzz(target, args.seconds, args.seed, REPO / "build" / "fuzz")
-        print(f"{target}: {count:,} commands, {len(findings)} findings (seed {args.seed})")
-        for finding in findings[:20]:
-            print(f"  {finding}")
-        failed = failed or bool(findings)
+    for name in args.targets or TARGETS:
+        if name in TARGETS:
+            count, findings = fuzz(name, args.seconds, args.seed, keep)
+            failed = report(f"{name}: {count:,} commands", findings, args.seed) or failed
     return int(failed)
 
 
