@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "core/util/quote.h"
 #include "tidegauge/errors.h"
 
 namespace tidegauge {
@@ -49,7 +50,7 @@ class Words {
     try {
       return std::stoull(word);
     } catch (const std::logic_error& error) {
-      fail(std::string(error.what()) + " (expected a whole number, got '" + word + "')");
+      fail(std::string(error.what()) + " (expected a whole number, got " + quote(word) + ")");
     }
   }
 
@@ -58,7 +59,7 @@ class Words {
     try {
       return std::stod(word);
     } catch (const std::logic_error& error) {
-      fail(std::string(error.what()) + " (expected a number, got '" + word + "')");
+      fail(std::string(error.what()) + " (expected a number, got " + quote(word) + ")");
     }
   }
 
@@ -66,7 +67,7 @@ class Words {
     const std::string& word = at(i);
     if (word != "True" && word != "False") {
       fail("Expected 'True' or 'False' at index " + std::to_string(i) +
-           " in ConfigTokenizer but got '" + word + "'");
+           " in ConfigTokenizer but got " + quote(word));
     }
     return word == "True";
   }
@@ -84,7 +85,7 @@ class Words {
   }
 
   [[noreturn]] void fail(const std::string& complaint) const {
-    throw UsageError("allocator settings '" + text_ + "': " + complaint);
+    throw UsageError("allocator settings " + quote(text_) + ": " + complaint);
   }
 
  private:
@@ -298,7 +299,8 @@ const Key* find_key(std::span<const Key> keys, std::string_view name) {
 
 void check_known(const Words& words, const std::string& name, std::string_view part) {
   if (find_key(kCommonKeys, name) == nullptr && find_key(kCudaKeys, name) == nullptr) {
-    words.fail("Unrecognized key '" + name + "' in " + std::string(part) + " allocator config.");
+    words.fail("Unrecognized key " + quote(name) + " in " + std::string(part) +
+               " allocator config.");
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "core/util/quote.h"
 #include "tidegauge/errors.h"
 
 namespace tidegauge {
@@ -11,8 +12,8 @@ DeferredFrees parse_deferred_frees(std::string_view name) {
   if (name == "recorded") return DeferredFrees::ByCaller;
   if (name == "low") return DeferredFrees::AtNextMalloc;
   if (name == "high") return DeferredFrees::AtSync;
-  throw UsageError("unknown policy for deferred frees '" + std::string(name) +
-                   "' (expected one of recorded, low, high)");
+  throw UsageError("unknown policy for deferred frees " + quote(name) +
+                   " (expected one of recorded, low, high)");
 }
 
 }  // namespace tidegauge

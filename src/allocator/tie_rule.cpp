@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "core/util/quote.h"
 #include "tidegauge/errors.h"
 
 namespace tidegauge {
@@ -40,7 +41,7 @@ TieRule parse_tie_rule(std::string_view name) {
     if (row.name == name) return row.rule;
     names += (names.empty() ? "" : ", ") + std::string(row.name);
   }
-  throw UsageError("unknown tie rule '" + std::string(name) + "' (expected one of " + names + ")");
+  throw UsageError("unknown tie rule " + quote(name) + " (expected one of " + names + ")");
 }
 
 TieRule find_tie_rule(std::string_view torch_version) {

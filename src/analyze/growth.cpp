@@ -7,6 +7,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "analyze/live_storages.h"
+
 namespace tidegauge {
 namespace {
 
@@ -142,47 +144,28 @@ class GrowthAnalysis::Groups {
       step = now;
     }
   };
-  struct Life {
+  struct GroupedStorage : LiveStorage {
     uint32_t group = 0;
-    uint32_t born = 0;
-    int64_t size_bytes = 0;
-    Device device;
-    Category category{};
-    ModuleId module;
-    OpId op;
-    uint32_t tensor = 0;
-    uint32_t stack = 0;
+    uint32_t born = 0;  // in this step
 
     Key key() const { return {device, module, op, stack}; }
   };
 
   void follow(const AppliedEvent& applied, const Position& position) {
-    const trace::StorageEffect& effect = *applied.effect;
     const uint32_t step = applied.now.step;
-    if (!effect.before) {
-      if (applied.place >= lives_.size()) lives_.resize(applied.place + size_t{1});
-      lives_[applied.place] = {.group = 0,
-                               .born = step,
-                               .size_bytes = 0,
-                               .device = effect.device(),
-                               .category = {},
-                               .module = position.module_of(applied.event().thread),
-                               .op = applied.event().op,
-                               .tensor = applied.traced.tensor,
-                               .stack = applied.traced.stack};
-    } else {
-      add(lives_[applied.place], -1, step);
+    std::optional<Key> before;
+    if (applied.effect->before) {
+      before = storages_[applied.place].key();
+      add(storages_[applied.place], -1, step);
     }
-    Life& life = lives_[applied.place];
-    life.size_bytes = effect.new_bytes();
-    if (!effect.after) return;
-    const Key before = life.key();
-    trace::learn(life, applied.traced, effect);
-    if (!effect.before || life.key() != before) life.group = find(life.key());
-    add(life, 1, step);
+    GroupedStorage& storage = storages_.apply(applied, position);
+    if (!before) storage.born = step;
+    if (!applied.effect->after) return;
+    if (before != storage.key()) storage.group = intern(storage.key());
+    add(storage, 1, step);
   }
 
-  uint32_t find(const Key& key) {
+  uint32_t intern(const Key& key) {
     const auto [found, is_new] = numbers_.try_emplace(key, static_cast<uint32_t>(groups_.size()));
     if (is_new) groups_.emplace_back().key = key;
     return found->second;
@@ -190,21 +173,21 @@ class GrowthAnalysis::Groups {
 
   /// Adds a live storage to its group, or removes it. Storages of the time before the first step
   /// are none of a step.
-  void add(const Life& life, int sign, uint32_t step) {
-    if (life.born == 0) return;
-    Group& group = groups_[life.group];
+  void add(const GroupedStorage& storage, int sign, uint32_t step) {
+    if (storage.born == 0) return;
+    Group& group = groups_[storage.group];
     group.advance_to(step);
-    Kept& kept = life.born == step ? group.current : group.old;
-    kept.size_bytes += sign * life.size_bytes;
-    kept.count += static_cast<uint64_t>(int64_t{sign} * (life.size_bytes != 0 ? 1 : 0));
+    Kept& kept = storage.born == step ? group.current : group.old;
+    kept.size_bytes += sign * storage.size_bytes;
+    kept.count += static_cast<uint64_t>(int64_t{sign} * (storage.size_bytes != 0 ? 1 : 0));
     if (sign > 0) {
-      if (group.tensor == 0) group.tensor = life.tensor;
-      group.has_one_tensor &= group.tensor == life.tensor;
-      group.category = life.category;
+      if (group.tensor == 0) group.tensor = storage.tensor;
+      group.has_one_tensor &= group.tensor == storage.tensor;
+      group.category = storage.category;
     }
     if (!group.is_changed) {
       group.is_changed = true;
-      changed_.push_back(life.group);
+      changed_.push_back(storage.group);
     }
   }
 
@@ -232,7 +215,7 @@ class GrowthAnalysis::Groups {
 
   std::unordered_map<Key, uint32_t, KeyHash> numbers_;
   std::vector<Group> groups_;
-  std::vector<Life> lives_;        // by place
+  LiveStorages<GroupedStorage> storages_;
   std::vector<uint32_t> changed_;  // groups to look at when the step ends
   uint32_t last_step_ = 0;         // the last one that ended
 };

@@ -6,11 +6,11 @@ std::optional<StorageFollower::Followed> StorageFollower::apply(const Event& eve
   const auto effect = effects_.apply(event);
   if (!effect) return std::nullopt;
   const auto& [before, after, is_label, is_since_birth] = *effect;
-  if (!before) lives_[event.storage] = {.number = birth_count_++};
-  Life& life = lives_[event.storage];
-  if (is_label) ++life.label_count;
+  if (!before) storages_[event.storage] = {.number = birth_count_++};
+  NumberedStorage& storage = storages_[event.storage];
+  if (is_label) ++storage.label_count;
   const StorageInfo& known = before ? *before : *after;
-  Followed followed{.change = {.life = life.number,
+  Followed followed{.change = {.life = storage.number,
                                .device = known.device,
                                .old_bytes = effect->old_bytes(),
                                .new_bytes = effect->new_bytes(),
@@ -18,10 +18,10 @@ std::optional<StorageFollower::Followed> StorageFollower::apply(const Event& eve
                                .new_category = after ? after->category : known.category,
                                .is_birth = !before,
                                .is_end = !after},
-                    .label_count = life.label_count,
+                    .label_count = storage.label_count,
                     .is_label = is_label,
                     .is_since_birth = is_since_birth};
-  if (!after) lives_.erase(event.storage);
+  if (!after) storages_.erase(event.storage);
   return followed;
 }
 

@@ -40,13 +40,13 @@ class StorageFollower {
   Ledger& ledger() { return effects_.ledger(); }
 
  private:
-  struct Life {
+  struct NumberedStorage {
     uint32_t number = 0;
     uint32_t label_count = 0;
   };
 
   trace::StorageEffects effects_;
-  std::unordered_map<StorageId, Life> lives_;
+  std::unordered_map<StorageId, NumberedStorage> storages_;
   uint32_t birth_count_ = 0;
 };
 

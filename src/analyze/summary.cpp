@@ -7,6 +7,7 @@
 #include <optional>
 #include <tuple>
 
+#include "analyze/live_storages.h"
 #include "analyze/unit_owners.h"
 
 namespace tidegauge {
@@ -18,7 +19,7 @@ using trace::Position;
 class LiveSets {
  public:
   LiveSets(std::vector<DevicePeak>& peaks, UnitOwners owners)
-      : peaks_(peaks), frozen_(peaks.size()), owners_(std::move(owners)) {}
+      : peaks_(peaks), frozen_(peaks.size()), storages_(std::move(owners)) {}
 
   void collect(const AppliedEvent& applied, const Position& position) {
     if (applied.effect != nullptr) follow(applied, position);
@@ -31,16 +32,16 @@ class LiveSets {
   void group() {
     for (size_t i = 0; i < peaks_.size(); ++i) {
       std::map<std::tuple<Category, uint32_t, uint32_t, uint32_t, uint32_t>, StorageGroup> groups;
-      for (const Life& life : frozen_[i]) {
-        StorageGroup& group =
-            groups[{life.category, life.module.value, life.op.value, life.tensor, life.stack}];
-        group.category = life.category;
-        group.module = life.module;
-        group.op = life.op;
-        group.tensor = life.tensor;
-        group.stack = life.stack;
+      for (const FrozenStorage& storage : frozen_[i]) {
+        StorageGroup& group = groups[{storage.category, storage.module.value, storage.op.value,
+                                      storage.tensor, storage.stack}];
+        group.category = storage.category;
+        group.module = storage.module;
+        group.op = storage.op;
+        group.tensor = storage.tensor;
+        group.stack = storage.stack;
         ++group.count;
-        group.size_bytes += life.size_bytes;
+        group.size_bytes += storage.size_bytes;
       }
       for (const auto& [key, group] : groups) peaks_[i].groups.push_back(group);
       const auto order = [](const StorageGroup& group) {
@@ -53,40 +54,20 @@ class LiveSets {
   }
 
  private:
-  struct Life {
-    int64_t size_bytes = 0;  // 0 also after the free
-    Device device;
-    Category category{};
-    ModuleId module;
-    OpId op;
-    uint32_t tensor = 0;
-    uint32_t stack = 0;
+  struct FrozenStorage : LiveStorage {
     uint32_t frozen = 0;  // 1 + its index in frozen_ of its device; 0: not frozen
   };
 
   void follow(const AppliedEvent& applied, const Position& position) {
+    const FrozenStorage& storage = storages_.apply(applied, position);
     const trace::StorageEffect& effect = *applied.effect;
-    if (!effect.before) {
-      if (applied.place >= lives_.size()) lives_.resize(applied.place + size_t{1});
-      lives_[applied.place] = {.size_bytes = 0,
-                               .device = effect.device(),
-                               .category = {},
-                               .module = owners_.find(position.module_of(applied.event().thread),
-                                                      applied.event().storage),
-                               .op = applied.event().op,
-                               .tensor = applied.traced.tensor,
-                               .stack = applied.traced.stack};
-    }
-    Life& life = lives_[applied.place];
-    life.size_bytes = effect.new_bytes();
-    if (!effect.after) return;
-    trace::learn(life, applied.traced, effect);
-    if (effect.is_since_birth && life.frozen != 0) correct_frozen(life);
+    if (effect.after && effect.is_since_birth && storage.frozen != 0) correct_frozen(storage);
   }
 
-  void correct_frozen(const Life& life) {
+  void correct_frozen(const FrozenStorage& storage) {
     for (size_t i = 0; i < peaks_.size(); ++i) {
-      if (peaks_[i].device == life.device) trace::correct(frozen_[i][life.frozen - 1], life);
+      if (peaks_[i].device == storage.device)
+        trace::correct(frozen_[i][storage.frozen - 1], storage);
     }
   }
 
@@ -94,17 +75,16 @@ class LiveSets {
     for (const Position::OpenCall& call : position.open) {
       peaks_[i].running.push_back({call.module, call.phase});
     }
-    for (Life& life : lives_) {
-      if (life.device != peaks_[i].device || life.size_bytes == 0) continue;
-      frozen_[i].push_back(life);
-      life.frozen = static_cast<uint32_t>(frozen_[i].size());
+    for (FrozenStorage& storage : storages_) {
+      if (storage.device != peaks_[i].device || storage.size_bytes == 0) continue;
+      frozen_[i].push_back(storage);
+      storage.frozen = static_cast<uint32_t>(frozen_[i].size());
     }
   }
 
   std::vector<DevicePeak>& peaks_;
-  std::vector<std::vector<Life>> frozen_;  // in the order of peaks_
-  std::vector<Life> lives_;                // by place
-  UnitOwners owners_;
+  std::vector<std::vector<FrozenStorage>> frozen_;  // in the order of peaks_
+  LiveStorages<FrozenStorage> storages_;
 };
 
 /// Finds the storages alive at one moment of a device.

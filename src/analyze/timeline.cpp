@@ -146,8 +146,8 @@ class TimelineAnalysis::Filler {
   }
 
   void finish() {
-    for (Life& life : lives_) {
-      if (life.timeline != nullptr) close(life);
+    for (DrawnStorage& storage : storages_) {
+      if (storage.timeline != nullptr) close(storage);
     }
     for (DeviceTimeline& timeline : timelines_) {
       sort_pieces(timeline.pieces, timeline.sequences.size());
@@ -155,7 +155,7 @@ class TimelineAnalysis::Filler {
   }
 
  private:
-  struct Life {
+  struct DrawnStorage {
     TimelinePiece open;
     DeviceTimeline* timeline = nullptr;  // null: freed, or on a device that never had a byte
     std::vector<size_t> closed;          // its earlier pieces
@@ -168,48 +168,48 @@ class TimelineAnalysis::Filler {
   void follow(const AppliedEvent& applied, const Position& position) {
     const StorageEffect& effect = *applied.effect;
     if (!effect.before) return begin(applied, position);
-    Life& life = lives_[applied.place];
-    if (life.timeline == nullptr) return;
+    DrawnStorage& storage = storages_[applied.place];
+    if (storage.timeline == nullptr) return;
     if (!effect.after) {
-      close(life);
-      life.timeline = nullptr;
+      close(storage);
+      storage.timeline = nullptr;
       return;
     }
-    if (is_new_state(effect)) close(life);
-    life.open.size_bytes = effect.new_bytes();
-    trace::learn(life.open, applied.traced, effect);
+    if (is_new_state(effect)) close(storage);
+    storage.open.size_bytes = effect.new_bytes();
+    trace::learn(storage.open, applied.traced, effect);
     if (!effect.is_since_birth) return;
-    for (const size_t i : life.closed) trace::correct(life.timeline->pieces[i], life.open);
+    for (const size_t i : storage.closed) trace::correct(storage.timeline->pieces[i], storage.open);
   }
 
   void begin(const AppliedEvent& applied, const Position& position) {
-    if (applied.place >= lives_.size()) lives_.resize(applied.place + size_t{1});
-    Life& life = lives_[applied.place];
-    life.closed.clear();
+    if (applied.place >= storages_.size()) storages_.resize(applied.place + size_t{1});
+    DrawnStorage& storage = storages_[applied.place];
+    storage.closed.clear();
     const auto slot = slots_.find(applied.effect->device());
     if (slot == slots_.end()) return;
     const Event& event = applied.event();
-    life.timeline = &timelines_[slot->second];
-    life.open = {.first = next_moment(*life.timeline),
-                 .end = 0,
-                 .size_bytes = event.size_bytes,
-                 .storage = event.storage,
-                 .module = owners_.find(position.module_of(event.thread), event.storage),
-                 .op = event.op,
-                 .tensor = applied.traced.tensor,
-                 .stack = applied.traced.stack,
-                 .born = static_cast<uint32_t>(applied.now.step),
-                 .category = applied.effect->after->category};
+    storage.timeline = &timelines_[slot->second];
+    storage.open = {.first = next_moment(*storage.timeline),
+                    .end = 0,
+                    .size_bytes = event.size_bytes,
+                    .storage = event.storage,
+                    .module = owners_.find(position.module_of(event.thread), event.storage),
+                    .op = event.op,
+                    .tensor = applied.traced.tensor,
+                    .stack = applied.traced.stack,
+                    .born = static_cast<uint32_t>(applied.now.step),
+                    .category = applied.effect->after->category};
   }
 
   /// Ends the open piece before the next moment, where another begins.
-  static void close(Life& life) {
-    life.open.end = next_moment(*life.timeline);
-    if (life.open.first != life.open.end && life.open.size_bytes != 0) {
-      life.closed.push_back(life.timeline->pieces.size());
-      life.timeline->pieces.push_back(life.open);
+  static void close(DrawnStorage& storage) {
+    storage.open.end = next_moment(*storage.timeline);
+    if (storage.open.first != storage.open.end && storage.open.size_bytes != 0) {
+      storage.closed.push_back(storage.timeline->pieces.size());
+      storage.timeline->pieces.push_back(storage.open);
     }
-    life.open.first = life.open.end;
+    storage.open.first = storage.open.end;
   }
 
   static void add_moment(DeviceTimeline& timeline, const Instant& now, const Position& position) {
@@ -231,7 +231,7 @@ class TimelineAnalysis::Filler {
 
   std::vector<DeviceTimeline>& timelines_;
   std::map<Device, size_t> slots_;
-  std::vector<Life> lives_;  // by place
+  std::vector<DrawnStorage> storages_;  // by place
   UnitOwners owners_;
 };
 

@@ -59,7 +59,9 @@ class Judge {
  private:
   int named_compute() const { return options_.device ? options_.device->compute : kDefaultCompute; }
   Assumptions assume(BandPoint point, int compute) const {
-    return resolve(options_.assumptions, {compute, run_.world_size}, point);
+    Assumptions given = options_.assumptions;
+    if (run_.has_workspaces) given.cublas_workspaces = 0;
+    return resolve(given, {compute, run_.world_size}, point);
   }
   /// Bytes on the device outside of torch's allocator.
   int64_t outside(BandPoint point) const { return total_bytes(assume(point, named_compute())); }
@@ -122,7 +124,7 @@ class Judge {
       layers.push_back(
           {name, Basis::Assumed, at(BandPoint::Expected), at(BandPoint::Low), at(BandPoint::High)});
     };
-    add_assumed("cuBLAS workspaces", workspace_bytes);
+    if (!run_.has_workspaces) add_assumed("cuBLAS workspaces", workspace_bytes);
     add_assumed("CUDA context", [](const Assumptions& each) { return *each.context_bytes; });
     add_assumed("communication", [](const Assumptions& each) { return *each.communication_bytes; });
     layers.push_back({"on the device", Basis::Sum, reserved + outside(BandPoint::Expected),
@@ -187,6 +189,7 @@ RunKind read_run_kind(const std::map<std::string, std::string>& facts) {
     }
   }
   if (facts.contains("simulated")) kind.tensors = Basis::Simulated;
+  kind.has_workspaces = facts.contains("workspaces");
   return kind;
 }
 

@@ -19,8 +19,10 @@ namespace tidegauge {
 struct RunKind {
   int64_t world_size = 1;
   Basis tensors = Basis::Measured;  ///< or Simulated
+  bool has_workspaces = false;      ///< the requests include those of kernels for workspaces
 };
-/// Reads them from the facts of a trace: `world_size`, and `simulated` if the run was a simulation.
+/// Reads them from the facts of a trace: `world_size`, `simulated` if the run was a simulation, and
+/// `workspaces` if its kernels requested theirs.
 RunKind read_run_kind(const std::map<std::string, std::string>& facts);
 /// The tie rule that `name` gives, or else that of the fact `torch_version`. Throws UsageError for
 /// an unknown name.

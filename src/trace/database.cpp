@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "trace/database.h"
 
+#include "core/util/quote.h"
 #include "core/util/utf8.h"
 #include "trace/checksum_vfs.h"
 
@@ -10,7 +11,7 @@ namespace {
 /// A damaged file may contain any bytes instead of text, and SQLite repeats them in its messages.
 [[noreturn]] void fail(sqlite3* database, int code) {
   const char* text = database != nullptr ? sqlite3_errmsg(database) : sqlite3_errstr(code);
-  throw SqlError(code & 0xff, to_valid_utf8(text).c_str());
+  throw SqlError(code & 0xff, short_line(text).c_str());
 }
 
 }  // namespace

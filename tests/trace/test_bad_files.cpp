@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
-#include <cstring>
 #include <random>
 
 #include "analyze/summary.h"
 #include "analyze/unit_summary.h"
+#include "sealing.h"
 #include "trace/checksum_vfs.h"
 #include "trace_files.h"
 
@@ -50,20 +50,6 @@ void read_all(const std::string& path) {
     EXPECT_TRUE(contains(error.what(), path)) << error.what();
   } catch (const IoError& error) {
     EXPECT_TRUE(contains(error.what(), path)) << error.what();
-  }
-}
-
-/// Writes the checksums of all pages, as docs/trace-format.md defines them.
-void seal(std::string& bytes) {
-  constexpr size_t kPage = 4096;
-  for (size_t page = 0; (page + 1) * kPage <= bytes.size(); ++page) {
-    uint64_t hash = (0xcbf29ce484222325 ^ page) * 0x100000001b3;
-    uint64_t word = 0;
-    for (size_t i = 0; i < kPage - 8; i += 8) {
-      std::memcpy(&word, bytes.data() + page * kPage + i, 8);
-      hash = (hash ^ word) * 0x100000001b3;
-    }
-    std::memcpy(bytes.data() + (page + 1) * kPage - 8, &hash, 8);
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
+#include "core/ledger/ledger.h"
 #include "core/ledger/random_stream.h"
 #include "trace/gap.h"
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "core/ledger/equal_answers.h"
 #include "core/ledger/labeller.h"
 #include "trace/database.h"
 #include "trace_files.h"

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/ledger/ledger.h"
 #include "core/ledger/random_stream.h"
 #include "tidegauge/errors.h"
 #include "trace/reader.h"

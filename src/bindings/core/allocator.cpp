@@ -3,14 +3,14 @@
 
 #include <pybind11/stl.h>
 
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "allocator/allocator_trace.h"
 #include "allocator/plain_pickle.h"
-#include "allocator/recorded_run.h"
-#include "allocator/trace_replay.h"
-#include "allocator/trace_rewind.h"
 #include "tidegauge/errors.h"
 
 namespace py = pybind11;
@@ -79,62 +79,46 @@ Layout read_layout(const Table& segments, const Table& blocks) {
   return layout;
 }
 
-class AllocatorTrace {
- public:
-  AllocatorTrace(const py::buffer& events, const py::buffer& segments, const py::buffer& blocks,
-                 const std::string& settings)
-      : config_(parse_alloc_config(settings)) {
-    DeviceTrace trace{read_events(Table(events, 6)),
-                      read_layout(Table(segments, 8), Table(blocks, 4))};
+std::unique_ptr<AllocatorTrace> read_trace(const py::buffer& events, const py::buffer& segments,
+                                           const py::buffer& blocks, const std::string& settings) {
+  AllocConfig config = parse_alloc_config(settings);
+  DeviceTrace trace{read_events(Table(events, 6)),
+                    read_layout(Table(segments, 8), Table(blocks, 4))};
+  const py::gil_scoped_release released;
+  return std::make_unique<AllocatorTrace>(std::move(trace), std::move(config));
+}
+
+/// 0 stands for no limit.
+int64_t to_limit(int64_t total_bytes) { return total_bytes > 0 ? total_bytes : kNoLimit; }
+
+/// The figures, and the first difference from the recording: (event, description), or None.
+py::tuple replay(const AllocatorTrace& trace, const std::string& tie, int64_t total_bytes) {
+  const TieRule rule = parse_tie_rule(tie);
+  ReplayResult result;
+  {
     const py::gil_scoped_release released;
-    rewound_ = rewind_trace(trace, config_);
-    recorded_ = follow_recording(rewound_, config_);
-    final_layout_ = std::move(trace.final_layout);
+    result = trace.replay(rule, to_limit(total_bytes));
   }
-
-  py::dict recorded() const { return to_dict(recorded_.figures); }
-  bool is_consistent() const { return recorded_.final_layout == final_layout_; }
-
-  /// The figures, and the first difference from the recording: (event, description), or None.
-  py::tuple replay(const std::string& tie, int64_t total_bytes) const {
-    const ReplayOptions options = replay_options(config_, tie, total_bytes);
-    ReplayResult result;
-    {
-      const py::gil_scoped_release released;
-      result = replay_trace(rewound_, final_layout_, options);
-    }
-    py::object divergence = py::none();
-    if (result.divergence) {
-      divergence = py::make_tuple(result.divergence->event, result.divergence->what);
-    }
-    return py::make_tuple(to_dict(result.figures), divergence);
+  py::object divergence = py::none();
+  if (result.divergence) {
+    divergence = py::make_tuple(result.divergence->event, result.divergence->what);
   }
+  return py::make_tuple(to_dict(result.figures), divergence);
+}
 
-  py::dict replay_fresh(const std::string& settings, const std::string& tie, int64_t total_bytes,
-                        const std::string& deferred) const {
-    ReplayOptions options = replay_options(parse_alloc_config(settings), tie, total_bytes);
-    options.deferred = parse_deferred_frees(deferred);
-    ReplayResult result;
-    {
-      const py::gil_scoped_release released;
-      result = tidegauge::replay_fresh(rewound_, options);
-    }
-    return to_dict(result.figures);
+py::dict replay_fresh(const AllocatorTrace& trace, const std::string& settings,
+                      const std::string& tie, int64_t total_bytes, const std::string& deferred) {
+  const ReplayOptions options{.config = parse_alloc_config(settings),
+                              .tie = parse_tie_rule(tie),
+                              .deferred = parse_deferred_frees(deferred),
+                              .total_bytes = to_limit(total_bytes)};
+  ReplayResult result;
+  {
+    const py::gil_scoped_release released;
+    result = trace.replay_fresh(options);
   }
-
- private:
-  static ReplayOptions replay_options(const AllocConfig& config, const std::string& tie,
-                                      int64_t total_bytes) {
-    ReplayOptions options{.config = config, .tie = parse_tie_rule(tie)};
-    if (total_bytes > 0) options.total_bytes = total_bytes;
-    return options;
-  }
-
-  AllocConfig config_;
-  RewoundTrace rewound_;
-  RecordedRun recorded_;
-  Layout final_layout_;
-};
+  return to_dict(result.figures);
+}
 
 }  // namespace
 
@@ -158,12 +142,12 @@ void bind_allocator(py::module_& m) {
       [](const py::bytes& data) { return find_pickle_fault(std::string_view(data)); },
       py::arg("data"), "Why a pickle is not safe to open; None if it is.");
   py::class_<AllocatorTrace>(m, "AllocatorTrace")
-      .def(py::init<const py::buffer&, const py::buffer&, const py::buffer&, const std::string&>(),
-           py::arg("events"), py::arg("segments"), py::arg("blocks"), py::arg("settings"))
-      .def("recorded", &AllocatorTrace::recorded)
+      .def(py::init(&read_trace), py::arg("events"), py::arg("segments"), py::arg("blocks"),
+           py::arg("settings"))
+      .def("recorded", [](const AllocatorTrace& self) { return to_dict(self.recorded()); })
       .def("is_consistent", &AllocatorTrace::is_consistent)
-      .def("replay", &AllocatorTrace::replay, py::arg("tie"), py::arg("total_bytes"))
-      .def("replay_fresh", &AllocatorTrace::replay_fresh, py::arg("settings"), py::arg("tie"),
+      .def("replay", &replay, py::arg("tie"), py::arg("total_bytes"))
+      .def("replay_fresh", &replay_fresh, py::arg("settings"), py::arg("tie"),
            py::arg("total_bytes"), py::arg("deferred"));
 }
 

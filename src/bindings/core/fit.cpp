@@ -3,6 +3,8 @@
 
 #include <pybind11/stl.h>
 
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -14,6 +16,7 @@
 #include "core/util/device_blocks.h"
 #include "fit/assumed_memory.h"
 #include "fit/judge.h"
+#include "fit/run_requests.h"
 #include "tidegauge/fit.h"
 #include "trace/reader.h"
 
@@ -35,15 +38,15 @@ ModelRow to_row(const DeviceModel& model) {
 }
 DeviceModel from_row(const ModelRow& row) { return std::make_from_tuple<DeviceModel>(row); }
 
-std::unique_ptr<Requests> read_file(const std::string& path, const std::string& device) {
+std::unique_ptr<RunRequests> read_file(const std::string& path, const std::string& device) {
   const Device of = parse_device(device);
   const py::gil_scoped_release released;
   Reader reader(path);
-  return std::make_unique<Requests>(
+  return std::make_unique<RunRequests>(
       std::make_shared<const RequestStream>(read_requests(reader, of)));
 }
 
-py::dict simulate(Requests& requests, const std::string& settings, const std::string& tie) {
+py::dict simulate(RunRequests& requests, const std::string& settings, const std::string& tie) {
   Replays& replays = requests.replays(parse_tie_rule(tie));
   const SimulatedRun* run = nullptr;
   {
@@ -75,7 +78,7 @@ py::dict to_dict(const Verdict& verdict) {
       "smallest"_a = smallest);
 }
 
-py::dict judge_requests(Requests& requests, const std::optional<ModelRow>& device,
+py::dict judge_requests(RunRequests& requests, const std::optional<ModelRow>& device,
                         const std::optional<std::string>& alloc_conf,
                         const AssumptionsRow& assumptions,
                         const std::optional<std::vector<ModelRow>>& catalogue,
@@ -100,7 +103,8 @@ py::dict judge_requests(Requests& requests, const std::optional<ModelRow>& devic
 }
 
 /// The reserved bytes over the run, as columns for the HTML report.
-py::dict reserved_columns(Requests& requests, const std::string& settings, const std::string& tie) {
+py::dict reserved_columns(RunRequests& requests, const std::string& settings,
+                          const std::string& tie) {
   Replays& replays = requests.replays(parse_tie_rule(tie));
   const SimulatedRun* run = nullptr;
   {
@@ -117,7 +121,8 @@ py::dict reserved_columns(Requests& requests, const std::string& settings, const
 }
 
 /// The segments by address, and their blocks, as columns for the HTML report.
-py::dict layout_columns(Requests& requests, const std::string& settings, const std::string& tie) {
+py::dict layout_columns(RunRequests& requests, const std::string& settings,
+                        const std::string& tie) {
   Replays& replays = requests.replays(parse_tie_rule(tie));
   Layout layout;
   {
@@ -193,10 +198,10 @@ void bind_fit(py::module_& m) {
       },
       py::arg("assumptions"), py::arg("compute"), py::arg("world_size"),
       "The assumptions with every member set.");
-  py::class_<Requests>(m, "RequestStream", "The allocation requests of a run to one device.")
+  py::class_<RunRequests>(m, "RunRequests", "The allocation requests of a run to one device.")
       .def(py::init(&read_file), py::arg("path"), py::arg("device"))
       .def_property_readonly("request_count",
-                             [](const Requests& self) { return self.stream().request_count(); })
+                             [](const RunRequests& self) { return self.stream().request_count(); })
       .def("simulate", &simulate, py::arg("settings"), py::arg("tie"))
       .def("judge", &judge_requests, py::arg("device"), py::arg("alloc_conf"),
            py::arg("assumptions"), py::arg("catalogue"), py::arg("tie"), py::arg("facts"))

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "bindings/core/page_columns.h"
+
 #include <pybind11/stl.h>
 
 #include <cstdint>
@@ -9,7 +11,6 @@
 #include "analyze/timeline.h"
 #include "analyze/unit_lanes.h"
 #include "bindings/core/column.h"
-#include "bindings/core/read_run.h"
 #include "core/events/device.h"
 
 namespace py = pybind11;
@@ -68,25 +69,25 @@ py::dict device_columns(const DeviceTimeline& timeline,
 
 }  // namespace
 
-py::tuple timeline_columns(const ReadRun& self, int64_t started_ns) {
+py::tuple timeline_columns(const Run& run, int64_t started_ns) {
   std::unordered_map<StorageId, uint64_t> names;
   std::vector<std::string> texts;
-  for (const auto& [storage, text] : self.run().source().parameters()) {
+  for (const auto& [storage, text] : run.source().parameters()) {
     texts.push_back(text);
     names[storage] = texts.size();
   }
   py::list devices;
-  for (const DeviceTimeline& timeline : self.run().timelines()) {
+  for (const DeviceTimeline& timeline : run.timelines()) {
     devices.append(device_columns(timeline, names, started_ns));
   }
   return py::make_tuple(devices, texts);
 }
 
-py::dict unit_lane_columns(const ReadRun& self, int64_t started_ns) {
+py::dict unit_lane_columns(const Run& run, int64_t started_ns) {
   Column unit, sequence, time, state;
-  const std::vector<LaneChange> changes = self.run().unit_lanes();
+  const std::vector<LaneChange> changes = run.unit_lanes();
   py::dict names;
-  for (const auto& [id, name] : self.run().source().units()) names[py::int_(id.value)] = name;
+  for (const auto& [id, name] : run.source().units()) names[py::int_(id.value)] = name;
   for (const LaneChange& change : changes) {
     unit.add(change.unit.value);
     sequence.add_growing(change.sequence);

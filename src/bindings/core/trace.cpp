@@ -72,28 +72,30 @@ auto without_gil(Read&& read) {
   return read();
 }
 
-py::list gap_rows(EventSource& source) {
-  using py::literals::operator""_a;
+/// A row for each element of the list that `read` returns.
+template <typename Read, typename ToRow>
+py::list rows(Read&& read, const ToRow& to_row) {
   py::list result;
-  const auto gaps = without_gil([&] { return source.gaps(); });
-  for (const TraceGap& gap : gaps) {
-    result.append(py::dict("sequence"_a = gap.sequence, "lost_events"_a = gap.lost_events,
-                           "lost_steps"_a = gap.lost_steps, "begin_ns"_a = gap.begin_ns,
-                           "end_ns"_a = gap.end_ns, "reason"_a = gap.reason));
-  }
+  const auto all = without_gil(std::forward<Read>(read));
+  for (const auto& each : all) result.append(to_row(each));
   return result;
 }
 
-py::list drop_rows(EventSource& source) {
+py::dict gap_row(const TraceGap& gap) {
   using py::literals::operator""_a;
-  py::list result;
-  const auto drops = without_gil([&] { return source.drops(); });
-  for (const TraceDrop& drop : drops) {
-    result.append(py::dict("sequence"_a = drop.sequence, "events"_a = drop.events,
-                           "steps"_a = drop.steps, "begin_ns"_a = drop.begin_ns,
-                           "end_ns"_a = drop.end_ns));
-  }
-  return result;
+  return py::dict("sequence"_a = gap.sequence, "lost_events"_a = gap.lost_events,
+                  "lost_steps"_a = gap.lost_steps, "begin_ns"_a = gap.begin_ns,
+                  "end_ns"_a = gap.end_ns, "reason"_a = gap.reason);
+}
+
+py::dict drop_row(const TraceDrop& drop) {
+  using py::literals::operator""_a;
+  return py::dict("sequence"_a = drop.sequence, "events"_a = drop.events, "steps"_a = drop.steps,
+                  "begin_ns"_a = drop.begin_ns, "end_ns"_a = drop.end_ns);
+}
+
+py::tuple module_row(const TraceModule& module) {
+  return py::make_tuple(module.id.value, module.name, module.class_name);
 }
 
 void bind_source(py::module_& m) {
@@ -102,19 +104,12 @@ void bind_source(py::module_& m) {
       .def("run_facts", &EventSource::run_facts, WithoutGil())
       .def("is_complete", &EventSource::is_complete, WithoutGil())
       .def("event_count", &EventSource::event_count, WithoutGil())
-      .def("gaps", &gap_rows)
-      .def("drops", &drop_rows)
+      .def("gaps", [](EventSource& self) { return rows([&] { return self.gaps(); }, &gap_row); })
+      .def("drops", [](EventSource& self) { return rows([&] { return self.drops(); }, &drop_row); })
       .def("failures", &EventSource::failures, WithoutGil())
       .def("stacks", &EventSource::stacks, WithoutGil())
       .def("modules",
-           [](EventSource& self) {
-             py::list result;
-             const auto modules = without_gil([&] { return self.modules(); });
-             for (const TraceModule& module : modules) {
-               result.append(py::make_tuple(module.id.value, module.name, module.class_name));
-             }
-             return result;
-           })
+           [](EventSource& self) { return rows([&] { return self.modules(); }, &module_row); })
       .def("ops",
            [](EventSource& self) {
              py::dict result;
@@ -148,15 +143,22 @@ void bind_reader(py::module_& m) {
           },
           py::arg("last") = UINT64_MAX)
       .def(
+          "continue_replay",
+          [](Reader& self, Ledger& ledger, uint64_t first, uint64_t count) {
+            const py::gil_scoped_release release;
+            uint64_t next = first;
+            self.visit_events(first, first + count - 1, [&](const Event& event, uint64_t sequence) {
+              ledger.apply(event);
+              next = sequence + 1;
+            });
+            return next;
+          },
+          py::arg("ledger"), py::arg("first"), py::arg("count"),
+          "Applies at most `count` events from number `first` on; returns the next number.")
+      .def(
           "storages_alive_at",
           [](Reader& self, uint64_t sequence, size_t limit) {
-            py::list result;
-            const auto storages =
-                without_gil([&] { return self.storages_alive_at(sequence, limit); });
-            for (const TraceStorage& storage : storages) {
-              result.append(storage_row(storage));
-            }
-            return result;
+            return rows([&] { return self.storages_alive_at(sequence, limit); }, &storage_row);
           },
           py::arg("sequence"), py::arg("limit"));
 }

@@ -10,11 +10,12 @@
 #include "analyze/summary.h"
 #include "analyze/unit_summary.h"
 #include "bindings/common/snapshots.h"
+#include "bindings/core/page_columns.h"
 #include "bindings/core/progress.h"
-#include "bindings/core/read_run.h"
 #include "bindings/core/trace.h"
 #include "core/events/category.h"
 #include "core/events/device.h"
+#include "fit/read_run.h"
 #include "trace/reader.h"
 
 namespace py = pybind11;
@@ -102,7 +103,7 @@ void bind_trace_summary(py::module_& m) {
     }
     return rows;
   });
-  py::class_<ReadRun>(m, "Run", "A run, read in two passes over its events.")
+  py::class_<ReadRun>(m, "ReadRun", "A run, read in two passes over its events.")
       .def(py::init([](std::shared_ptr<EventSource> source, std::optional<uint64_t> max_moments,
                        bool wants_requests, const std::optional<py::function>& progress) {
              return run_unlocked(progress, [&](const Progress& notify) {
@@ -125,8 +126,18 @@ void bind_trace_summary(py::module_& m) {
              for (const Growth& growth : self.run().growth()) rows.append(growth_row(growth));
              return rows;
            })
-      .def("timeline_columns", &timeline_columns, py::arg("started_ns"))
-      .def("unit_lane_columns", &unit_lane_columns, py::arg("started_ns"))
+      .def(
+          "timeline_columns",
+          [](const ReadRun& self, int64_t started_ns) {
+            return timeline_columns(self.run(), started_ns);
+          },
+          py::arg("started_ns"))
+      .def(
+          "unit_lane_columns",
+          [](const ReadRun& self, int64_t started_ns) {
+            return unit_lane_columns(self.run(), started_ns);
+          },
+          py::arg("started_ns"))
       .def("requests", &ReadRun::requests, py::return_value_policy::reference_internal)
       .def_property_readonly("requested_device", [](const ReadRun& self) {
         return to_string(self.requested_device());
@@ -141,7 +152,7 @@ void bind_trace_summary(py::module_& m) {
         }));
       },
       py::arg("source"), py::arg("device"), py::arg("sequence"), py::arg("progress") = py::none(),
-      "The live storages of a device after an event, as in `peaks` of Run.summary.");
+      "The live storages of a device after an event, as in `peaks` of ReadRun.summary.");
 }
 
 }  // namespace tidegauge::bindings

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <optional>
 
+#include "core/util/quote.h"
 #include "tidegauge/errors.h"
 
 namespace tidegauge {
@@ -51,7 +52,7 @@ Device parse_device(std::string_view text) {
   std::optional<int8_t> index = -1;
   if (colon != std::string_view::npos) index = parse_number(text.substr(colon + 1));
   if (!type || !index) {
-    throw UsageError("invalid device '" + std::string(text) + "' (expected e.g. cpu or cuda:0)");
+    throw UsageError("invalid device " + quote(text) + " (expected e.g. cpu or cuda:0)");
   }
   return {*type, *index};
 }

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <array>
 #include <limits>
 #include <random>
 
 #include "core/events/event_factory.h"
-#include "core/ledger/ledger.h"
 
 namespace tidegauge {
 
@@ -21,8 +18,7 @@ class Stream {
  public:
   Stream(uint64_t seed, bool is_hostile) : random_(seed), is_hostile_(is_hostile) {
     // Some streams have only storage events, some nearly only module events. Each kind finds
-    // different
-    // bugs.
+    // different bugs.
     for (int& weight : weights_) weight = 1 + below(20);
   }
 
@@ -135,27 +131,5 @@ class Stream {
   int64_t time_ns_ = 0;
   std::array<int, 11> weights_{};
 };
-
-/// All answers of a Ledger or of the model.
-template <typename Source, typename Other>
-void expect_equal_answers(Source& ledger, Other& other) {
-  EXPECT_EQ(ledger.current(), other.current());
-  EXPECT_EQ(ledger.peak(), other.peak());
-  EXPECT_EQ(ledger.modules(), other.modules());
-  EXPECT_EQ(ledger.step_peaks(), other.step_peaks());
-  EXPECT_EQ(ledger.storage_count(), other.storage_count());
-  for (uint32_t m = 0; m <= kModules; ++m) {
-    const ModuleStats mine = ledger.module_stats(ModuleId(m));
-    const ModuleStats theirs = other.module_stats(ModuleId(m));
-    EXPECT_EQ(mine.sizes, theirs.sizes);
-    for (size_t state = 0; state < kModuleStateCount; ++state) {
-      EXPECT_TRUE(mine.snapshots[state] == theirs.snapshots[state])
-          << "module " << m << ", " << to_string(static_cast<ModuleState>(state));
-    }
-  }
-  for (uint64_t s = 0; s <= kStorages; ++s) {
-    EXPECT_EQ(ledger.find_storage(StorageId(s)), other.find_storage(StorageId(s)));
-  }
-}
 
 }  // namespace tidegauge

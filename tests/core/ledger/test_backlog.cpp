@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/ledger/backlog.h"
+#include "equal_answers.h"
 #include "random_stream.h"
 
 namespace tidegauge {

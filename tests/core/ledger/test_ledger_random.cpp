@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "brute_force.h"
+#include "equal_answers.h"
 #include "random_stream.h"
 
 namespace tidegauge {
