@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,9 @@ namespace tidegauge {
 struct SimulationPolicy {
   std::optional<double> item{};  ///< the value of every unknown element; none: reading one throws
   double mask_fraction = 1.0;    ///< the fraction of elements that a mask selects; 1: worst case
+  /// The experts that a router chooses if its scores are unknown: real integers (int64) of shape
+  /// [tokens, choices], each below `experts`. None: the choices are unknown.
+  std::function<at::Tensor(int64_t tokens, int64_t choices, int64_t experts)> routing{};
 };
 
 /// How one op was simulated.

@@ -46,7 +46,7 @@ class TrackedRun:
         if not self._is_over:
             raise RuntimeError("the summary is available after the `with` block of track()")
         source = self._recorder.source
-        return make_summary(_core.Run(source), source, "")
+        return make_summary(_core.ReadRun(source), source, "")
 
     def __str__(self) -> str:
         return str(self.summary) if self._is_over else "tracked run, not over yet"

@@ -11,12 +11,16 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "capture/compat/device_guard.h"
 #include "capture/hooks/moment_facts.h"
+#include "capture/hooks/op_stream.h"
 #include "simulate/attention_choice.h"
-#include "simulate/op_traits.h"
+#include "simulate/claimed_timers.h"
+#include "simulate/fused_ops.h"
 #include "tidegauge/errors.h"
 
 namespace tidegauge::claimed_cuda {
@@ -78,11 +82,18 @@ class Guard final : public DeviceGuard {
     return static_cast<c10::DeviceIndex>(claimed_devices.load());
   }
 
-  // Nothing runs on a stream, so there is nothing to wait for.
+  // Nothing runs on a stream, so there is nothing to wait for. Op listeners note who would wait.
+  // The handle of an event is its number.
   void* getStreamNativeHandle(const c10::Stream) const override { return nullptr; }
-  void record(void**, const c10::Stream&, const c10::DeviceIndex,
-              const c10::EventFlag) const override {}
-  void block(void*, const c10::Stream&) const override {}
+  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex,
+              const c10::EventFlag) const override {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): only read by `block`, never dereferenced
+    *event = reinterpret_cast<void*>(uintptr_t{op_stream::record_event(number_of(stream))});
+  }
+  void block(void* event, const c10::Stream& stream) const override {
+    op_stream::await_event(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(event)),
+                           number_of(stream));
+  }
   bool queryEvent(void*) const override { return true; }
   void destroyEvent(void*, const c10::DeviceIndex) const noexcept override {}
   bool queryStream(const c10::Stream&) const override { return true; }
@@ -96,6 +107,9 @@ class Guard final : public DeviceGuard {
  private:
   static size_t index_of(c10::Device device) {
     return static_cast<size_t>(device.has_index() ? device.index() : current.device) % kMaxDevices;
+  }
+  static uint16_t number_of(const c10::Stream& stream) {
+    return static_cast<uint16_t>(stream.id());
   }
   static c10::Device on(c10::DeviceIndex index) { return {c10::kCUDA, index}; }
   static c10::Stream stream(c10::Device device, c10::StreamId id) {
@@ -165,24 +179,22 @@ auto& guard_entry() {
   return c10::impl::device_guard_impl_registry[static_cast<size_t>(c10::kCUDA)];
 }
 
-/// The autograd of an op that has a composite kernel and, in a torch with CUDA, one for CUDA.
-void run_composite(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
-  static_assert(simulation::kBackendOfComposites == c10::DispatchKey::VE);
-  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::AutogradVE), stack);
+/// Never runs: an op on a simulated tensor reaches our handler first.
+void refuse(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) {
+  TORCH_CHECK(false, c10::toString(op.operator_name()), " has no kernel for a simulated device");
 }
 
-/// A torch without CUDA differentiates through the composite kernel, which calls other ops. With
-/// CUDA, the same ops must be called, so that an estimate does not depend on the build.
-std::unique_ptr<torch::Library> prefer_composites() {
-  auto& dispatcher = c10::Dispatcher::singleton();
-  auto library = std::make_unique<torch::Library>(
-      torch::Library::IMPL, "aten", c10::DispatchKey::AutogradCUDA, __FILE__, __LINE__);
-  for (const auto& name : dispatcher.getRegistrationsForDispatchKey(c10::DispatchKey::CUDA)) {
-    const auto op = dispatcher.findOp(name);
-    if (op && op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
-        name.name.starts_with("aten::")) {
-      library->impl(c10::toString(name).c_str(),
-                    torch::CppFunction::makeFromBoxedFunction<&run_composite>());
+/// A torch with CUDA has kernels of its own for some ops that are made of others elsewhere, and
+/// then autograd differentiates the op, not its parts. A torch without CUDA gets these kernels, so
+/// that an estimate does not depend on the build.
+std::unique_ptr<torch::Library> complete_kernels() {
+  auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten",
+                                                  c10::DispatchKey::CUDA, __FILE__, __LINE__);
+  for (const std::string_view name : simulation::list_fused_ops()) {
+    const auto op = c10::Dispatcher::singleton().findOp({std::string(name), ""});
+    if (op && !op->hasKernelForDispatchKey(c10::DispatchKey::CUDA)) {
+      library->impl(std::string(name).c_str(),
+                    torch::CppFunction::makeFromBoxedFunction<&refuse>());
     }
   }
   return library;
@@ -196,33 +208,36 @@ struct Before {
   bool is_initialised = false;
 };
 Before before;
-std::unique_ptr<torch::Library> composites;
+std::unique_ptr<torch::Library> kernels;
 bool is_installed = false;
 
 }  // namespace
 
-void install(int device_count) {
+void install(int device_count, const simulation::ClaimedDevice& device) {
   if (is_installed) throw UsageError("cannot simulate CUDA devices: they are simulated already");
   static const auto* guard = new Guard;
   static const auto* hooks = new Hooks;
   claimed_devices = std::min(device_count, kMaxDevices);
+  simulation::set_claimed_device(device);
   current = {};
   last_stream = 0;
   is_installed = true;
-  composites = prefer_composites();
+  kernels = complete_kernels();
   before.is_initialised = init_flag().test_once();
   before.guard = guard_entry().exchange(guard);
   before.attention_choice =
       std::exchange(attention_choice(), reinterpret_cast<void*>(&simulation::choose_attention));
   before.hooks = std::exchange(virtual_table(at::detail::getCUDAHooks()), virtual_table(*hooks));
+  claimed_timers::install();
 }
 
 void uninstall() {
   if (!std::exchange(is_installed, false)) return;
+  claimed_timers::uninstall();
   virtual_table(at::detail::getCUDAHooks()) = before.hooks;
   attention_choice() = before.attention_choice;
   guard_entry() = before.guard;
-  composites.reset();
+  kernels.reset();
   // torch may have marked CUDA as initialised meanwhile. Clear the mark, so that the first real use
   // initialises it.
   if (!before.is_initialised && init_flag().test_once()) {

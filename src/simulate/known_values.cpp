@@ -2,15 +2,13 @@
 #include "simulate/known_values.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <ATen/ops/full.h>
 
 #include <mutex>
 #include <utility>
 
-#include "capture/compat/dispatch_key.h"
 #include "capture/hooks/boxed_tensors.h"
 #include "simulate/simulated_tensor.h"
 
@@ -18,14 +16,6 @@ namespace tidegauge::simulation::known_values {
 namespace {
 
 using c10::IValue;
-
-/// Hides ops on real tensors from trackers, simulation, Python modes and autograd.
-struct OutOfSight {
-  c10::impl::ExcludeDispatchKeyGuard ours_and_python{
-      dispatch_key::kBoth |
-      c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot})};
-  at::AutoDispatchBelowADInplaceOrView autograd;
-};
 
 at::Generator& own_generator() {
   static auto* generator = new at::Generator(at::detail::createCPUGenerator());
@@ -35,11 +25,6 @@ at::Generator& own_generator() {
 bool is_few(const at::Tensor& tensor) {
   const bool is_integral = at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
   return tensor.numel() <= (is_integral ? kMaxIntegers : kMaxFloats);
-}
-
-bool covers_its_storage(const at::Tensor& tensor) {
-  return tensor.storage_offset() == 0 && tensor.is_non_overlapping_and_dense() &&
-         tensor.nbytes() == tensor.storage().nbytes();
 }
 
 /// An uninitialized real tensor in place of `tensor`, for ops that ignore its values.
@@ -81,6 +66,28 @@ IValue to_real(const IValue& value, bool needs_values, bool is_written) {
   return value;
 }
 
+bool covers_its_storage(const at::Tensor& tensor) {
+  return tensor.storage_offset() == 0 && tensor.is_non_overlapping_and_dense() &&
+         tensor.nbytes() == tensor.storage().nbytes();
+}
+
+/// The value of all elements, if the storage has only one.
+std::optional<c10::Scalar> find_constant(const at::Tensor& tensor) {
+  const SimulatedStorage* storage =
+      is_simulated(tensor) ? SimulatedStorage::find(tensor.storage()) : nullptr;
+  if (storage == nullptr || !storage->constant) return std::nullopt;
+  // A view as another dtype reads other numbers, except for 0.
+  const bool is_same = storage->constant_dtype == tensor.scalar_type();
+  if (!is_same && storage->constant->toDouble() != 0) return std::nullopt;
+  return storage->constant;
+}
+
+/// False if all elements are known only as a constant, which cannot be written to in part.
+bool has_values(const at::Tensor& tensor) {
+  const SimulatedStorage* storage = SimulatedStorage::find(tensor.storage());
+  return storage != nullptr && storage->values;
+}
+
 void keep_all(const IValue& simulated, const IValue& real) {
   if (simulated.isTensor()) {
     if (!are_known(simulated.toTensor())) keep(simulated.toTensor(), real.toTensor());
@@ -96,14 +103,19 @@ void keep_all(const IValue& simulated, const IValue& real) {
 bool are_known(const at::Tensor& tensor) {
   if (!tensor.defined()) return true;
   if (!is_simulated(tensor)) return !tensor.is_meta() && tensor.has_storage();
-  const SimulatedStorage* storage = SimulatedStorage::find(tensor.storage());
-  return storage != nullptr && storage->values;
+  return has_values(tensor) || find_constant(tensor);
 }
 
 at::Tensor find(const at::Tensor& tensor) {
   if (!is_simulated(tensor)) return tensor;
   const SimulatedStorage* storage = SimulatedStorage::find(tensor.storage());
-  if (storage == nullptr || !storage->values) return {};
+  if (storage == nullptr) return {};
+  if (!storage->values) {
+    const auto constant = find_constant(tensor);
+    if (!constant) return {};
+    const OutOfSight guard;
+    return at::full({}, *constant, tensor.scalar_type()).expand(tensor.sizes());
+  }
   const OutOfSight guard;
   at::Tensor real = at::empty({0}, at::TensorOptions(tensor.scalar_type()));
   real.set_(storage->values, tensor.storage_offset(), tensor.sizes(), tensor.strides());
@@ -117,7 +129,35 @@ std::optional<c10::Scalar> find_item(const at::Tensor& tensor) {
   return known.item();
 }
 
+std::optional<c10::Scalar> find_common(const at::Tensor& tensor) {
+  if (const auto constant = find_constant(tensor)) return constant;
+  if (tensor.numel() == 0 || tensor.is_complex() || !are_known(tensor)) return std::nullopt;
+  at::Tensor known = find(tensor);
+  const OutOfSight guard;
+  for (int64_t dim = 0; dim < known.dim(); ++dim) {
+    if (known.stride(dim) == 0) known = known.narrow(dim, 0, 1);  // expanded
+  }
+  if (known.numel() > kMaxFloats) return std::nullopt;
+  const at::Tensor first = known.flatten().select(0, 0);
+  if (!known.eq(first).all().item().toBool()) return std::nullopt;
+  return first.item();
+}
+
+void keep_common(const at::Tensor& tensor, const c10::Scalar& value) {
+  if (!is_simulated(tensor) || tensor.is_complex() || !covers_its_storage(tensor)) return;
+  SimulatedStorage* storage = SimulatedStorage::find(tensor.storage());
+  if (storage == nullptr) return;
+  const OutOfSight guard;
+  if (is_few(tensor)) return keep(tensor, at::full(tensor.sizes(), value, tensor.scalar_type()));
+  storage->values = {};
+  storage->constant = at::full({}, value, tensor.scalar_type()).item();  // as the dtype rounds it
+  storage->constant_dtype = tensor.scalar_type();
+}
+
 std::optional<int64_t> count_nonzero(const at::Tensor& tensor) {
+  if (const auto constant = is_few(tensor) ? std::nullopt : find_constant(tensor)) {
+    return constant->toDouble() != 0 ? tensor.numel() : 0;
+  }
   const at::Tensor known = find(tensor);
   if (!known.defined()) return std::nullopt;
   const OutOfSight guard;
@@ -133,12 +173,14 @@ void keep(const at::Tensor& simulated, const at::Tensor& real) {
   if (storage == nullptr) return;
   if (real.strides() == simulated.strides() && covers_its_storage(real)) {
     storage->values = real.storage();
+    storage->constant.reset();
     return;
   }
   const OutOfSight guard;
   at::Tensor copy = make_like(simulated);
   copy.copy_(real);
   storage->values = copy.storage();
+  storage->constant.reset();
 }
 
 void keep_copy(const at::Tensor& simulated, const at::Tensor& real) {
@@ -153,14 +195,16 @@ bool can_follow(const OpTraits& traits, std::span<const IValue> arguments) {
   if (traits.makes_values) {
     if (traits.written == 0) return true;
     const at::Tensor& target = arguments[0].toTensor();
-    return are_known(target) || (is_few(target) && covers_its_storage(target));
+    return is_few(target) && (has_values(target) || covers_its_storage(target));
   }
   bool has_tensors = false;
-  for (const IValue& value : arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const bool is_written = i < 64 && ((traits.written >> i) & 1) != 0;
     bool are_all_known = true;
-    visit_tensors(value, [&](const at::Tensor& tensor) {
+    visit_tensors(arguments[i], [&](const at::Tensor& tensor) {
       has_tensors = true;
-      are_all_known = are_all_known && are_known(tensor) && is_few(tensor);
+      are_all_known = are_all_known && is_few(tensor) && are_known(tensor) &&
+                      (!is_written || !is_simulated(tensor) || has_values(tensor));
     });
     if (!are_all_known) return false;
   }
@@ -205,13 +249,19 @@ void follow(const c10::OperatorHandle& op, const OpTraits& traits,
   for (size_t i = 0; i < results.size(); ++i) keep_all(results[i], values[i]);
 }
 
+void forget(const IValue& value) {
+  visit_tensors(value, [](const at::Tensor& tensor) {
+    if (!is_simulated(tensor)) return;
+    if (auto* storage = SimulatedStorage::find(tensor.storage())) {
+      storage->values = {};
+      storage->constant.reset();
+    }
+  });
+}
+
 void forget_written(const OpTraits& traits, std::span<const IValue> arguments) {
   for (size_t i = 0; i < arguments.size() && i < 64; ++i) {
-    if (((traits.written >> i) & 1) == 0) continue;
-    visit_tensors(arguments[i], [](const at::Tensor& tensor) {
-      if (!is_simulated(tensor)) return;
-      if (auto* storage = SimulatedStorage::find(tensor.storage())) storage->values = {};
-    });
+    if (((traits.written >> i) & 1) != 0) forget(arguments[i]);
   }
 }
 

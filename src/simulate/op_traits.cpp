@@ -181,8 +181,14 @@ std::unique_ptr<OpTraits> read(const c10::OperatorHandle& op) {
   traits->ignores_doubles = op.hasTag(at::Tag::pointwise) || traits->written != 0;
   traits->makes_values = makes_values(traits->name);
   traits->mixes_devices = mixes_devices(traits->name);
+  traits->is_collective = traits->name.starts_with("_c10d_functional::");
+  traits->is_choice = traits->name == "aten::topk" || traits->name == "aten::max.dim" ||
+                      traits->name == "aten::argmax";
+  traits->constant_rule = find_constant_rule(op, traits->name);
   traits->check = find_check(traits->name);
   traits->correction = find_correction(traits->name);
+  traits->fused_op = find_fused_op(traits->name);
+  traits->kernel_memory = find_kernel_memory(traits->name);
   traits->is_cacheable = !changes_geometry(traits->name);
   return traits;
 }

@@ -10,7 +10,10 @@
 #include <vector>
 
 #include "simulate/checks.h"
+#include "simulate/constant_rule.h"
 #include "simulate/corrections.h"
+#include "simulate/fused_ops.h"
+#include "simulate/kernel_memory.h"
 
 namespace tidegauge::simulation {
 
@@ -62,8 +65,14 @@ struct OpTraits {
   std::optional<c10::OperatorHandle> with_generator;
   bool makes_values = false;   ///< its results are known even if its inputs are not (zeros_like)
   bool mixes_devices = false;  ///< accepts tensors on different devices
+  bool is_collective = false;  ///< of torch.distributed._functional_collectives
+  bool is_choice = false;      ///< returns the indices of the largest values
+  ConstantRule constant_rule = ConstantRule::None;
   Check check = nullptr;
   Correction correction = nullptr;
+  // On a claimed CUDA device:
+  FusedOp fused_op = nullptr;            ///< makes the results
+  KernelMemory kernel_memory = nullptr;  ///< adds the requests for other memory
 
   std::atomic<int64_t> calls{0};
   std::atomic<int64_t> hits{0};  ///< calls answered from the cache

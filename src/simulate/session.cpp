@@ -9,6 +9,7 @@
 #include "simulate/known_values.h"
 #include "simulate/op_traits.h"
 #include "simulate/output_cache.h"
+#include "simulate/product_memory.h"
 #include "simulate/simulated_tensor.h"
 #include "simulate/simulator.h"
 #include "tidegauge/errors.h"
@@ -35,6 +36,7 @@ void start(const SimulationPolicy& policy, const std::vector<std::string>& decom
   OpTraits::reset(decomposed);
   OutputCache::clear();
   known_values::reset_generator();
+  product_memory::reset();
   thread = op_hook::start_in_this_thread();
   try {
     op_route::require_carried_key();

@@ -23,7 +23,10 @@ void set_on(const SimulationPolicy& policy) {
   is_running = true;
 }
 
-void set_off() { is_running = false; }
+void set_off() {
+  is_running = false;
+  current_policy.routing = {};  // may hold an object of the program
+}
 
 void pause(Made made) { ++pauses[static_cast<size_t>(made)]; }
 void resume(Made made) { --pauses[static_cast<size_t>(made)]; }

@@ -17,7 +17,8 @@ const SimulationPolicy& policy();
 void set_on(const SimulationPolicy& policy);
 void set_off();
 
-/// Which new tensors a pause makes real.
+/// Which new tensors a pause makes real. Integers of a claimed device are then on the host, where
+/// torch's C++ code reads them.
 enum class Made : uint8_t { All, Integers };
 /// After pause(), the tensors that this thread makes are real until the matching resume(). Pauses
 /// nest. Ops with a simulated argument are still simulated.

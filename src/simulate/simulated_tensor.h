@@ -2,10 +2,12 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Scalar.h>
 #include <c10/core/Storage.h>
 #include <c10/core/TensorImpl.h>
 
 #include <cstdint>
+#include <optional>
 #include <typeinfo>
 
 #include "capture/compat/dispatch_key.h"
@@ -22,7 +24,10 @@ struct TIDEGAUGE_API SimulatedStorage final : VirtualStorage {
   /// Drops the known values of all live storages; from now on reading their data throws.
   static void end_all();
 
-  c10::Storage values;     ///< real memory with the contents, where they are known
+  c10::Storage values;  ///< real memory with the contents, where they are known
+  /// The value of all elements, if they are equal; then there are no `values`.
+  std::optional<c10::Scalar> constant;
+  c10::ScalarType constant_dtype = c10::ScalarType::Undefined;
   bool is_pinned = false;  ///< the answer to torch's is_pinned
 
   SimulatedStorage(int64_t size_bytes, c10::Device device);

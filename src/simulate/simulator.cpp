@@ -15,11 +15,15 @@
 
 #include "capture/compat/dispatch_key.h"
 #include "capture/hooks/boxed_tensors.h"
+#include "capture/hooks/kernel_requests.h"
 #include "simulate/attention_choice.h"
+#include "simulate/collective_values.h"
+#include "simulate/constant_values.h"
 #include "simulate/data_dependent.h"
 #include "simulate/known_values.h"
 #include "simulate/op_traits.h"
 #include "simulate/output_cache.h"
+#include "simulate/routing.h"
 #include "simulate/session_state.h"
 #include "simulate/simulated_tensor.h"
 
@@ -64,6 +68,7 @@ struct Scan {
   at::Tensor real;                ///< a real tensor that is not a number, if there is one
   c10::Device device{c10::kCPU};  ///< the device of the results
   at::Tensor first;               ///< the first simulated tensor, on `device`
+  bool has_meta = false;          ///< a meta tensor that is not simulated
 };
 
 /// torch combines a 0-dimensional CPU tensor with tensors on any device.
@@ -104,11 +109,14 @@ Scan scan(const OpTraits& traits, std::span<const IValue> arguments) {
       if (!tensor.defined()) return;
       if (is_simulated(tensor)) {
         check_device(traits, found, tensor);
-      } else if (!tensor.is_meta() && !is_number(tensor)) {
+      } else if (tensor.is_meta()) {
+        found.has_meta = true;
+      } else if (!is_number(tensor)) {
         found.real = tensor;
       }
     });
   }
+  if (found.has_meta && !found.has_simulated) found.device = c10::kMeta;
   if (traits.device_argument >= 0 && arguments[traits.device_argument].isDevice()) {
     found.device = arguments[traits.device_argument].toDevice();
     if (!found.device.is_cpu() && !found.device.has_index()) {
@@ -282,9 +290,9 @@ class Call {
         return give(IValue(argument(0)));
       case OpKind::Choice:
         if (found_.device.is_cpu()) return op_.redispatchBoxed(keys_ & kBelowOurs, stack_);
-        return give(choose_attention(argument(0), argument(1), argument(2),
-                                     arguments()[3].toOptional<at::Tensor>(), 0, false, {},
-                                     arguments()[7].toBool()));
+        return give(choose_attention(
+            argument(0), argument(1), argument(2), arguments()[3].toOptional<at::Tensor>(),
+            arguments()[4].toDouble(), arguments()[5].toBool(), {}, arguments()[7].toBool()));
       case OpKind::Fresh:
         return run_fresh();
       case OpKind::IsPinned:
@@ -322,7 +330,7 @@ class Call {
 
   /// Only this rank exists, and a collective does not change shapes.
   void run_collective() {
-    known_values::forget_written(traits_, arguments());
+    collective_values::follow(traits_, arguments(), {});
     IValue first = (*stack_)[base_];
     stack_->resize(base_);
     if (traits_.result_count == 0) return;
@@ -348,11 +356,30 @@ class Call {
     give(result);
   }
 
+  /// Only the kernel's own requests count, not those of ops that the simulation runs instead.
   void run_plain() {
-    const bool follows = known_values::can_follow(traits_, arguments());
+    KernelRequests& requests = KernelRequests::of_this_op();
+    const size_t before = requests.size();
+    const bool has_kernel =
+        traits_.kernel_memory != nullptr && requests.is_wanted() && found_.device.is_cuda();
+    std::vector<IValue> asked;
+    if (has_kernel) asked.assign(arguments().begin(), arguments().end());
+    run_values();
+    requests.cut_back(before);
+    if (!has_kernel) return;
+    requests.set_device(found_.device);
+    traits_.kernel_memory({asked, std::span<const IValue>(*stack_).subspan(base_)}, requests);
+  }
+
+  void run_values() {
+    const bool follows = !traits_.is_collective && known_values::can_follow(traits_, arguments());
+    const auto constant = !follows || traits_.makes_values
+                              ? constant_values::find_result(op_, traits_, arguments())
+                              : std::nullopt;
     const bool is_pinned = asks_for_pinned(traits_, arguments());
     std::vector<IValue> saved;
-    if (follows || traits_.written != 0) saved.assign(arguments().begin(), arguments().end());
+    if (follows || traits_.written != 0 || traits_.is_choice || traits_.is_collective)
+      saved.assign(arguments().begin(), arguments().end());
     run_shapes();
     const std::span<const IValue> results = std::span<const IValue>(*stack_).subspan(base_);
     if (follows) {
@@ -360,6 +387,11 @@ class Call {
     } else if (traits_.written != 0) {
       known_values::forget_written(traits_, saved);
     }
+    if (constant && results[0].isTensor()) {
+      constant_values::keep(results[0].toTensor(), *constant);
+    }
+    if (traits_.is_collective) collective_values::follow(traits_, saved, results);
+    if (traits_.is_choice) route(traits_, saved, results);
     if (is_pinned) {
       for (const IValue& result : results) mark_pinned(result);
     }
@@ -384,7 +416,11 @@ class Call {
     std::vector<IValue> asked;
     if (key || traits_.correction != nullptr) asked.assign(arguments().begin(), arguments().end());
     if (traits_.check != nullptr) traits_.check(op_.schema(), arguments());
-    run_meta(op_, traits_, found_, keys_, stack_);
+    if (traits_.fused_op != nullptr && found_.device.is_cuda()) {
+      give_all(traits_.fused_op(arguments()));
+    } else {
+      run_meta(op_, traits_, found_, keys_, stack_);
+    }
     const std::span<IValue> results = std::span(*stack_).subspan(base_);
     simulate_results(traits_, results, found_.device);
     if (traits_.correction != nullptr) traits_.correction(asked, results);
@@ -414,15 +450,28 @@ bool is_within_meta_kernel() {
 void run(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   if (is_within_meta_kernel()) return run_really(op, keys, stack);
   OpTraits& traits = OpTraits::find(op);
-  if (traits.kind == OpKind::Composite) {
+  const auto is_fused = [&] {
+    if (traits.fused_op == nullptr) return false;
+    return scan(traits, std::span<const IValue>(*stack).last(traits.argument_count))
+        .device.is_cuda();
+  };
+  if (traits.kind == OpKind::Composite && !is_fused()) {
     traits.calls.fetch_add(1, std::memory_order_relaxed);
+    const auto arguments = std::span<const IValue>(*stack).last(traits.argument_count);
+    const auto constant = constant_values::find_result(op, traits, arguments);
     // Not a kernel of the device, which would read memory.
-    return op.redispatchBoxed(DispatchKeySet(kBackendOfComposites), stack);
+    op.redispatchBoxed(DispatchKeySet(kBackendOfComposites), stack);
+    if (constant) constant_values::keep(stack->back().toTensor(), *constant);
+    return;
   }
   const auto arguments = std::span<const IValue>(*stack).last(traits.argument_count);
   Scan found = scan(traits, arguments);
-  if (!found.has_simulated && !makes_simulated(traits, found, arguments))
+  if (!found.has_simulated && !makes_simulated(traits, found, arguments)) {
+    if (is_paused(Made::Integers) && !found.device.is_cpu() && asks_for_integers(traits, arguments))
+      (*stack)[stack->size() - traits.argument_count + traits.device_argument] =
+          c10::Device(c10::kCPU);
     return run_really(op, keys, stack);
+  }
   TORCH_CHECK(is_on(), traits.name, " was called on a simulated tensor (", describe(found.first),
               ") after its simulation has ended; use it inside `simulate`");
   if (found.has_simulated && found.real.defined() && !only_reads_real(traits, arguments)) {

@@ -242,7 +242,7 @@ void MemEngine::forget_module(ModuleId module) {
 
 void MemEngine::begin_root_call(ModuleId module, bool strict, const char* tracker_name) {
   const auto lock = StorageRegistry::lock();
-  const bool again = events_.has_statistics(module);
+  const bool again = events_.read_has_statistics(module);
   if (again && strict) throw NotSupported(std::string(tracker_name) + kIterationError);
   if (steps_.note_root_call(again)) begin_step();
   if (!again) return;
@@ -439,6 +439,11 @@ void MemEngine::record_to(std::shared_ptr<EventSink> sink) {
 void MemEngine::name_class(ModuleId module, std::string_view class_name) {
   const auto lock = StorageRegistry::lock();
   events_.record_class(module, class_name);
+}
+
+void MemEngine::name_compiled(ModuleId module, std::string_view name) {
+  const auto lock = StorageRegistry::lock();
+  events_.record_compiled(module, name);
 }
 
 void MemEngine::name_owned(const at::Tensor& tensor, ModuleId module, std::string_view name) {

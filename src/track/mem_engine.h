@@ -54,7 +54,7 @@ class TIDEGAUGE_API MemEngine final : public CaptureListener,
              LabelledBy labelled_by = LabelledBy::Hook);
   /// Calls `visit(storage, size_bytes)` for each storage behind the tensors that it knows.
   void visit_known(std::span<const at::Tensor> tensors, VisitKnown visit);
-  std::optional<Category> find_category(const at::Tensor& tensor);
+  std::optional<Category> read_category(const at::Tensor& tensor);
 
   /// The bytes behind `inputs` and `outputs` are recorded as sizes of the module.
   void enter_module(ModuleId module, Phase phase, std::span<const at::Tensor> inputs);
@@ -73,11 +73,11 @@ class TIDEGAUGE_API MemEngine final : public CaptureListener,
   /// Call when an optimizer exists, even if it has not stepped yet (core/events/step_rule.h).
   void expect_optimizer();
   void optimizer_step(bool begins);
-  /// Sends every event to `sink`, too. Throws UsageError after the first event; see also `attach`.
-  void record_to(std::shared_ptr<EventSink> sink);
+  void record_to(std::shared_ptr<EventSink> sink);  ///< before the first event; see `attach`
   bool is_recording() const { return events_.sink() != nullptr; }
-  // No effect without a sink. Without a module, `name_owned` records the user's name for a tensor.
+  // No effect without a sink. `name_owned` without a module: the user's name for a tensor.
   void name_class(ModuleId module, std::string_view class_name);
+  void name_compiled(ModuleId module, std::string_view name);
   void name_owned(const at::Tensor& tensor, ModuleId module, std::string_view name);
   void count_optimizer_step(std::string_view class_name);
 

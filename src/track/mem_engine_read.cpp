@@ -46,7 +46,7 @@ ModuleStats MemEngine::module_stats(ModuleId module) {
 
 uint64_t MemEngine::version() {
   const auto lock = StorageRegistry::lock();
-  return events_.module_version();
+  return events_.read_module_version();
 }
 
 std::shared_ptr<const PostMortem> MemEngine::post_mortem() {
@@ -74,7 +74,7 @@ bool MemEngine::has_backward_elsewhere() {
   return backwards_.any_elsewhere();
 }
 
-std::optional<Category> MemEngine::find_category(const at::Tensor& tensor) {
+std::optional<Category> MemEngine::read_category(const at::Tensor& tensor) {
   const auto lock = StorageRegistry::lock();
   std::optional<Category> category;
   visit_storages(tensor, [&](c10::StorageImpl* storage) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "capture/compat/torch_thread.h"
@@ -33,6 +34,27 @@ Role role_of(Kind kind) { return kind == Kind::Parameter ? Role::IsParameter : R
 /// Of a sparse gradient only the values: its indices may be those of an input.
 at::Tensor gradient_memory(const at::Tensor& gradient) {
   return gradient.layout() == c10::kSparse ? gradient._values() : gradient;
+}
+
+void name_compiled_tree(MemEngine& engine, const ModuleView& module, const std::string& name,
+                        std::unordered_set<ModuleId>& seen) {
+  const ModuleId id = module.intern();
+  if (!seen.insert(id).second) return;
+  engine.name_compiled(id, name);
+  module.visit_children([&](std::string_view child_name, const ModuleView& child) {
+    name_compiled_tree(engine, child, name + '.' + std::string(child_name), seen);
+  });
+}
+
+constexpr const char* kCompiled = " (compiled)";
+
+/// "Net (compiled)", "Net (compiled).head", ... Skips dynamo's wrapper, which owns no tensors.
+void name_compiled(MemEngine& engine, const ModuleView& module) {
+  std::unordered_set<ModuleId> seen;
+  module.visit_children([&](std::string_view name, const ModuleView& child) {
+    if (name == "_orig_mod") name_compiled_tree(engine, child, child.root_name() + kCompiled, seen);
+  });
+  if (seen.empty()) name_compiled_tree(engine, module, module.root_name() + kCompiled, seen);
 }
 
 using VisitMemory = c10::function_ref<void(size_t kind, StorageId storage, int64_t size_bytes)>;
@@ -83,6 +105,7 @@ void ModuleLabels::on_compiled_call(MemEngine& engine, const ModuleView& module,
   const auto guard = lock();
   LabelledModule* labelled = modules_.insert(id).first;
   if (std::exchange(labelled->is_described, true)) return;
+  if (engine.is_recording()) name_compiled(engine, module);
   label_all(engine, module, LabelledBy::Hook);
 }
 
@@ -217,7 +240,7 @@ void ModuleLabels::label_gradients(MemEngine& engine, const ModuleView& module,
 Role ModuleLabels::gradient_role(MemEngine& engine, at::TensorList parameter) const {
   if (unit_modules_.empty()) return Role::IsGradient;
   const bool is_shard = std::any_of(parameter.begin(), parameter.end(), [&](const auto& tensor) {
-    return engine.find_category(tensor) == Category::ShardedParam;
+    return engine.read_category(tensor) == Category::ShardedParam;
   });
   return is_shard ? Role::IsShardedGrad : Role::IsGradient;
 }

@@ -7,8 +7,8 @@
 #include "capture/modules/module_naming.h"
 #include "capture/modules/nn_module_registry.h"
 #include "capture/modules/nn_module_view.h"
-#include "core/util/spin_lock.h"
 #include "tidegauge/module_scope.h"
+#include "track/entered_trackers.h"
 
 namespace tidegauge {
 
@@ -16,32 +16,14 @@ constinit std::atomic<bool> detail::is_any_entered{false};
 
 namespace {
 
-struct EnteredTrackers {
-  SpinLock mutex;
-  std::shared_ptr<const NnModTrackers> trackers = std::make_shared<NnModTrackers>();
-
-  static EnteredTrackers& get() {
-    static auto* entered = new EnteredTrackers;
-    return *entered;
-  }
-
-  template <typename Change>
-  void change(Change&& change) {
-    const std::lock_guard lock(mutex);
-    auto copy = std::make_shared<NnModTrackers>(*trackers);
-    change(*copy);
-    detail::is_any_entered = !copy->empty();
-    trackers = std::move(copy);
-  }
-};
+EnteredTrackers<NnModTracker>& entered_trackers() {
+  static auto* entered = new EnteredTrackers<NnModTracker>(&detail::is_any_entered);
+  return *entered;
+}
 
 }  // namespace
 
-std::shared_ptr<const NnModTrackers> NnModTracker::entered() {
-  EnteredTrackers& all = EnteredTrackers::get();
-  const std::lock_guard lock(all.mutex);
-  return all.trackers;
-}
+std::shared_ptr<const NnModTrackers> NnModTracker::entered() { return entered_trackers().all(); }
 
 NnModTracker::NnModTracker()
     : activity(ModuleActivity::create([](const at::Tensor& parameter) {
@@ -49,13 +31,11 @@ NnModTracker::NnModTracker()
       })) {}
 
 void NnModTracker::start(std::shared_ptr<NnModTracker> self) {
-  EnteredTrackers::get().change([&](NnModTrackers& all) { all.push_back(std::move(self)); });
+  entered_trackers().add(std::move(self));
 }
 
 void NnModTracker::stop() noexcept {
-  EnteredTrackers::get().change([&](NnModTrackers& all) {
-    std::erase_if(all, [&](const auto& each) { return each.get() == this; });
-  });
+  entered_trackers().remove(*this);
   activity->stop();
 }
 

@@ -49,12 +49,12 @@ void TrackedEvents::restart_module_lists() {
   if (log_.live().is_half_full()) log_.live().drop_dead(ledger_);
 }
 
-bool TrackedEvents::has_statistics(ModuleId module) {
+bool TrackedEvents::read_has_statistics(ModuleId module) {
   follow_calls();
   return log_.backlog().has_statistics(module, ledger_);
 }
 
-uint64_t TrackedEvents::module_version() {
+uint64_t TrackedEvents::read_module_version() {
   follow_calls();
   // The peak of an open call changes with every event.
   return log_.backlog().open_calls().empty() ? module_version_
@@ -72,6 +72,12 @@ void TrackedEvents::record_class(ModuleId module, std::string_view class_name) {
   if (!sink_) return;
   named_modules_.insert(module);
   sink_->name_module(module, modules_->short_name(module), class_name);
+}
+
+void TrackedEvents::record_compiled(ModuleId module, std::string_view name) {
+  if (!sink_ || !modules_->name(module).empty()) return;
+  named_modules_.insert(module);
+  sink_->name_module(module, name, {});
 }
 
 void TrackedEvents::record_names() {

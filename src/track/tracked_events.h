@@ -79,9 +79,9 @@ class TrackedEvents {
   /// Applies at least the events that may change a label, and returns the Ledger.
   const Ledger& apply_labels() { return log_.backlog().has_labels() ? apply_all() : ledger_; }
   /// The answer of the Ledger after all events, without applying them.
-  bool has_statistics(ModuleId module);
+  bool read_has_statistics(ModuleId module);
   /// Changes whenever module statistics change.
-  uint64_t module_version();
+  uint64_t read_module_version();
   void change_modules() { ++module_version_; }
 
   /// The stack of a storage that is born in this thread. `python`: the Python stack, if known.
@@ -93,6 +93,8 @@ class TrackedEvents {
   void set_sink(std::shared_ptr<EventSink> sink) { sink_ = std::move(sink); }
   EventSink* sink() const { return sink_.get(); }
   void record_class(ModuleId module, std::string_view class_name);
+  /// For a module without a name: it is never called if compiled code does its work.
+  void record_compiled(ModuleId module, std::string_view name);
   /// Records all names again. Names can change: a root module that becomes part of another module
   /// gets a longer name.
   void record_names();

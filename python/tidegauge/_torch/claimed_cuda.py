@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,9 +28,52 @@ from tidegauge._torch.simulated_tensors import paused
 with required_by("simulate"):
     from torch.cuda._utils import _get_device_index
 
-DEVICE_COUNT = 8
-_CAPABILITY = (9, 0)
 _RNG_STATE_BYTES = 16
+_MOST_DEVICES = 16  # as in src/simulate/claimed_cuda.cpp
+
+
+@dataclass
+class Devices:
+    """The claimed devices; all are alike."""
+
+    count: int = 8
+    capability: tuple[int, int] = (9, 0)
+    multiprocessors: int = 132
+
+    @property
+    def threads_per_multiprocessor(self) -> int:
+        if self.capability == (7, 5):
+            return 1024
+        is_small = self.capability[0] == 12 or (8, 6) <= self.capability < (9, 0)
+        return 1536 if is_small else 2048
+
+
+_claimed = Devices()  # of the running simulation
+
+
+def find_devices(
+    count: int | None, capability: tuple[int, int] | None, multiprocessors: int | None
+) -> Devices:
+    """`count`: by default what CUDA_VISIBLE_DEVICES lists, or 8. Raises ValueError."""
+    devices = Devices()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if count is not None:
+        if not isinstance(count, int) or not 1 <= count <= _MOST_DEVICES:
+            raise ValueError(f"invalid device_count {count!r} (expected 1 to {_MOST_DEVICES})")
+        devices.count = count
+    elif visible is not None and visible.strip() not in ("", "-1"):
+        devices.count = min(len(visible.split(",")), _MOST_DEVICES)
+    if capability is not None:
+        numbers = tuple(capability)
+        if len(numbers) != 2 or not all(isinstance(each, int) for each in numbers):
+            raise ValueError(f"invalid capability {capability!r} (expected e.g. (9, 0))")
+        devices.capability = numbers
+    if multiprocessors is not None:
+        if not isinstance(multiprocessors, int) or not 1 <= multiprocessors <= 65536:
+            raise ValueError(f"invalid multiprocessors {multiprocessors!r} (expected 1 to 65536)")
+        devices.multiprocessors = multiprocessors
+    return devices
+
 
 _originals: dict[str, Any] = {}
 
@@ -84,6 +129,36 @@ class _ClaimedStreamContext:
             torch.accelerator.set_stream(self._before)
 
 
+class ClaimedGraph:
+    """A CUDA graph that records nothing: the captured code ran as plain calls."""
+
+    def __init__(self, keep_graph: bool = False) -> None:
+        pass
+
+    def pool(self) -> tuple[int, int]:
+        return (0, 1)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("capture_begin", "capture_end", "instantiate", "replay", "reset"):
+            return _do_nothing
+        raise AttributeError(f"a simulated CUDAGraph has no {name}")
+
+
+class _ClaimedGraphContext:
+    """`torch.cuda.graph(graph)`: the code inside runs once, on its stream."""
+
+    def __init__(
+        self, cuda_graph: Any, pool: Any = None, stream: Any = None, *args: Any, **kwargs: Any
+    ) -> None:
+        self._context = _ClaimedStreamContext(stream)
+
+    def __enter__(self) -> None:
+        self._context.__enter__()
+
+    def __exit__(self, *args: object) -> None:
+        self._context.__exit__(*args)
+
+
 def _current_stream(device: Any = None) -> torch.Stream:
     index = _get_device_index(device, optional=True)
     return torch.accelerator.current_stream(torch.device("cuda", index))
@@ -107,10 +182,10 @@ def _exchange_device(device: int) -> int:
 def _properties(device: Any = None) -> Any:
     return SimpleNamespace(
         name="simulated CUDA device",
-        major=_CAPABILITY[0],
-        minor=_CAPABILITY[1],
+        major=_claimed.capability[0],
+        minor=_claimed.capability[1],
         total_memory=80 * 2**30,
-        multi_processor_count=132,
+        multi_processor_count=_claimed.multiprocessors,
     )
 
 
@@ -135,16 +210,18 @@ def _replacements() -> dict[str, Any]:
         "init": _do_nothing,
         "is_initialized": _constant(True),
         "is_available": _constant(True),
-        "is_bf16_supported": _constant(True),
+        "is_bf16_supported": lambda including_emulation=True: (
+            including_emulation or _claimed.capability >= (8, 0)
+        ),
         "is_current_stream_capturing": _constant(False),
-        "device_count": _constant(DEVICE_COUNT),
+        "device_count": lambda: _claimed.count,
         "current_device": torch._C._accelerator_getDeviceIndex,
         "set_device": _set_device,
         "_exchange_device": _exchange_device,
         "_maybe_exchange_device": _exchange_device,
         "synchronize": _do_nothing,
         "ipc_collect": _do_nothing,
-        "get_device_capability": _constant(_CAPABILITY),
+        "get_device_capability": lambda device=None: _claimed.capability,
         "get_device_properties": _properties,
         "get_device_name": lambda device=None: _properties().name,
         "Stream": ClaimedStream,
@@ -155,13 +232,17 @@ def _replacements() -> dict[str, Any]:
         "current_stream": _current_stream,
         "default_stream": _default_stream,
         "get_rng_state": _rng_state,
-        "get_rng_state_all": lambda: [_rng_state() for _ in range(DEVICE_COUNT)],
+        "get_rng_state_all": lambda: [_rng_state() for _ in range(_claimed.count)],
         "set_rng_state": _do_nothing,
         "set_rng_state_all": _do_nothing,
         "manual_seed": _do_nothing,
         "manual_seed_all": _do_nothing,
         "seed": _do_nothing,
         "seed_all": _do_nothing,
+        "CUDAGraph": ClaimedGraph,
+        "graph": _ClaimedGraphContext,
+        "graph_pool_handle": _constant((0, 1)),
+        "make_graphed_callables": lambda callables, *args, **kwargs: callables,
         "empty_cache": _do_nothing,
         "memory_allocated": _constant(0),
         "max_memory_allocated": _constant(0),
@@ -194,7 +275,8 @@ def find_obstacle() -> str | None:
 class Claim:
     """CUDA devices that do not exist, from `begin` to `end`."""
 
-    def __init__(self) -> None:
+    def __init__(self, devices: Devices) -> None:
+        self._devices = devices
         self._had_threads: bool | None = None  # None: not begun
 
     def begin(self) -> None:
@@ -203,7 +285,13 @@ class Claim:
             raise NotImplementedError(f"simulate(device='cuda') is not possible here: {reason}")
         importlib.import_module("torch._dynamo")  # when loaded, it lists functions of torch.cuda
         self._had_threads = torch._C._is_multithreading_enabled()
-        _C.claim_cuda(DEVICE_COUNT)
+        _claimed.__dict__.update(vars(self._devices))
+        _C.claim_cuda(
+            self._devices.count,
+            self._devices.capability,
+            self._devices.multiprocessors,
+            self._devices.threads_per_multiprocessor,
+        )
         _installation().install(self)
         torch._C._set_only_lift_cpu_tensors(True)
         # The engine starts its threads at its first backward, only for the devices of that time.

@@ -140,7 +140,7 @@ def _tracked_lazy_init(self: FSDPParamGroup) -> None:
 
 
 def _tracked_unshard(self: FSDPParamGroup, *args: Any, **kwargs: Any) -> Any:
-    if not (unit := _find_unit_to_gather(self)):
+    if not (unit := _intern_unit_to_gather(self)):
         return _originals["unshard"](self, *args, **kwargs)
     result = _call_with_births(
         unit, UnitFact.GATHER_BUFFER, _originals["unshard"], self, *args, **kwargs
@@ -150,7 +150,7 @@ def _tracked_unshard(self: FSDPParamGroup, *args: Any, **kwargs: Any) -> Any:
 
 
 @contained
-def _find_unit_to_gather(group: FSDPParamGroup) -> int | None:
+def _intern_unit_to_gather(group: FSDPParamGroup) -> int | None:
     """The unit, if `unshard` will begin an all-gather."""
     is_gathered = group._all_gather_result is not None or group.is_unsharded
     return None if is_gathered else intern_unit(group)

@@ -5,6 +5,7 @@ resized storages, registered parameters, gradients of `torch.autograd.grad`, opt
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from collections.abc import Callable
@@ -33,6 +34,8 @@ _get_rng_state: Callable[..., torch.Tensor] = unknown_original
 _enter_fake_mode: Callable[..., Any] = unknown_original
 _run_backward: Callable[..., Any] = unknown_original
 _convert_to_meta: Callable[..., Any] = unknown_original
+_init_ddp: Callable[..., Any] = unknown_original
+_ddp_pre_forward: Callable[..., Any] = unknown_original
 
 
 def _tracked_setstate(self: nn.Module, state: Any) -> None:
@@ -76,6 +79,26 @@ def _tracked_enter_fake_mode(self: Any) -> Any:
     return _enter_fake_mode(self)
 
 
+def _tracked_init_ddp(self: Any, *args: Any, **kwargs: Any) -> Any:
+    result = _init_ddp(self, *args, **kwargs)
+    _notify_buckets(self)
+    return result
+
+
+def _tracked_ddp_pre_forward(self: Any, *inputs: Any, **kwargs: Any) -> Any:
+    """DDP allocates its buckets again before the second forward."""
+    result = _ddp_pre_forward(self, *inputs, **kwargs)
+    if not _is_compiling():
+        _notify_buckets(self)
+    return result
+
+
+@contained
+def _notify_buckets(ddp: Any) -> None:
+    if (reducer := getattr(ddp, "reducer", None)) is not None:
+        _C.gradient_buckets_made(reducer)
+
+
 def _tracked_convert_to_meta(self: Any, *args: Any, **kwargs: Any) -> Any:
     """Hides the meta tensors with which torch.export makes fake tensors: they use no memory."""
     with _C.UnseenRegion():
@@ -117,14 +140,40 @@ class _RunningSteps(threading.local):
         self.optimizers: list[weakref.ref[optim.Optimizer]] = []
 
 
-def _begin_step(optimizer: optim.Optimizer, args: Any, kwargs: Any) -> None:
-    if not _is_compiling():
-        _notify_step_begin(optimizer)
+def _begin_step(optimizer: optim.Optimizer, args: Any, kwargs: Any) -> Any:
+    if _is_compiling():
+        return None
+    _notify_step_begin(optimizer)
+    return _with_tracked_closure(args, kwargs)
 
 
 def _end_step(optimizer: optim.Optimizer, args: Any, kwargs: Any) -> None:
     if not _is_compiling():
         _notify_step_end(optimizer)
+
+
+@contained
+def _with_tracked_closure(args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+    """The arguments of `step`; None if they have no closure."""
+    if len(args) > 1 and callable(args[1]):
+        return (args[0], _track_closure(args[1]), *args[2:]), kwargs
+    if callable(kwargs.get("closure")):
+        return args, {**kwargs, "closure": _track_closure(kwargs["closure"])}
+    return None
+
+
+def _track_closure(closure: Callable[..., Any]) -> Callable[..., Any]:
+    """What a closure allocates is not part of the optimizer step that calls it."""
+
+    @functools.wraps(closure)
+    def tracked(*args: Any, **kwargs: Any) -> Any:
+        _C.begin_closure()
+        try:
+            return closure(*args, **kwargs)
+        finally:
+            _C.end_closure()
+
+    return tracked
 
 
 @contained
@@ -187,6 +236,7 @@ def _named(place: str, wrapper: Any) -> Patch:
 
 _MODULES = "torch.nn.modules.module"
 _OPTIMIZERS = "torch.optim.optimizer"
+_DDP = "torch.nn.parallel:DistributedDataParallel"
 FOR_MEMORY = Installation(
     {
         "_setstate": Patch("torch.nn:Module.__setstate__", _tracked_setstate),
@@ -205,6 +255,8 @@ FOR_MEMORY = Installation(
             "torch._subclasses.meta_utils:MetaConverter.__call__", _tracked_convert_to_meta
         ),
         "_run_backward": _named("torch.autograd:_engine_run_backward", _tracked_run_backward),
+        "_init_ddp": _named(f"{_DDP}._ddp_init_helper", _tracked_init_ddp),
+        "_ddp_pre_forward": _named(f"{_DDP}._pre_forward", _tracked_ddp_pre_forward),
         **_compiled_call_patches(),
     },
     globals(),

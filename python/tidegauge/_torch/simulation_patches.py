@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 import torch
 
 from tidegauge import _C
-from tidegauge._torch import dtensor_lists, memory_patches
+from tidegauge._torch import dtensor_lists, eager_code, fused_attention, memory_patches
+from tidegauge._torch import program_group as groups
 from tidegauge._torch.compat import is_expected
 from tidegauge._torch.patching import Installation, Patch, Reads
 from tidegauge._torch.simulated_tensors import adopt_tree, find_simulated, paused
@@ -139,10 +140,77 @@ def _propagate_cached(self: Any, *args: Any, **kwargs: Any) -> Any:
     return dtensor_lists.propagate(torchs, None, *args, **kwargs)
 
 
+def _tensor(data: Any, *args: Any, **kwargs: Any) -> Any:
+    """torch reads the items of a list below the dispatcher, where ours have no memory."""
+    if isinstance(data, list | tuple) and find_simulated(data) is not None:
+        if kwargs.get("dtype") is None:
+            kwargs["dtype"] = functools.reduce(torch.promote_types, map(_dtype_of, _flatten(data)))
+        data = _to_numbers(data)
+    return _originals["tensor"](data, *args, **kwargs)
+
+
+def _flatten(data: Any) -> list[Any]:
+    if not isinstance(data, list | tuple):
+        return [data]
+    return [leaf for each in data for leaf in _flatten(each)]
+
+
+def _dtype_of(item: Any) -> torch.dtype:
+    if isinstance(item, torch.Tensor):
+        return item.dtype
+    with paused():
+        dtype: torch.dtype = _originals["tensor"](item).dtype
+    return dtype
+
+
+def _to_numbers(data: Any) -> Any:
+    if isinstance(data, list | tuple):
+        return [_to_numbers(each) for each in data]
+    return data.item() if isinstance(data, torch.Tensor) else data
+
+
+def _compile(*args: Any, **kwargs: Any) -> Any:
+    if eager_code.running is not None:
+        eager_code.running.note_compile()
+    return _originals["compile"](*args, **kwargs)
+
+
+def _flex_attention(
+    self: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    score_mod: Any,
+    block_mask: tuple[Any, ...],
+    scale: float,
+    kernel_options: dict[str, Any],
+    score_mod_other_buffers: tuple[Any, ...] = (),
+    mask_mod_other_buffers: tuple[Any, ...] = (),
+) -> Any:
+    if not _C.is_simulated(query):
+        return _originals["flex_attention"](
+            self,
+            query,
+            key,
+            value,
+            score_mod,
+            block_mask,
+            scale,
+            kernel_options,
+            score_mod_other_buffers,
+            mask_mod_other_buffers,
+        )
+    return fused_attention.attend(
+        query, key, value, score_mod, block_mask, kernel_options, score_mod_other_buffers
+    )
+
+
 def _simulate_result(name: str) -> Callable[..., Any]:
     """Converts tensors that torch makes without the dispatcher, e.g. from NumPy."""
 
     def wrapper(data: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(data, list | tuple) and find_simulated(data) is not None:
+            return _tensor(data, *args, **kwargs)
         made = _originals[name](data, *args, **kwargs)
         return made if made is data or _C.simulation_is_paused() else adopt_tree(made, None)
 
@@ -169,6 +237,14 @@ def _make_real_inside(name: str, *, only_integers: bool = False) -> Callable[...
             return _originals[name](*args, **kwargs)
 
     return wrapper
+
+
+def _verify_shapes(process_group: Any, tensors: Any, logger: Any = None) -> Any:
+    """DDP compares the parameters of the ranks, which are equal. On a claimed device it cannot."""
+    if any(each.device.type != "cpu" for each in tensors):
+        return None
+    with paused(only_integers=True):
+        return _originals["verify_shapes"](process_group, tensors, logger)
 
 
 def _vote(self: Any, has_backward: bool, received_acc: Any = None) -> torch.Tensor:
@@ -202,6 +278,35 @@ def _refuse_shapes_of_neighbours(stage: Any) -> NoReturn:
     )
 
 
+_has_program_group = False
+
+
+def _init_process_group(name: str) -> Callable[..., Any]:
+    def wrapper(*args: Any, **kwargs: Any) -> None:
+        global _has_program_group
+        if groups.make_group(_originals[name], args, kwargs):
+            _has_program_group = True
+
+    return wrapper
+
+
+def _new_group(name: str) -> Callable[..., Any]:
+    """A group of any backend is like the default group."""
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return _originals[name](*args, **{**kwargs, "backend": None})
+
+    return wrapper
+
+
+def destroy_program_group() -> None:
+    """Call at the end of a simulation."""
+    global _has_program_group
+    if _has_program_group and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+    _has_program_group = False
+
+
 _FOREIGN_MEMORY = ("from_numpy", "frombuffer", "as_tensor", "asarray")
 _OBJECT_PLACES = (
     *("all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list"),
@@ -209,8 +314,8 @@ _OBJECT_PLACES = (
 )
 _BUCKET_PLACES = {
     "reducer_init": "torch._C._distributed_c10d:Reducer.__init__",
+    "set_static_graph": "torch._C._distributed_c10d:Reducer._set_static_graph",
     "rebuild_buckets": "torch._C._distributed_c10d:Reducer._rebuild_buckets",
-    "verify_shapes": "torch.nn.parallel.distributed:_verify_param_shape_across_processes",
 }
 _MESH = "torch.distributed.device_mesh:DeviceMesh"
 _MESH_PLACES = {
@@ -240,6 +345,12 @@ _PLACES: dict[str, tuple[str, Callable[..., Any]]] = {
     "new_tensor": ("torch:Tensor.new_tensor", _new_tensor),
     "trunc_normal": ("torch.nn.init:_no_grad_trunc_normal_", _trunc_normal),
     "has_compatible_type": ("torch:_has_compatible_shallow_copy_type", _has_compatible_type),
+    "tensor": ("torch:tensor", _tensor),
+    "compile": ("torch:compile", _compile),
+    "flex_attention": (
+        "torch._higher_order_ops.flex_attention:FlexAttentionHOP.__call__",
+        _flex_attention,
+    ),
     "load": ("torch:load", _load),
     "save": ("torch:save", _refuse_save),
     "propagate": (
@@ -247,9 +358,21 @@ _PLACES: dict[str, tuple[str, Callable[..., Any]]] = {
         _propagate,
     ),
     "propagate_cached": (f"{_SHARDINGS}:LocalLRUCache.__call__", _propagate_cached),
+    **{
+        f"{function}, {module}": (f"{module}:{function}", make(f"{function}, {module}"))
+        for function, make in (
+            ("init_process_group", _init_process_group),
+            ("new_group", _new_group),
+        )
+        for module in ("torch.distributed", "torch.distributed.distributed_c10d")
+    },
     **{name: (f"torch:{name}", _simulate_result(name)) for name in _FOREIGN_MEMORY},
     **{key: (place, _make_real_inside(key)) for key, place in _MESH_PLACES.items()},
     **{name: (f"torch.distributed:{name}", _make_real_inside(name)) for name in _OBJECT_PLACES},
+    "verify_shapes": (
+        "torch.nn.parallel.distributed:_verify_param_shape_across_processes",
+        _verify_shapes,
+    ),
     **{
         key: (place, _make_real_inside(key, only_integers=True))
         for key, place in _BUCKET_PLACES.items()

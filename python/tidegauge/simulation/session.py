@@ -11,12 +11,13 @@ from torch import nn
 from torch._guards import detect_fake_mode
 
 from tidegauge import _C
-from tidegauge._torch import claimed_cuda
+from tidegauge._torch import claimed_cuda, eager_code
 from tidegauge._torch.entering import Entering
 from tidegauge._torch.op_patches import FOR_OPS
 from tidegauge._torch.patching import Installation
 from tidegauge._torch.simulated_tensors import adopt_module, adopt_tree
 from tidegauge.simulation._process_group import OwnProcessGroup
+from tidegauge.simulation.routing import Route, make_route
 
 T = TypeVar("T")
 
@@ -32,13 +33,23 @@ class Simulation(Entering):
         *,
         item: float | Literal["error"] = "error",
         mask_fraction: float = 1.0,
+        routing: str | int | Route | None = None,
+        device_count: int | None = None,
+        capability: tuple[int, int] | None = None,
+        multiprocessors: int | None = None,
     ) -> None:
         self.device = _check_device(device)
         self._item = _check_item(item)
         self._mask_fraction = float(mask_fraction)
-        self._group = None if world_size is None else OwnProcessGroup(world_size, rank)
-        self._claim = claimed_cuda.Claim()
+        self._route = make_route(routing)
+        self._group: OwnProcessGroup | None = None
+        devices = claimed_cuda.find_devices(device_count, capability, multiprocessors)
+        self._claim = claimed_cuda.Claim(devices)
+        self._eager = eager_code.EagerCode()
+        if world_size is not None:
+            self._group = OwnProcessGroup(world_size, rank, devices.count)
         self._patches: tuple[Installation, ...] = ()
+        self._end_program_group: Callable[[], None] = lambda: None
         self._restorations: list[Callable[[], None]] = []  # of adopted modules
         self._is_begun = False
         self._depth = 0
@@ -65,13 +76,16 @@ class Simulation(Entering):
         decomposed = simulation_patches.decomposed_ops()
         # If a simulation is running, the call below raises, and that one goes on.
         self._is_begun = self._is_begun or not _C.simulation_is_on()
-        _C.simulation_start(self._item, self._mask_fraction, decomposed)
+        _C.simulation_start(self._item, self._mask_fraction, self._route, decomposed)
         self._patches = (FOR_OPS, simulation_patches.installation())
+        self._end_program_group = simulation_patches.destroy_program_group
         for patches in self._patches:
             patches.install(self)
         if self.device.type == "cuda":
             self._claim.begin()
             claimed_cuda.self_test()
+        eager_code.running = self._eager
+        self._eager.begin()
         if self._group is not None:
             self._group.begin()
 
@@ -82,8 +96,11 @@ class Simulation(Entering):
         while self._restorations:
             self._restorations[-1]()
             self._restorations.pop()
+        self._end_program_group()
         if self._group is not None:
             self._group.end()
+        self._eager.end()
+        eager_code.running = None
         self._claim.end()
         for patches in reversed(self._patches):
             patches.uninstall(self)
@@ -109,6 +126,16 @@ class Simulation(Entering):
         """The simulated ops with their calls, calls answered from the cache, and whether they were
         decomposed."""
         return _C.simulation_coverage()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How the simulated program differs from the real one, one sentence each."""
+        if not self._eager.is_compiler_called:
+            return ()
+        return (
+            "torch.compile was called. Its code is simulated without compilation, so fused "
+            "operators and the memory plan of the compiler are not considered.",
+        )
 
     def is_simulated(self, tensor: torch.Tensor) -> bool:
         return _C.is_simulated(tensor)
@@ -141,6 +168,10 @@ def simulate(
     *,
     item: float | Literal["error"] = "error",
     mask_fraction: float = 1.0,
+    routing: str | int | Route | None = None,
+    device_count: int | None = None,
+    capability: tuple[int, int] | None = None,
+    multiprocessors: int | None = None,
 ) -> Simulation:
     """A context in which plain code makes tensors without memory.
 
@@ -149,5 +180,20 @@ def simulate(
     `world_size` and `rank`: makes a process group of that many ranks; only this process exists.
     `item`: the result when the program reads an unknown value; by default an error that names the
     line. `mask_fraction`: the fraction of elements that a mask with unknown values selects.
+    `routing`: the experts that tokens choose in a mixture of experts: "balanced", "worst", a seed
+    for random choices, or a function of the numbers of tokens, choices and experts that returns
+    the numbers of the experts, [tokens, choices]. By default the choices are unknown.
+    `device_count`, `capability` and `multiprocessors`: of the CUDA devices; by default as many as
+    CUDA_VISIBLE_DEVICES lists, or 8, and those of an H100: (9, 0) and 132.
     """
-    return Simulation(device, world_size, rank, item=item, mask_fraction=mask_fraction)
+    return Simulation(
+        device,
+        world_size,
+        rank,
+        item=item,
+        mask_fraction=mask_fraction,
+        routing=routing,
+        device_count=device_count,
+        capability=capability,
+        multiprocessors=multiprocessors,
+    )

@@ -57,7 +57,7 @@ def _may_hold(candidate: Any) -> bool:
 
 
 def _last(container: Any) -> Iterable[Any]:
-    """A few elements: a list of millions of numbers must not be read."""
+    """The first few elements, because a list may have millions of numbers."""
     if type(container) is dict:
         values = iter(reversed(container.values()))
         return [value for value, _ in zip(values, range(_PROBED), strict=False)]
@@ -81,12 +81,13 @@ def _tensors_of(nested: Any) -> list[torch.Tensor]:
 
 
 def _is_tensor(each: Any) -> bool:
-    """By type, because `isinstance` asks proxies for their class. Parameters belong to models."""
+    """False for parameters, which belong to models. Reads the type, because a proxy can pretend to
+    be of another class."""
     return issubclass(type(each), torch.Tensor) and not issubclass(type(each), nn.Parameter)
 
 
 def _describe(tensor: torch.Tensor) -> str:
-    """As a trace describes it."""
+    """Its dtype and shape, as a trace describes them."""
     return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
 
 

@@ -50,14 +50,28 @@ void optimizer_step_end(py::handle optimizer) {
   moment::end_optimizer_step();
 }
 
+void begin_compiled_code() {
+  for (const auto& tracker : all_started()) tracker->begin_compiled_code();
+}
+
+void end_compiled_code() {
+  for (const auto& tracker : all_started()) tracker->end_compiled_code();
+}
+
 /// A context manager with the arguments of torch's guard. It is native, because dynamo would try to
 /// compile a Python function.
 class CompiledCall {
  public:
   CompiledCall(c10::DispatchKeySet included, c10::DispatchKeySet excluded)
       : region_(!simulation::is_on()), included_(included), excluded_(excluded) {}
-  void enter() { region_.enter(included_, excluded_); }
-  void exit(const py::args&) { region_.leave(); }
+  void enter() {
+    begin_compiled_code();
+    region_.enter(included_, excluded_);
+  }
+  void exit(const py::args&) {
+    region_.leave();
+    end_compiled_code();
+  }
 
  private:
   CompiledRegion region_;
@@ -76,6 +90,7 @@ std::deque<CompiledRegion>& compiled_regions() {
 py::tuple wrap_compiled_calls(const py::object& save, const py::object& restore) {
   const auto enter = [save] {
     py::object saved = save();
+    begin_compiled_code();
     compiled_regions().emplace_back(!simulation::is_on()).enter();
     return saved;
   };
@@ -83,6 +98,7 @@ py::tuple wrap_compiled_calls(const py::object& save, const py::object& restore)
     if (!compiled_regions().empty()) {  // else the tracker was entered within the call
       compiled_regions().back().leave();
       compiled_regions().pop_back();
+      end_compiled_code();
     }
     return restore(*saved);
   };
@@ -114,6 +130,8 @@ void bind_mem_events(py::module_& m) {
   m.def("wrap_compiled_calls", &wrap_compiled_calls, py::arg("save"), py::arg("restore"));
   m.def("optimizer_step_begin", &optimizer_step_begin, py::arg("optimizer"));
   m.def("optimizer_step_end", &optimizer_step_end, py::arg("optimizer"));
+  m.def("begin_closure", &moment::begin_closure);
+  m.def("end_closure", &moment::end_closure);
   m.def(
       "tensor_made",
       [](const py::handle tensor) {

@@ -2,9 +2,11 @@
 #include <pybind11/pybind11.h>
 
 #include "bindings/torch/allocation_failures.h"
+#include "bindings/torch/ddp.h"
 #include "bindings/torch/entering.h"
 #include "bindings/torch/fsdp.h"
 #include "bindings/torch/module_calls.h"
+#include "bindings/torch/op_log.h"
 #include "bindings/torch/py_mem_tracker.h"
 #include "bindings/torch/py_mod_tracker.h"
 #include "bindings/torch/python_stack.h"
@@ -26,8 +28,10 @@ PYBIND11_MODULE(_C, m) {
   auto mem_tracker = tidegauge::bindings::bind_mem_tracker(m);
   tidegauge::bindings::bind_mem_events(m);
   tidegauge::bindings::bind_memory_trace(m);
+  tidegauge::bindings::bind_ddp(m);
   tidegauge::bindings::bind_fsdp(m);
   tidegauge::bindings::bind_units(mem_tracker);
   tidegauge::bindings::bind_simulate(m);
+  tidegauge::bindings::bind_op_log(m);
   tidegauge::bindings::bind_standin(m);
 }

@@ -6,53 +6,45 @@
 
 #include <pybind11/pybind11.h>
 
-#include <algorithm>
-#include <cstring>
-#include <functional>
 #include <memory>
-#include <vector>
 
 #include "bindings/torch/containment.h"
 #include "bindings/torch/py_mod_tracker.h"
+#include "capture/compat/compiled_module.h"
 #include "capture/hooks/moment_facts.h"
+#include "capture/modules/compiled_calls.h"
+#include "track/entered_trackers.h"
 
 namespace py = pybind11;
 
 namespace tidegauge::bindings {
 namespace {
 
-using Trackers = std::vector<std::shared_ptr<PyModTracker>>;
+using Trackers = EnteredTrackers<PyModTracker>::List;
 
-/// The entered trackers. A hook may enter or exit a tracker, so readers copy the pointer first.
-std::shared_ptr<const Trackers>& entered() {
-  static auto* trackers = new std::shared_ptr<const Trackers>(std::make_shared<Trackers>());
+EnteredTrackers<PyModTracker>& entered() {
+  static auto* trackers = new EnteredTrackers<PyModTracker>;
   return *trackers;
 }
 
-/// The number of compiled modules that are running in this thread. Calls below them are not
-/// observed, because compiled code does not call all modules.
-thread_local int compiled_depth = 0;
-
 void notify_compiled(PyObject* module, PyObject* output) {
-  const std::shared_ptr<const Trackers> trackers = entered();
+  const std::shared_ptr<const Trackers> trackers = entered().all();
   for (const auto& tracker : *trackers) {
     if (const auto listener = tracker->listener()) listener->on_compiled(module, output);
   }
 }
 
-bool is_compiled(PyObject* module) {
-  return std::strcmp(Py_TYPE(module)->tp_name, "OptimizedModule") == 0;
-}
+bool is_compiled(PyObject* module) { return is_compiled_module_class(Py_TYPE(module)->tp_name); }
 
 /// module_enter(module, args, kwargs) -> True if module_leave must follow.
 PyObject* module_enter(PyObject*, PyObject* const* args, Py_ssize_t count) {
   if (count != 3) return PyErr_Format(PyExc_TypeError, "module_enter takes 3 arguments");
   if (is_compiled(args[0])) {
-    ++compiled_depth;
+    compiled_calls::begin();
     Py_RETURN_TRUE;
   }
-  const std::shared_ptr<const Trackers> trackers = entered();
-  if (compiled_depth > 0 || trackers->empty()) Py_RETURN_FALSE;
+  const std::shared_ptr<const Trackers> trackers = entered().all();
+  if (compiled_calls::is_running() || trackers->empty()) Py_RETURN_FALSE;
   for (size_t done = 0; done < trackers->size(); ++done) {
     PyModTracker& tracker = *(*trackers)[done];
     try {
@@ -73,11 +65,11 @@ PyObject* module_enter(PyObject*, PyObject* const* args, Py_ssize_t count) {
 PyObject* module_leave(PyObject*, PyObject* const* args, Py_ssize_t count) {
   if (count != 3) return PyErr_Format(PyExc_TypeError, "module_leave takes 3 arguments");
   if (is_compiled(args[0])) {
-    --compiled_depth;
+    compiled_calls::end();
     notify_compiled(args[0], args[2]);
     Py_RETURN_NONE;
   }
-  const std::shared_ptr<const Trackers> trackers = entered();
+  const std::shared_ptr<const Trackers> trackers = entered().all();
   bool failed = false;
   for (auto tracker = trackers->rbegin(); tracker != trackers->rend(); ++tracker) {
     try {
@@ -100,28 +92,18 @@ PyMethodDef functions[] = {
      METH_FASTCALL, "Ends a module call: module_leave(module, args, output)."},
     {nullptr, nullptr, 0, nullptr}};
 
-void replace_entered(const std::function<void(Trackers&)>& change) {
-  auto trackers = std::make_shared<Trackers>(*entered());
-  change(*trackers);
-  entered() = std::move(trackers);
-}
-
 }  // namespace
 
 void bind_module_calls(py::module_& m) {
   PyModule_AddFunctions(m.ptr(), functions);
   m.def(
       "start_tracking",
-      [](const std::shared_ptr<PyModTracker>& tracker) {
-        replace_entered([&](Trackers& all) {
-          if (std::find(all.begin(), all.end(), tracker) == all.end()) all.push_back(tracker);
-        });
-      },
+      [](const std::shared_ptr<PyModTracker>& tracker) { entered().add(tracker); },
       py::arg("tracker"), "Has no further effect if the tracker is entered already.");
   m.def(
       "stop_tracking",
       [](const std::shared_ptr<PyModTracker>& tracker) {
-        replace_entered([&](Trackers& all) { std::erase(all, tracker); });
+        entered().remove(*tracker);
         tracker->activity()->stop();
       },
       py::arg("tracker"));
@@ -133,7 +115,7 @@ void bind_module_calls(py::module_& m) {
       "begin_recompute",
       [](bool keeps_graph) {
         moment::begin_recompute(keeps_graph);
-        const std::shared_ptr<const Trackers> trackers = entered();
+        const std::shared_ptr<const Trackers> trackers = entered().all();
         for (const auto& tracker : *trackers) {
           if (const auto listener = tracker->listener()) listener->on_recompute();
           contain_python(tracker->activity()->failures(), "the begin of a recompute",
@@ -142,7 +124,7 @@ void bind_module_calls(py::module_& m) {
       },
       py::arg("keeps_graph"));
   m.def("end_recompute", [] {
-    const std::shared_ptr<const Trackers> trackers = entered();
+    const std::shared_ptr<const Trackers> trackers = entered().all();
     for (const auto& tracker : *trackers) {
       contain_python(tracker->activity()->failures(), "the end of a recompute",
                      [&] { tracker->activity()->end_recompute(); });

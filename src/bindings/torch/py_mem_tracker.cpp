@@ -105,13 +105,32 @@ void PyMemTracker::track_module(py::handle module, LabelledBy labelled_by) {
 
 void PyMemTracker::track_optimizer(py::handle optimizer, LabelledBy labelled_by) {
   engine().expect_optimizer();
+  label_states(optimizer, labelled_by);
+  compiled_steps_.add(optimizer);
+}
+
+void PyMemTracker::begin_compiled_code() {
+  contain("compiled code", [&] { compiled_steps_.begin_call(); });
+}
+
+void PyMemTracker::end_compiled_code() {
+  contain("an optimizer step in compiled code", [&] {
+    for (const CompiledSteps::Step& step : compiled_steps_.end_call()) {
+      if (step.is_new) observer_.begin_optimizer_step([&] { return class_name(step.optimizer); });
+      label_states(step.optimizer, LabelledBy::Hook);
+      if (step.is_new) observer_.end_optimizer_step([] {});
+    }
+  });
+}
+
+void PyMemTracker::label_states(py::handle optimizer, LabelledBy labelled_by) {
   const py::object state = py::getattr(optimizer, "state", py::dict());
   for (const py::handle item : py::list(state.attr("items")())) {
     const auto [parameter, of_parameter] = py::cast<std::pair<py::object, py::object>>(item);
     if (!PyDict_Check(of_parameter.ptr())) continue;
     const bool has_owner = engine().is_recording() && is_tensor(parameter.ptr());
     const ModuleId owner =
-        has_owner ? PyModuleRegistry::get().find_owner(THPVariable_Unpack(parameter.ptr()))
+        has_owner ? PyModuleRegistry::get().intern_owner(THPVariable_Unpack(parameter.ptr()))
                   : ModuleId{};
     std::vector<at::Tensor> tensors;
     append_tensors(of_parameter.ptr(), tensors);

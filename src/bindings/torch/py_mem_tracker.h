@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/torch/compiled_steps.h"
 #include "bindings/torch/containment.h"
 #include "bindings/torch/py_mod_tracker.h"
 #include "trace/recorder.h"
@@ -36,6 +37,9 @@ class PyMemTracker : public PyModuleListener, public std::enable_shared_from_thi
   void register_tensor(pybind11::handle module, pybind11::handle tensor, Role role);
   void track_module(pybind11::handle module, LabelledBy labelled_by);
   void track_optimizer(pybind11::handle optimizer, LabelledBy labelled_by);
+  /// Call around compiled code, which may contain a step of an optimizer.
+  void begin_compiled_code();
+  void end_compiled_code();
   /// Labels `grad` as the gradient of `input` if `input` is a parameter.
   void track_gradient(pybind11::handle input, pybind11::handle grad);
 
@@ -71,11 +75,13 @@ class PyMemTracker : public PyModuleListener, public std::enable_shared_from_thi
                bool is_sharded);
   void label(pybind11::handle object, Role role, Since since, LabelledBy labelled_by,
              ModuleId owner = {});
+  void label_states(pybind11::handle optimizer, LabelledBy labelled_by);
   void add_recompute_of_wrapped(pybind11::handle module, ModuleStats& stats);
 
   const std::shared_ptr<PyModTracker> modules_;
   TrainingObserver observer_;
   const bool is_sharded_;
+  CompiledSteps compiled_steps_;
   int start_count_ = 0;
 };
 

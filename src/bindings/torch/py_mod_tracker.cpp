@@ -53,7 +53,7 @@ struct PyModTracker::UserHooks {
 PyModTracker::PyModTracker()
     : activity_(ModuleActivity::create([](const at::Tensor& parameter) {
         const py::gil_scoped_acquire gil;
-        return PyModuleRegistry::get().find_owner(parameter);
+        return PyModuleRegistry::get().intern_owner(parameter);
       })) {
   set_user_hooks(py::none(), py::none(), py::none(), py::none());
   PyModuleRegistry::get().on_death = [](ModuleId id) {

@@ -3,8 +3,6 @@
 
 #include <torch/csrc/autograd/python_variable.h>
 
-#include <algorithm>
-
 #include "bindings/torch/containment.h"
 #include "bindings/torch/tensors.h"
 #include "capture/hooks/op_hook.h"
@@ -61,33 +59,28 @@ PyObject* PyModuleRegistry::forget(PyObject*, PyObject* reference) {
   Py_RETURN_NONE;
 }
 
-ModuleId PyModuleRegistry::find_owner(const at::Tensor& parameter) {
-  const c10::TensorImpl* impl = parameter.unsafeGetTensorImpl();
-  auto it = owners_.find(impl);
-  if (it == owners_.end() || it->second.parameter.expired()) {
-    read_parameters();
-    it = owners_.find(impl);
-  }
-  if (it != owners_.end()) return it->second.module;
-  // No module has this parameter. Store that, so that the modules are not read again for it.
-  owners_.emplace(impl, Owner{WeakTensor(parameter.getIntrusivePtr()), {}});
-  return {};
+ModuleId PyModuleRegistry::intern_owner(const at::Tensor& parameter) {
+  return owners_.intern(
+      parameter, [&] { return ids(); },
+      [&](ModuleId module, ParameterOwners::VisitParameter visit) {
+        visit_parameters(module, visit);
+      });
 }
 
-void PyModuleRegistry::read_parameters() {
-  owners_.clear();
-  std::vector<std::pair<ModuleId, PyObject*>> modules(by_id_.begin(), by_id_.end());
-  std::sort(modules.begin(), modules.end());
-  for (const auto& [id, reference] : modules) {
-    PyObject* module = PyWeakref_GetObject(reference);
-    if (module == Py_None) continue;
-    const py::object parameters = py::getattr(py::handle(module), "_parameters", py::none());
-    if (!py::isinstance<py::dict>(parameters)) continue;
-    for (const auto& [name, value] : parameters.cast<py::dict>()) {
-      if (!is_tensor(value.ptr())) continue;
-      const auto& impl = THPVariable_Unpack(value.ptr()).getIntrusivePtr();
-      owners_.emplace(impl.get(), Owner{WeakTensor(impl), id});
-    }
+std::vector<ModuleId> PyModuleRegistry::ids() const {
+  std::vector<ModuleId> ids;
+  ids.reserve(by_id_.size());
+  for (const auto& [id, reference] : by_id_) ids.push_back(id);
+  return ids;
+}
+
+void PyModuleRegistry::visit_parameters(ModuleId id, ParameterOwners::VisitParameter visit) const {
+  const py::object module = resolve(id);
+  if (module.is_none()) return;
+  const py::object parameters = py::getattr(module, "_parameters", py::none());
+  if (!py::isinstance<py::dict>(parameters)) return;
+  for (const auto& [name, value] : parameters.cast<py::dict>()) {
+    if (is_tensor(value.ptr())) visit(THPVariable_Unpack(value.ptr()));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "capture/modules/parameter_owners.h"
 #include "core/events/ids.h"
 
 namespace tidegauge::bindings {
@@ -25,8 +26,8 @@ class PyModuleRegistry {
   ModuleId intern(PyObject* module);
   /// Python's None if the module was destroyed.
   pybind11::object resolve(ModuleId module) const;
-  /// The known module with the lowest id that has the parameter; none if no known module has it.
-  ModuleId find_owner(const at::Tensor& parameter);
+  /// See ParameterOwners. None if no known module has the parameter.
+  ModuleId intern_owner(const at::Tensor& parameter);
 
   /// Called for each module that is destroyed.
   std::function<void(ModuleId)> on_death;
@@ -36,20 +37,16 @@ class PyModuleRegistry {
     ModuleId id;
     PyObject* reference;  // owned weakref
   };
-  using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
-  struct Owner {
-    WeakTensor parameter;  // keeps the address from being reused
-    ModuleId module;       // none: no module has the parameter
-  };
 
   static PyObject* forget(PyObject*, PyObject* reference);
-  void read_parameters();
+  std::vector<ModuleId> ids() const;
+  void visit_parameters(ModuleId module, ParameterOwners::VisitParameter visit) const;
 
   uint32_t last_id_ = 0;
   std::unordered_map<PyObject*, Entry> by_object_;
   std::unordered_map<ModuleId, PyObject*> by_id_;          // id -> weakref, borrowed
   std::unordered_map<PyObject*, PyObject*> by_reference_;  // weakref -> module's address
-  std::unordered_map<const c10::TensorImpl*, Owner> owners_;
+  ParameterOwners owners_;
 };
 
 }  // namespace tidegauge::bindings

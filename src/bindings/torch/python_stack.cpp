@@ -18,9 +18,6 @@ namespace py = pybind11;
 namespace tidegauge::bindings {
 namespace {
 
-constexpr size_t kMaxStacks = 200'000;
-constexpr size_t kDeepest = 512;  // frames; further frames, the outermost ones, are dropped
-
 struct Frame {
   PyCodeObject* code;
   int instruction;
@@ -75,7 +72,7 @@ Frames read_frames() {
   Frames frames;
   PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get());
   while (frame != nullptr) {
-    if (frames.size() < kDeepest) {
+    if (frames.size() < kMaxStackFrames) {
       PyCodeObject* code = PyFrame_GetCode(frame);
       frames.push_back({code, PyFrame_GetLasti(frame)});
       Py_DECREF(code);

@@ -6,13 +6,16 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bindings/torch/python_stack.h"
 #include "simulate/adopt.h"
 #include "simulate/claimed_cuda.h"
+#include "simulate/fused_ops.h"
 #include "simulate/known_values.h"
 #include "simulate/session.h"
 #include "simulate/simulated_tensor.h"
@@ -35,6 +38,19 @@ bool is_simulated_storage(const c10::Storage& storage) {
   return simulation::SimulatedStorage::find(storage) != nullptr;
 }
 
+/// Calls a Python function; routers may run in a thread without the GIL (recomputed in backward).
+decltype(SimulationPolicy::routing) make_routing(const py::object& function) {
+  if (function.is_none()) return {};
+  const std::shared_ptr<py::object> kept(new py::object(function), [](py::object* last) {
+    const py::gil_scoped_acquire gil;
+    delete last;
+  });
+  return [kept](int64_t tokens, int64_t choices, int64_t experts) {
+    const py::gil_scoped_acquire gil;
+    return (*kept)(tokens, choices, experts).cast<at::Tensor>();
+  };
+}
+
 std::optional<at::Tensor> known_values_of(const at::Tensor& tensor) {
   const at::Tensor values = simulation::known_values::find(tensor);
   return values.defined() ? std::optional(values.clone()) : std::nullopt;
@@ -55,12 +71,12 @@ void bind_simulate(py::module_& m) {
       });
   m.def(
       "simulation_start",
-      [](std::optional<double> item, double mask_fraction,
+      [](std::optional<double> item, double mask_fraction, const py::object& routing,
          const std::vector<std::string>& decomposed) {
         simulation::set_locate(&user_line);
-        simulation::start({item, mask_fraction}, decomposed);
+        simulation::start({item, mask_fraction, make_routing(routing)}, decomposed);
       },
-      py::arg("item"), py::arg("mask_fraction"), py::arg("decomposed"));
+      py::arg("item"), py::arg("mask_fraction"), py::arg("routing"), py::arg("decomposed"));
   m.def("simulation_stop", &simulation::stop);
   m.def("simulation_is_on", &simulation::is_on);
   const auto made = [](bool only_integers) {
@@ -79,7 +95,19 @@ void bind_simulate(py::module_& m) {
   m.def("is_simulated_storage", &is_simulated_storage, py::arg("storage"));
   m.def("simulated_address", &address_of_tensor, py::arg("tensor"));
   m.def("simulated_storage_address", &address_of, py::arg("storage"));
-  m.def("claim_cuda", &claimed_cuda::install, py::arg("device_count"));
+  m.def(
+      "claim_cuda",
+      [](int device_count, std::pair<int, int> capability, int64_t multiprocessors,
+         int64_t threads_per_multiprocessor) {
+        claimed_cuda::install(device_count, {capability.first, capability.second, multiprocessors,
+                                             threads_per_multiprocessor});
+      },
+      py::arg("device_count"), py::arg("capability"), py::arg("multiprocessors"),
+      py::arg("threads_per_multiprocessor"));
+  m.def("fused_ops", [] {
+    const auto names = simulation::list_fused_ops();
+    return std::vector<std::string>(names.begin(), names.end());
+  });
   m.def("unclaim_cuda", [] {
     claimed_cuda::uninstall();
     // Python's part of torch notes, too, that it has initialised CUDA.

@@ -21,7 +21,9 @@ void append_tensors(PyObject* object, std::vector<at::Tensor>& tensors);
 /// that cannot be flattened is a failure (op_hook::failures), and its memory is not counted.
 void append_inner_tensors(PyObject* tensor, std::vector<at::Tensor>& tensors);
 
-/// Combines both: the tensors that hold the memory of all tensors in an object.
+/// Combines both: the tensors that hold the memory of all tensors in an object. Also looks into the
+/// attributes of objects that pytree does not know (dataclasses, plain objects), but not into
+/// modules and functions.
 void append_all_inner_tensors(PyObject* object, std::vector<at::Tensor>& tensors);
 
 /// A list of tensors that reuses the memory of earlier lists. Nests. Needs the GIL.

@@ -146,9 +146,10 @@ struct Handler<Op, Result(Arguments...)> {
     return watch<false>(keys, std::forward<Arguments>(arguments)...);
   }
 
-  /// Within a simulation, when no thread is tracked any more, or if Python handles the op first.
+  /// Within a simulation, with a listener for ops, when no thread is tracked any more, or if Python
+  /// handles the op first.
   [[gnu::always_inline]] static bool is_uncommon(c10::DispatchKeySet keys) {
-    return op_hook::has_runner() || op_hook::is_idle() || dispatch_key::is_for_python(keys);
+    return op_hook::needs_boxed() || op_hook::is_idle() || dispatch_key::is_for_python(keys);
   }
   [[gnu::noinline, gnu::cold]] static Result handle_uncommon(c10::DispatchKeySet keys,
                                                              Arguments... arguments) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "capture/hooks/simulated_depth.h"
 #include "capture/storages/storage_registry.h"
 
 namespace tidegauge {
@@ -28,7 +29,8 @@ class AllocatorChannel::Layer final : public c10::Allocator {
 
   c10::DataPtr allocate(size_t size_bytes) override {
     c10::DataPtr data = below_->allocate(size_bytes);
-    if (is_counting_.load(std::memory_order_acquire)) {
+    // A simulated op allocates only for the simulation.
+    if (is_counting_.load(std::memory_order_acquire) && !SimulatedDepth::any()) {
       const auto lock = StorageRegistry::lock();
       StorageRegistry::get().record_allocation(data, static_cast<int64_t>(size_bytes));
     }

@@ -5,7 +5,9 @@
 
 #include "capture/compat/python_dispatch.h"
 #include "capture/compat/torch_thread.h"
+#include "capture/hooks/kernel_requests.h"
 #include "capture/hooks/op_switch.h"
+#include "capture/hooks/simulated_depth.h"
 #include "capture/storages/storage_registry.h"
 
 namespace tidegauge::op_hook {
@@ -14,21 +16,38 @@ namespace {
 using c10::OperatorHandle;
 using torch::jit::Stack;
 
-/// The nesting depth of simulated ops in this thread. Only the outermost op is watched, as a real
-/// kernel would be.
-thread_local constinit int simulated_depth = 0;
-
-struct SimulatedDepth {
-  SimulatedDepth() { ++simulated_depth; }
-  ~SimulatedDepth() { --simulated_depth; }
-  SimulatedDepth(const SimulatedDepth&) = delete;
-  SimulatedDepth& operator=(const SimulatedDepth&) = delete;
-};
-
 /// True within a simulated op or a meta kernel of torch, where no memory is allocated.
 bool is_inner() {
-  return simulated_depth > 0 || c10::impl::tls_local_dispatch_key_set().included_.has_backend(
-                                    c10::BackendComponent::MetaBit);
+  return SimulatedDepth::any() || c10::impl::tls_local_dispatch_key_set().included_.has_backend(
+                                      c10::BackendComponent::MetaBit);
+}
+
+bool any_counts_allocations() {
+  const auto lock = StorageRegistry::lock();
+  for (const CaptureListener* listener : StorageRegistry::get().listeners().all()) {
+    if (listener->is_started() && listener->state().counts_allocations) return true;
+  }
+  return false;
+}
+
+/// As `watch_boxed`, with the requests of the simulated kernel among the births of its results.
+template <typename Run>
+void watch_simulated(const c10::FunctionSchema& schema, Stack& stack, Run&& run) {
+  KernelRequests& requests = KernelRequests::of_this_op();
+  requests.restart(any_counts_allocations());
+  watch_boxed(schema, stack, nullptr, run, [&](const OpWatch& watch, OpWatch::Results& results) {
+    uint64_t observed = 0;  // bit i: result i
+    const auto observe = [&](auto&& is_chosen) {
+      visit_results(schema, stack, [&](const at::Tensor& tensor, size_t position) {
+        if (is_chosen(position)) results.observe(tensor, position);
+      });
+    };
+    requests.report(watch, [&](size_t chosen) {
+      observe([&](size_t position) { return position == chosen; });
+      observed |= uint64_t{1} << chosen;
+    });
+    observe([&](size_t position) { return ((observed >> position) & 1) == 0; });
+  });
 }
 
 void simulate(const OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
@@ -38,9 +57,10 @@ void simulate(const OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) 
     switch_off_in_this_thread();
     return runner(op, keys, stack);
   }
-  if (StorageRegistry::get().listeners().empty()) return runner(op, keys, stack);
+  if (StorageRegistry::get().listeners().empty() && !op_stream::has_listeners())
+    return runner(op, keys, stack);
   const SimulatedDepth depth;
-  watch_boxed(op.schema(), *stack, nullptr, [&] { runner(op, keys, stack); });
+  watch_simulated(op.schema(), *stack, [&] { runner(op, keys, stack); });
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "capture/compat/fake_mode.h"
 #include "capture/compat/python_dispatch.h"
 #include "capture/hooks/boxed_op.h"
+#include "capture/hooks/op_stream.h"
 #include "capture/hooks/op_switch.h"
 #include "capture/storages/storage_registry.h"
 #include "capture/storages/tensor_storages.h"
@@ -35,6 +36,7 @@ bool waits_for_a_collective(const OperatorHandle& op) {
 }
 
 bool is_tracked(const void* mode) {
+  if (op_stream::has_listener_in(mode)) return true;
   const auto lock = StorageRegistry::lock();
   return StorageRegistry::get().listeners().any_started_in(mode);
 }

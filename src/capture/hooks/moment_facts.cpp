@@ -51,7 +51,20 @@ void end_optimizer_step() {
   if (counts.optimizer_steps > 0) --counts.optimizer_steps;
 }
 
-bool in_optimizer_step() { return this_thread().optimizer_steps > 0; }
+void begin_closure() {
+  Counts& counts = this_thread();
+  if (counts.closures < counts.optimizer_steps) ++counts.closures;
+}
+
+void end_closure() {
+  Counts& counts = this_thread();
+  if (counts.closures > 0) --counts.closures;
+}
+
+bool in_optimizer_step() {
+  const Counts& counts = this_thread();
+  return counts.optimizer_steps > counts.closures;
+}
 
 void set_stream(StreamId stream) { ThreadLocal<Counts>::get().stream = stream; }
 

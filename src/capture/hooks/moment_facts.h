@@ -29,14 +29,18 @@ TIDEGAUGE_API bool in_recompute();
 /// Optimizer steps nest (a closure may step another optimizer).
 TIDEGAUGE_API void begin_optimizer_step();
 TIDEGAUGE_API void end_optimizer_step();
+/// Call around the closure that a step evaluates: what the closure does is not part of the step.
+TIDEGAUGE_API void begin_closure();
+TIDEGAUGE_API void end_closure();
 TIDEGAUGE_API bool in_optimizer_step();
 
-/// How many recomputes, optimizer steps and modules are open in a thread. Every birth reads it, so
-/// it needs no constructor.
+/// How many recomputes, optimizer steps, closures and modules are open in a thread. Every birth
+/// reads it, so it needs no constructor.
 struct alignas(32) Counts {
   uint64_t session = 0;
   int recomputes = 0;
   int optimizer_steps = 0;
+  int closures = 0;  ///< of the optimizer steps, at most one each
   int open_modules = 0;
   StreamId stream{};
 };
@@ -50,8 +54,8 @@ inline Counts& this_thread() {
   return counts;
 }
 
-/// Call around the forward of a module. If a closure runs the model inside an optimizer step, the
-/// storages are activations, not temporaries of the step.
+/// Call around the forward of a module. If an optimizer step runs the model, even without a
+/// closure, the storages are activations, not temporaries of the step.
 inline void begin_module() { ++this_thread().open_modules; }
 inline void end_module() {
   Counts& counts = this_thread();
@@ -66,7 +70,8 @@ inline StreamId stream() { return ThreadLocal<Counts>::get().stream; }
 inline uint8_t birth_facts(int task) {
   const Counts& counts = this_thread();
   if (task == -1) {
-    return counts.optimizer_steps > 0 && counts.open_modules == 0 ? kInOptimizerStep : 0;
+    const bool in_step = counts.optimizer_steps > counts.closures && counts.open_modules == 0;
+    return in_step ? kInOptimizerStep : 0;
   }
   return counts.recomputes > 0 && in_recompute() ? kInBackward | kInRecompute : kInBackward;
 }

@@ -83,7 +83,13 @@ void resume_in_this_thread() {
 
 void set_runner(Runner runner) { runner_in_use = runner; }
 Runner current_runner() { return runner_in_use.load(std::memory_order_relaxed); }
-void hold_runner() { at_every_op.runner_holders.fetch_add(1, std::memory_order_relaxed); }
-void release_runner() { at_every_op.runner_holders.fetch_sub(1, std::memory_order_relaxed); }
+void hold_runner() {
+  at_every_op.runner_holders.fetch_add(1, std::memory_order_relaxed);
+  at_every_op.detours.fetch_add(1, std::memory_order_relaxed);
+}
+void release_runner() {
+  at_every_op.runner_holders.fetch_sub(1, std::memory_order_relaxed);
+  at_every_op.detours.fetch_sub(1, std::memory_order_relaxed);
+}
 
 }  // namespace tidegauge::op_hook

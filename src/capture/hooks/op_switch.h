@@ -62,5 +62,8 @@ Runner current_runner();
 void hold_runner();
 void release_runner();
 inline bool has_runner() { return at_every_op.runner_holders.load(std::memory_order_relaxed) > 0; }
+/// True if the handlers of capture/fast must leave all ops to the boxed handler: there is a runner,
+/// or a listener for ops (op_stream.h).
+inline bool needs_boxed() { return at_every_op.detours.load(std::memory_order_relaxed) > 0; }
 
 }  // namespace tidegauge::op_hook

@@ -14,8 +14,6 @@
 namespace tidegauge {
 namespace {
 
-constexpr size_t kMaxStacks = 200'000;  // a few hundred bytes each
-
 /// Never destroyed: engine threads may outlive static variables.
 struct Table {
   SpinLock mutex;

@@ -25,6 +25,11 @@ enum class StackMode : uint8_t {
 /// Parses "none", "module" or, if `has_python`, "python". UsageError for any other text.
 TIDEGAUGE_API StackMode parse_stack_mode(std::string_view text, bool has_python);
 
+/// How many different stacks a process keeps, with a few hundred bytes each.
+inline constexpr size_t kMaxStacks = 200'000;
+/// Further frames, the outermost ones, are dropped.
+inline constexpr size_t kMaxStackFrames = 512;
+
 /// A stack is a text with one frame per line, innermost first. Returns the same id for the same
 /// text until the process ends, and 0 if there are too many stacks. Thread-safe, never waits for
 /// long.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "capture/modules/nn_module_registry.h"
 
-#include <algorithm>
 #include <mutex>
 #include <utility>
+
+#include "capture/modules/parameter_owners.h"
 
 namespace tidegauge {
 
@@ -58,15 +59,13 @@ ModuleId NnModuleRegistry::find_owner(const at::Tensor& parameter) const {
     const std::lock_guard lock(mutex_);
     for (const auto& [id, module] : by_id_) ids.push_back(id);
   }
-  std::sort(ids.begin(), ids.end());
-  for (const ModuleId id : ids) {
-    const auto module = resolve(id);
-    if (!module) continue;
-    for (const at::Tensor& own : module->parameters(/*recurse=*/false)) {
-      if (own.is_same(parameter)) return id;
-    }
-  }
-  return {};
+  // Without a table: modules die unnoticed, so it could be out of date.
+  return ParameterOwners::search(
+      parameter, std::move(ids), [&](ModuleId id, ParameterOwners::VisitParameter visit) {
+        const auto module = resolve(id);
+        if (!module) return;
+        for (const at::Tensor& own : module->parameters(/*recurse=*/false)) visit(own);
+      });
 }
 
 std::vector<ModuleId> NnModuleRegistry::collect_dead() {

@@ -26,7 +26,7 @@ class NnModuleRegistry {
   /// Null if the module was destroyed. A module without a shared_ptr counts as alive.
   std::shared_ptr<const torch::nn::Module> resolve(ModuleId module) const;
   bool is_alive(ModuleId module) const;
-  /// The known module with the lowest id that has the parameter; none if no known module has it.
+  /// See ParameterOwners. None if no known module has the parameter.
   ModuleId find_owner(const at::Tensor& parameter) const;
   /// Forgets the modules that were destroyed and returns their ids.
   std::vector<ModuleId> collect_dead();

@@ -44,6 +44,8 @@ class StorageRegistry final : EndHandler {
   /// Call after every started listener was notified of the storage.
   void mark_known(const ObservedStorage& observed);
 
+  /// The id of new memory.
+  StorageId next_id() { return StorageId(++last_id_); }
   /// Call when the CPU allocator has allocated this memory. Replaces its deleter.
   void record_allocation(c10::DataPtr& data, int64_t size_bytes);
   /// Call for each entry of a device allocator's trace.
@@ -112,7 +114,6 @@ class StorageRegistry final : EndHandler {
   void report_freed(StorageId id);
   [[gnu::noinline, gnu::cold]] void report_pending(PendingFrees& pending);
 
-  StorageId next_id() { return StorageId(++last_id_); }
   /// Inserts a record with a new id.
   [[gnu::always_inline]] RegisteredStorage& register_memory(const void* data) {
     const auto [record, is_new] = memory_.insert(data);

@@ -30,6 +30,7 @@ def load_copy(table: str) -> ModuleType:
     spec = importlib.util.find_spec(f"tidegauge._torch.{table}")
     assert spec is not None
     assert spec.loader is not None
+    importlib.import_module(spec.name)  # dataclasses look their module up by name
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -32,6 +32,8 @@ EXCHANGED = "new memory of a parameter is Parameter at once, not at its module's
 CLOSED_STEP = "an optimizer step that raised has ended"
 ENTRY = "gradients are labelled without a hook on the parameter"
 LEFT_ACTIVE = "after an exception upstream's modules stay active, and their closures keep tensors"
+BUCKETS = "buckets of DistributedDataParallel are Gradient"
+CLOSURE = "what a closure makes is not part of the optimizer step"
 
 # Blocks of the reentrant checkpoints -> upstream's Post-Backward, then ours: Pre-, Peak-, Post-.
 _REENTRANT_BLOCKS = {
@@ -56,6 +58,29 @@ def is_fixed_upstream(since: tuple[int, int]) -> bool:
 
 
 DIFFERENCES: dict[str, dict[str, Rows]] = {
+    # The loss, one float.
+    "lbfgs": {CLOSURE: {"peak: Activation": (0, 4), "peak: Optstate": (88737, 88733)}},
+    # The bucket has the bytes of all gradients, 12,672.
+    "distributed_data_parallel": {
+        BUCKETS: {
+            "wrapped: Activation": (12672, 0),
+            "wrapped: Gradient": (0, 12672),
+            "before forward: Activation": (12672, 0),
+            "before forward: Gradient": (0, 12672),
+            "after forward: Activation": (12672 + 3076, 3076),
+            "after forward: Gradient": (0, 12672),
+            "after backward: Activation": (12672 + 4, 4),
+            "after backward: Gradient": (12672, 2 * 12672),
+            "after step: Activation": (12672 + 4, 4),
+            "after step: Gradient": (12672, 2 * 12672),
+            "after zero_grad: Activation": (12672 + 4, 4),
+            "after zero_grad: Gradient": (0, 12672),
+            "peak: Activation": (12672 + 8, 8),
+            # Upstream calls gradients Temp until they are accumulated.
+            "peak: Gradient": (8448, 2 * 12672),
+            "peak: Temp": (5248, 1024),
+        },
+    },
     "attention": {
         # Three gradients of x are added up. For upstream's figure, see
         # test_upstream_is_right_about_the_run_that_it_disturbs.

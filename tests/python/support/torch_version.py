@@ -56,6 +56,7 @@ TRUNC_NORMAL_WITHOUT_LOOP = Only(
 )
 NO_QUANTISED_FAKES = Only("a FakeTensorMode refuses quantised tensors", last=(2, 11))
 ONE_GROUP_PER_MODULE = Only("FSDP2 has one param group per module", last=(2, 11))
+CUDNN_ATTENTION_FIRST = Only("attention prefers cuDNN's kernel on H100 and B200", first=(2, 11))
 PADDED_SCATTER = Only("DTensor pads fake tensors that it scatters", (2, 12), (2, 12))
 NO_ADAM_ON_META = Only("Adam fails on meta tensors", last=(2, 12))
 UNWRITTEN_GATHER = Only(

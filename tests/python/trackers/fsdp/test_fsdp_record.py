@@ -32,7 +32,7 @@ def test_replay_has_the_figures_of_the_run(name: str, allocator: bool, tmp_path:
             units = tracker.units()
     recorder.close()
     reader = _core.Reader(str(tmp_path / "run.tide"))
-    recorded = {unit["name"]: unit for unit in _core.Run(reader).units()}
+    recorded = {unit["name"]: unit for unit in _core.ReadRun(reader).units()}
     assert recorded.keys() == {unit["name"] for unit in units}
     for unit in units:
         at_peak = {str(device): split for device, split in unit["at_peak"].items()}

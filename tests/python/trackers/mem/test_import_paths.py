@@ -9,10 +9,20 @@ import pytest
 
 # Internal to upstream's patches of FSDP2, which we do not have.
 NOT_OURS = {"_P", "_R", "_Ts", "_SavedFSDPMethods"}
+# What upstream keeps of each op.
+NOT_OURS |= {"_SACMetadata", "_SACModMetadata", "_display_stats_tabular"}
 
 
 @pytest.mark.parametrize(
-    "name", ["common_utils", "mod_tracker", "mem_tracker", "fsdp2_mem_tracker"]
+    "name",
+    [
+        "common_utils",
+        "fake_collectives",
+        "fsdp2_mem_tracker",
+        "ilp_utils",
+        "mem_tracker",
+        "mod_tracker",
+    ],
 )
 def test_drop_in_has_the_names_that_upstream_defines(name: str) -> None:
     upstream = importlib.import_module(f"torch.distributed._tools.{name}")

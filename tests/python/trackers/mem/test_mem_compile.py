@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from compiling import KINDS, Compile, as_module, graph_breaks, in_place, reset_compiler
 from tidegauge import MemTracker
+from tidegauge.report import read_summary
 from torch import nn
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -308,3 +310,63 @@ def test_force_dispatch_key_guard_is_restored_after_the_last_exit() -> None:
     with MemTracker():
         assert torch._C._ForceDispatchKeyGuard is not original
     assert torch._C._ForceDispatchKeyGuard is original
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("foreach", [False, True])
+def test_states_of_a_compiled_optimizer_are_its_states(backend: str, foreach: bool) -> None:
+    model, x = model_and_input()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1, foreach=foreach)
+    step = torch.compile(optimizer.step, backend=backend)
+    tracker = MemTracker()
+    tracker.track_external(model, optimizer, x)
+    with tracker:
+        for _ in range(2):
+            model(x).sum().backward()
+            step()
+            states = sum(state.nbytes for of in optimizer.state.values() for state in of.values())
+            held = now(tracker)
+            assert held["Optstate"] == states
+            assert "Buffer" not in held
+
+
+@pytest.mark.parametrize("is_inside_a_function", [False, True])
+def test_steps_of_a_compiled_optimizer_are_counted(
+    is_inside_a_function: bool, tmp_path: Path
+) -> None:
+    model, x = model_and_input()
+    optimizer = torch.optim.SGD(model.parameters(), lr=torch.tensor(0.1), momentum=0.9)
+
+    def update() -> None:
+        optimizer.step()
+
+    step = torch.compile(update if is_inside_a_function else optimizer.step, backend="eager")
+    path = tmp_path / "run.tide"
+    tracker = MemTracker(record=path)
+    tracker.track_external(model, optimizer, x)
+    with tracker:
+        for _ in range(3):
+            model(x).sum().backward()
+            step()
+            optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()  # not compiled
+    summary = read_summary(path)
+    assert summary.step_count == 4
+    assert summary.optimizer_step_count == 4
+
+
+@pytest.mark.parametrize(("compiled", "root"), [(as_module, "Net (compiled)"), (in_place, "Net")])
+def test_modules_of_a_compiled_model_have_names(
+    compiled: Compile, root: str, tmp_path: Path
+) -> None:
+    model, x = model_and_input()
+    run = compiled(model, "eager")
+    path = tmp_path / "run.tide"
+    tracker = MemTracker(record=path)
+    tracker.track_external(model, x)
+    with tracker:
+        run(x).sum().backward()
+    (peak,) = read_summary(path).peaks
+    owners = {group.module for group in peak.tensors if group.category == "Parameter"}
+    assert owners == {f"{root}.wide", f"{root}.narrow"}
