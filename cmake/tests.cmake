@@ -17,7 +17,7 @@ function(tidegauge_test name)
 endfunction()
 
 tidegauge_sources(core_tests tests/core tests/trace tests/analyze tests/allocator tests/fit
-  tests/export)
+  tests/plan tests/export)
 if(core_tests AND TARGET tidegauge_core)
   tidegauge_test(core_tests ${core_tests})
   target_link_libraries(core_tests PRIVATE tidegauge_core)

@@ -59,7 +59,7 @@ _HOMES = {
     "simulate": "simulation",
     "track": "tracking",
 }
-_MODULES = ("_C", "allocator", "callbacks", "export", "report", *_HOMES.values())
+_MODULES = ("_C", "allocator", "callbacks", "export", "plan", "report", *_HOMES.values())
 
 
 def __getattr__(name: str) -> Any:
@@ -78,4 +78,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """Only what is public."""
-    return sorted({*__all__, "allocator", "callbacks", "export", "report"})
+    return sorted({*__all__, "allocator", "callbacks", "export", "plan", "report"})

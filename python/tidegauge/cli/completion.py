@@ -45,14 +45,22 @@ def run(args: argparse.Namespace) -> int:
 
 def list_commands(parser: argparse.ArgumentParser) -> list[Command]:
     """The commands of the parser of `tidegauge`, with their options."""
-    (choices,) = (
-        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
-    )
+    choices = find_commands(parser)
     helps = {action.dest: action.help or "" for action in choices._choices_actions}
     return [
         Command(name, helps[name], tuple(_list_options(command)))
         for name, command in choices.choices.items()
     ]
+
+
+def find_commands(
+    parser: argparse.ArgumentParser,
+) -> argparse._SubParsersAction[argparse.ArgumentParser]:
+    """The action of the parser of `tidegauge` that has the parsers of the commands."""
+    (commands,) = (
+        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
+    )
+    return commands
 
 
 def _list_options(parser: argparse.ArgumentParser) -> list[Option]:

@@ -25,11 +25,13 @@ from tidegauge.cli import (
     export,
     info,
     merge,
+    plan,
     rehearse,
     replay,
     report,
     run,
     standin,
+    watch,
 )
 from tidegauge.cli.child import run_in_child
 from tidegauge.cli.common import (
@@ -42,9 +44,10 @@ from tidegauge.cli.common import (
 from tidegauge.errors import FormatError, TorchError
 
 COMMANDS: tuple[ModuleType, ...] = (
-    *(estimate, rehearse, run, report, diff, merge, info, replay, export, devices),
+    *(estimate, plan, rehearse, run, watch, report, diff, merge, info, replay, export, devices),
     *(completion, doctor, standin),
 )
+_RUN_A_SCRIPT = (run.NAME, rehearse.NAME)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -73,9 +76,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     With an explicit `argv` it never forks: the process belongs to the caller.
     """
     words = [*(sys.argv[1:] if argv is None else argv)]
-    if words[:1] == [run.NAME]:
-        words[1:] = run.complete_arguments(words[1:])
     parser = make_parser()
+    if words and words[0] in _RUN_A_SCRIPT:
+        command = completion.find_commands(parser).choices[words[0]]
+        words[1:] = run.complete_arguments(command, words[1:])
     args = parser.parse_args(words)
     args.parser = parser
     args.owns_process = argv is None
@@ -86,10 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> int:
     try:
         code: int = args.run(args)
-        if args.command not in (
-            run.NAME,
-            rehearse.NAME,
-        ):  # otherwise its output is the script's, which may close it
+        if args.command not in _RUN_A_SCRIPT:  # its output is the script's, which may close it
             sys.stdout.flush()
         return code
     except UsageError as error:

@@ -71,22 +71,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_count_or_zero,
         default=3,
         metavar="N",
-        help="end the script after N optimizer steps, 0: never (default: %(default)s)",
+        help="end the script after N optimizer steps; 0: let it end by itself (default: "
+        "%(default)s)",
     )
     parser.add_argument(
         "--item",
         type=float,
         default=1.0,
         metavar="NUMBER",
-        help="what the script reads where a kernel would have computed a floating point number; "
-        "integers read as 0 (default: %(default)s)",
+        help="the floating point number that the script reads instead of a computed one; computed "
+        "integers are 0 (default: %(default)s)",
     )
     parser.add_argument(
         "--events",
         choices=("quick", "slow"),
         default="quick",
-        help="CUDA events are done at once, or not before the script waits for them: two bounds "
-        "for memory that other streams use (default: quick)",
+        help="quick: CUDA events are done at once; slow: when the script waits for them. The two "
+        "bound the memory that other streams use (default: quick)",
     )
     parser.add_argument(
         "--engine",
@@ -98,7 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--beside-gpu",
         action="store_true",
-        help="also on a machine that has a GPU, which is then not used",
+        help="rehearse on a machine that has a GPU; the GPU is not used",
     )
     add_assume(parser)
     run_command.add_recording(parser)

@@ -137,17 +137,18 @@ def add_script(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def complete_arguments(words: list[str]) -> list[str]:
+def complete_arguments(parser: argparse.ArgumentParser, words: list[str]) -> list[str]:
     """`--stacks` without a value means lines. argparse would take the script for its value."""
     words = [*words]
-    for i, word in enumerate(words):
-        if word == "-m" or not word.startswith("-"):
-            return words  # the rest belongs to the script
-        if word == "--stacks" and (i + 1 == len(words) or words[i + 1] not in STACKS):
+    i = 0
+    while i < len(words) and words[i].startswith("-") and words[i] != "-m":
+        option = parser._option_string_actions.get(words[i])
+        if words[i] == "--stacks" and not (i + 1 < len(words) and words[i + 1] in STACKS):
             words[i] = "--stacks=python"
-        elif word in ("-o", "--output", "--html", "--keep", "--stacks"):
-            return words[: i + 2] + complete_arguments(words[i + 2 :])
-    return words
+            i += 1
+        else:
+            i += 1 if option is None or option.nargs == 0 else 2
+    return words  # the rest belongs to the script
 
 
 def check_keep(text: str) -> str:

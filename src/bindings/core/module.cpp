@@ -8,6 +8,7 @@
 #include "bindings/core/allocator.h"
 #include "bindings/core/export.h"
 #include "bindings/core/fit.h"
+#include "bindings/core/plan.h"
 #include "bindings/core/trace.h"
 #include "core/util/byte_text.h"
 #include "tidegauge/errors.h"
@@ -70,5 +71,6 @@ PYBIND11_MODULE(_core, m) {
   tidegauge::bindings::bind_trace(m);
   tidegauge::bindings::bind_allocator(m);
   tidegauge::bindings::bind_fit(m);
+  tidegauge::bindings::bind_plan(m);
   tidegauge::bindings::bind_export(m);
 }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from commands import run_command
 from tidegauge import standin
 from tidegauge.report import read_summary
 
@@ -31,16 +33,7 @@ def _why_not() -> str | None:
 needs_cuda = pytest.mark.skipif(_why_not() is not None, reason=str(_why_not()))
 
 
-def rehearse(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tidegauge", "rehearse", *arguments],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+rehearse = functools.partial(run_command, "rehearse")
 
 
 def read_reserved(text: str) -> tuple[str, str, str]:

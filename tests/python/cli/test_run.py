@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-import os
+import functools
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from commands import run_command
 from tidegauge.cli.run import name_trace
 from tidegauge.report import Summary, read_summary
 from tidegauge.report.text import describe_health
@@ -17,19 +18,7 @@ from tidegauge.report.text import describe_health
 SCRIPTS = Path(__file__).parent / "scripts"
 
 
-def run(
-    folder: Path, *arguments: str, launcher: tuple[str, ...] = (), **variables: str
-) -> subprocess.CompletedProcess[str]:
-    command = launcher or (sys.executable,)
-    return subprocess.run(
-        [*command, "-m", "tidegauge", "run", *arguments],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+run = functools.partial(run_command, "run")
 
 
 def read_good(path: Path) -> Summary:

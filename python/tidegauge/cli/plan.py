@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`tidegauge plan model.py`: the checkpointing of each block that fits and is fastest."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.cli.common import (
+    EXIT_DOES_NOT_FIT,
+    EXIT_DONE,
+    UsageError,
+    add_output,
+    note,
+    parse_bytes,
+    refuse_to_replace,
+    to_json,
+    write_file,
+    write_result,
+)
+from tidegauge.cli.estimate import (
+    add_run_arguments,
+    clear_progress,
+    make_estimator,
+    read_question,
+    run_checked,
+)
+
+if TYPE_CHECKING:
+    from tidegauge.planning.plan_file import AppliedPlan
+    from tidegauge.planning.planner import PlanResult, Row
+
+NAME = "plan"
+HELP = "choose the activation checkpointing of each block, so that a run fits and is fastest"
+EXAMPLES = """\
+  tidegauge plan llama.py --fsdp 8 --mp bf16/fp32 --device h100-80g
+  tidegauge plan llama.py --fsdp 8 --device l40s --write plan.json
+  tidegauge plan config.json --device l40s --code
+  (exit code 3: no choice fits; docs/plan.md describes how to apply a plan)
+"""
+IN_CHILD = True  # because simulating a GPU may crash the process
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_run_arguments(parser)
+    plan = parser.add_argument_group("planning")
+    plan.add_argument(
+        "--budget",
+        type=parse_bytes,
+        metavar="SIZE",
+        help="memory to use at most, e.g. 60GiB; default: the device",
+    )
+    plan.add_argument(
+        "--speed",
+        default="",
+        metavar="NAME",
+        help="device of the catalogue whose times are estimated; default: that of --device",
+    )
+    plan.add_argument("--write", metavar="FILE", help="write the plan as JSON")
+    plan.add_argument("--code", action="store_true", help="print the plan as PyTorch code")
+    parser.set_defaults(folder=None)
+    add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.write:
+        refuse_to_replace(args, args.write)
+    if args.ac is not None:
+        raise UsageError("plan chooses the checkpointing; leave out --ac")
+    return run_checked(args, _plan)
+
+
+def _plan(args: argparse.Namespace) -> int:
+    from tidegauge.planning.plan_file import make_applied
+    from tidegauge.planning.planner import BudgetError, find_plan
+
+    contract, question = read_question(args)
+    if question.device is None:
+        raise UsageError("plan needs --device, e.g. --device h100-80g")
+    with make_estimator(args, contract, question, records_steps=True) as estimator:
+        try:
+            found = find_plan(
+                estimator,
+                question.plan,
+                question.device,
+                budget_bytes=args.budget,
+                alloc_conf=question.alloc_conf,
+                speed=args.speed,
+            )
+        except BudgetError as error:
+            clear_progress(args)
+            note(args, str(error))
+            return EXIT_DOES_NOT_FIT
+    clear_progress(args)
+    applied = make_applied(found.blocks, found.chosen.kinds, _facts(found))
+    if args.write:
+        write_file(args, args.write, applied.to_json())
+    write_result(args, _render(args, found, applied))
+    return EXIT_DONE
+
+
+def _facts(found: PlanResult) -> dict[str, Any]:
+    chosen = found.chosen.estimate
+    return {
+        "target": chosen.target,
+        "settings": chosen.settings,
+        "plan": chosen.plan.describe(),
+        "device": found.device.key or found.device.name,
+        "budget_bytes": found.budget_bytes,
+        "needed_bytes": chosen.needed_bytes,
+        "high_bytes": chosen.high_bytes,
+    }
+
+
+def _render(args: argparse.Namespace, found: PlanResult, applied: AppliedPlan) -> str:
+    if args.json:
+        return to_json(
+            {
+                **_facts(found),
+                "is_calibrated": False,
+                "chosen": _row_to_json(found.chosen),
+                "compared": [_row_to_json(row) for row in found.rows],
+                "simulated": found.simulated,
+                "gain_ns": found.gain_ns,
+                "blocks": {name: list(kept) for name, kept in applied.blocks.items()},
+            }
+        )
+    if args.code:
+        return applied.to_code()
+    from tidegauge.planning.text import render_plan
+
+    return render_plan(found)
+
+
+def _row_to_json(row: Row) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "ac": row.estimate.plan.ac,
+        "fits": row.fits,
+        "needed_bytes": row.estimate.needed_bytes,
+        "high_bytes": row.estimate.high_bytes,
+        "time": row.time,
+    }
