@@ -228,8 +228,10 @@ def find_limit(path: str) -> int:
 
 
 def check_sizes(root: Path) -> Iterator[str]:
-    files = list_files(root, "src", ".h", ".cpp") | list_files(root, "include", ".h")
-    for path in sorted(files | list_files(root, "python", ".py")):
+    files = list_files(root, "include", ".h")
+    for folder in ("src", "python", "tests"):
+        files |= list_files(root, folder, ".h", ".cpp", ".py")
+    for path in sorted(files):
         lines = len((root / path).read_text().splitlines())
         if lines > find_limit(path):
             yield f"{path}: size: has {lines} lines; at most {find_limit(path)} are allowed"

@@ -33,7 +33,11 @@ set_up() {
   echo "installing torch $version into $env"
   case $version in
     *+cpu) pip_install install "torch==$version" ;;
-    *) (unset PIP_FIND_LINKS && pip_install --isolated install "torch==${version%%+*}") ;;
+    *) (
+      # Without local files, which pip's own settings may name; an index in the environment stays.
+      unset PIP_FIND_LINKS PIP_EXTRA_INDEX_URL
+      PIP_CONFIG_FILE=/dev/null pip_install install "torch==${version%%+*}"
+    ) ;;
   esac
   sed '/^torch==/d; /^-c /d' requirements/build.txt requirements/test.txt >"$env/requirements.txt"
   # Another torch needs its own versions of setuptools, triton and the CUDA libraries.

@@ -21,6 +21,7 @@ REPO = Path(__file__).parent.parent
 DOCUMENTS = (
     "README.md",
     "docs/performance.md",
+    "docs/plan.md",
     "docs/python.md",
     "docs/rehearse.md",
     "src/capture/fast/README.md",
@@ -65,6 +66,12 @@ def estimate() -> str:
     options = "--fsdp 8 --mp bf16/fp32 --ac selective --device h100-80g"
     text = run_example(f"estimate llama.py {options}")
     return show_sections(text, "Fits", "Device memory")
+
+
+def plan() -> str:
+    options = "--fsdp 8 --mp bf16/fp32 --device h100-80g --set batch=2"
+    text = run_example(f"plan llama.py {options}")
+    return show_sections(text, "Fits", " ", "blocks")
 
 
 def report() -> str:
@@ -159,6 +166,7 @@ def speeds() -> str:
 
 GENERATORS = {
     "estimate": estimate,
+    "plan": plan,
     "timeline": lambda: example("mod_tracker_timeline.py"),
     "memory": lambda: example("mem_tracker.py"),
     "rehearsal": rehearsal,

@@ -200,6 +200,9 @@ def test_torch_version_outside_the_compat_files_is_reported(
         ("src/core/util/table.cpp", 500),
         ("src/bindings/torch/module.cpp", 250),
         ("python/tidegauge/report/text.py", 500),
+        ("tests/core/util/tables.h", 150),
+        ("tests/core/util/test_table.cpp", 500),
+        ("tests/python/report/test_text.py", 500),
     ],
 )
 def test_file_that_is_too_long_is_reported(check: Check, path: str, limit: int) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`oracle_run.py CASE`: trains a target of `estimate` on torch's real CUDA build, over the
-stand-in, and prints what torch's allocator says, as JSON. The steps are those of an estimate.
+"""`oracle_run.py CASE [FILE]`: trains a target of `estimate` on torch's real CUDA build, over the
+stand-in, and prints what torch's allocator says, as JSON. The steps are those of an estimate. The
+file gets all requests of the steps (oracle_requests.py).
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
+import oracle_requests
 import torch
 import torch.distributed as dist
 from tidegauge._torch.absent_ranks import FOR_ABSENT_RANKS
@@ -26,7 +29,7 @@ def read(which: str) -> dict[str, int]:
     return {**figures, "segments": found["segment.all.current"]}
 
 
-def measure(case: dict[str, Any]) -> dict[str, Any]:
+def measure(case: dict[str, Any], requests: Path | None) -> dict[str, Any]:
     plan = Plan(**case["plan"], settings=tuple(sorted(case["settings"].items())))
     contract = load_contract(case["target"])
     settings = contract.resolve(dict(plan.settings))
@@ -35,16 +38,20 @@ def measure(case: dict[str, Any]) -> dict[str, Any]:
         FOR_ABSENT_RANKS.install(FOR_ABSENT_RANKS)
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
         dist.init_process_group("nccl", rank=0, world_size=plan.world_size)
-    with torch.device("cuda"):
+    # Only the finished parameters are put on the device, one after another.
+    with torch.device("meta"):
         model = contract.build_model(settings)
     prepare_model(contract, plan, model, "cuda")
+    if requests:
+        oracle_requests.start()
+    for module in model.modules():
+        module.to_empty(device="cuda", recurse=False)
     optimizer = make_optimizer(contract, plan, model, "cuda")
     with torch.device("cuda"):
         inputs = contract.make_inputs(settings)
-    torch.cuda.empty_cache()
     figures: dict[str, Any] = {"init": read("current")}
     is_autocast = plan.compute_dtype is not None and not plan.is_sharded
-    for step in range(STEPS):
+    for step in range(case.get("steps", STEPS)):
         torch.cuda.reset_peak_memory_stats()
         with torch.autocast("cuda", plan.compute_dtype, enabled=is_autocast):
             loss = contract.compute_loss(model, inputs)
@@ -53,9 +60,12 @@ def measure(case: dict[str, Any]) -> dict[str, Any]:
         optimizer.step()
         optimizer.zero_grad()
         figures["first" if step == 0 else "steady"] = read("peak")
+    if requests:
+        requests.write_text(json.dumps(oracle_requests.read()))
     return figures
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(json.loads(sys.argv[1]))), flush=True)
+    wanted = Path(sys.argv[2]) if len(sys.argv) > 2 else None
+    print(json.dumps(measure(json.loads(sys.argv[1]), wanted)), flush=True)
     os._exit(0)  # torch's autograd threads may abort a process that ends after a backward

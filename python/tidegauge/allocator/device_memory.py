@@ -75,7 +75,7 @@ def replay_trace(
         peaks = {device: sum(split) for device, split in reader.replay().peak()}
     chosen = choose_device(peaks, traced_device)
     return replay_requests(
-        _core.RequestStream(fspath(path), chosen),
+        _core.RunRequests(fspath(path), chosen),
         reader.run_facts(),
         trace=fspath(path),
         traced_device=chosen,
@@ -89,7 +89,7 @@ def replay_trace(
 
 
 def replay_requests(
-    requests: _core.RequestStream,
+    requests: _core.RunRequests,
     facts: Mapping[str, str],
     *,
     trace: str,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import cache
 
 from tidegauge import _core
@@ -35,9 +35,10 @@ def device_models() -> tuple[DeviceModel, ...]:
 
 def model_device(memory_bytes: int) -> DeviceModel:
     """A device that is not in the catalogue. It gets the architecture of the one with the nearest
-    memory, and so its workspaces; its name says so."""
+    memory, and so its kernels; its name says so."""
     nearest = min(device_models(), key=lambda model: abs(model.memory_bytes - memory_bytes))
-    return DeviceModel("", f"a device like {nearest.name}", memory_bytes, nearest.compute)
+    name = f"a device like {nearest.name}"
+    return replace(nearest, key="", name=name, memory_bytes=memory_bytes)
 
 
 def find_device(key: str) -> DeviceModel:

@@ -96,7 +96,7 @@ class Verdict:
 
 
 def judge(
-    requests: _core.RequestStream,
+    requests: _core.RunRequests,
     facts: Mapping[str, str],
     *,
     device: DeviceModel | None = None,

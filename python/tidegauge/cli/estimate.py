@@ -9,7 +9,7 @@ import math
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidegauge._util.formatting import render_rough_duration
@@ -36,7 +36,7 @@ from tidegauge.cli.html import add_html, check_html, make_page, write_page
 from tidegauge.errors import FormatError
 
 if TYPE_CHECKING:
-    from tidegauge.estimation import Advice, Estimate, Estimator
+    from tidegauge.estimation import Advice, Contract, Estimate, Estimator
     from tidegauge.estimation.sweep import Question, SweepPoint
 
 NAME = "estimate"
@@ -52,7 +52,8 @@ IN_CHILD = True  # because simulating a GPU may crash the process
 T = TypeVar("T")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """The target, how it is trained, and the device."""
     parser.add_argument(
         "target",
         metavar="TARGET",
@@ -69,6 +70,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="change a setting of the target, e.g. batch=4",
     )
     plan = parser.add_argument_group("training plan")
+    plan.add_argument("--dp", metavar="N", help="DistributedDataParallel over N ranks")
+    plan.add_argument(
+        "--zero",
+        action="store_const",
+        const="yes",
+        help="the ranks of --dp share optimizer states (ZeroRedundancyOptimizer)",
+    )
     plan.add_argument("--fsdp", metavar="N", help="shard with FSDP2 over N ranks")
     plan.add_argument("--hsdp", metavar="RxN", help="R replicas, each sharded over N ranks")
     plan.add_argument("--tp", metavar="N", help="tensor parallelism over N ranks")
@@ -84,15 +92,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     plan.add_argument("--dtype", metavar="TYPE", help="parameter type: bf16, fp16 or fp32")
     plan.add_argument(
-        "--ac", metavar="KIND", help="activation checkpointing: none, selective or full"
+        "--ac",
+        metavar="KIND",
+        help="activation checkpointing: none, attention, selective, full, every:N, ops:FILE, or "
+        "by block: full:0-11,selective:12-31",
+    )
+    plan.add_argument(
+        "--lora",
+        metavar="rank=R,targets=A/B",
+        help="train LoRA adapters of PEFT beside these modules, or all linear ones",
+    )
+    plan.add_argument(
+        "--attention",
+        metavar="KERNEL",
+        help="scaled_dot_product_attention: flash, efficient, cudnn or math",
     )
     plan.add_argument(
         "--optimizer",
         metavar="NAME",
         help="e.g. sgd-momentum; default: that of the target, or adamw",
     )
+    plan.add_argument("--clip", metavar="NORM", help="clip the gradients to this norm")
+    plan.add_argument(
+        "--accumulate", metavar="K", help="accumulate the gradients of K batches in each step"
+    )
     plan.add_argument(
         "--offload", action="store_const", const="yes", help="keep shards in host memory"
+    )
+    plan.add_argument(
+        "--routing",
+        metavar="KIND",
+        help="experts that tokens choose: balanced, worst or a seed; several: one estimate each",
     )
     plan.add_argument(
         "--item", metavar="VALUE", help="value that Tensor.item() returns if it is not known"
@@ -115,6 +145,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="cuda",
         help="device to simulate (default: cuda, which needs no GPU)",
     )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_run_arguments(parser)
     many = parser.add_argument_group("sweep and search")
     many.add_argument(
         "--sweep",
@@ -135,36 +169,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tidegauge.estimation.contract import ContractError, ModelError
-
     check_html(args)
+    if args.routing and "," in args.routing:  # a comparison
+        args.sweep, args.routing = [*args.sweep, f"routing={args.routing}"], None
     if args.trace:
         refuse_to_replace(args, args.trace)
     if args.sweep and args.max:
         raise UsageError("--sweep and --max are mutually exclusive")
-    args.progress = _Progress(is_shown=sys.stderr.isatty() and not args.quiet)
+    return run_checked(args, _answer)
+
+
+def _answer(args: argparse.Namespace) -> int:
+    contract, question = read_question(args)
+    with make_estimator(args, contract, question) as estimator:
+        if args.sweep:
+            return _sweep(args, estimator, question)
+        if args.max:
+            return _find_largest(args, estimator, question)
+        return _estimate(args, estimator, question)
+
+
+def run_checked(args: argparse.Namespace, body: Callable[[argparse.Namespace], int]) -> int:
+    """Checks the arguments and calls `body`. Errors in the target, its program or the plan end in a
+    message and an exit code.
+    """
+    from tidegauge.estimation.contract import ContractError, ModelError
+
+    args.progress = Progress(is_shown=sys.stderr.isatty() and not args.quiet)
     try:
         _check_arguments(args)
-        from tidegauge.estimation import Estimator, load_contract
-        from tidegauge.estimation.estimator import check_rank
-
-        contract = load_contract(args.target, args.config)
-        question = _read_question(args, contract)
-        rank = check_rank(args.rank, question.plan)
-        assumed = _read_assumptions(args)
-        with Estimator(
-            contract,
-            rank=rank,
-            assumed=assumed,
-            simulated_device=args.simulate,
-            progress=args.progress,
-            folder=args.folder,
-        ) as estimator:
-            if args.sweep:
-                return _sweep(args, estimator, question)
-            if args.max:
-                return _find_largest(args, estimator, question)
-            return _estimate(args, estimator, question)
+        return body(args)
     except ModelError as error:
         if args.verbose:
             traceback.print_exception(error.__cause__)
@@ -193,7 +227,7 @@ def _check_arguments(args: argparse.Namespace) -> None:
     Plan(**_read_options(args))
     for text in args.set:
         _split(text, "--set", "batch=2")
-    for text in args.sweep:
+    for text in getattr(args, "sweep", ()):
         _split(text, "--sweep", "batch=1,2,4")
 
 
@@ -204,16 +238,36 @@ def _read_options(args: argparse.Namespace) -> dict[str, Any]:
     return {name: parse_option(name, text) for name, text in given.items() if text is not None}
 
 
-def _read_question(args: argparse.Namespace, contract: Any) -> Question:
+def read_question(args: argparse.Namespace) -> tuple[Contract, Question]:
+    """The target, and what is asked about it."""
+    from tidegauge.estimation import load_contract
     from tidegauge.estimation.plan import Plan
     from tidegauge.estimation.sweep import Question
 
+    contract = load_contract(args.target, args.config)
     question = Question(Plan(**_read_options(args)), read_device(args), args.alloc_conf)
     for text in args.set:
         name, value = _split(text, "--set", "batch=2")
         contract.resolve({name: value})
         question = question.change(contract, name, value)
-    return question
+    return contract, question
+
+
+def make_estimator(
+    args: argparse.Namespace, contract: Contract, question: Question, *, records_steps: bool = False
+) -> Estimator:
+    from tidegauge.estimation import Estimator
+    from tidegauge.estimation.estimator import check_rank
+
+    return Estimator(
+        contract,
+        rank=check_rank(args.rank, question.plan),
+        assumed=_read_assumptions(args),
+        simulated_device=args.simulate,
+        progress=args.progress,
+        folder=args.folder,
+        records_steps=records_steps,
+    )
 
 
 def _split(text: str, option: str, example: str) -> tuple[str, str]:
@@ -254,7 +308,7 @@ def _estimate(args: argparse.Namespace, estimator: Estimator, question: Question
         tried: list[Advice] = []
         is_whole = _collect(advise(estimator, question, found), tried)
         advice = rank_advice(tried)
-    _clear(args)
+    clear_progress(args)
     if args.json:
         rows = [estimate_to_json(each.estimate, args.top) for each in advice or ()]
         listed = [
@@ -306,7 +360,7 @@ def _sweep(args: argparse.Namespace, estimator: Estimator, question: Question) -
     points: list[SweepPoint] = []
     args.progress.begin(math.prod(len(values) for values in axes.values()))
     is_whole = _collect(args.progress.count(sweep(estimator, question, axes)), points)
-    _clear(args)
+    clear_progress(args)
     if args.json:
         rows = [
             {
@@ -329,7 +383,7 @@ def _find_largest(args: argparse.Namespace, estimator: Estimator, question: Ques
 
     tried: list[tuple[int, Estimate]] = []
     is_whole = _collect(find_largest(estimator, question, args.max), tried)
-    _clear(args)
+    clear_progress(args)
     largest = max((value for value, found in tried if found.fits), default=None)
     if args.json:
         rows = [
@@ -367,12 +421,12 @@ def _fields(value: Any, *names: str) -> dict[str, Any]:
     return {name: getattr(value, name) for name in names}
 
 
-def _clear(args: argparse.Namespace) -> None:
+def clear_progress(args: argparse.Namespace) -> None:
     if sys.stderr.isatty() and not args.quiet:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-class _Progress:
+class Progress:
     """One line on the terminal: `run 5 of 96, 40 s left: building the model`."""
 
     def __init__(self, is_shown: bool) -> None:

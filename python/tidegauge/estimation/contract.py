@@ -35,7 +35,8 @@ class Contract:
     `settings`: names that `--set` may change, with their defaults; functions receive them as
     attributes. `blocks(model)`: the modules to checkpoint and shard one by one.
     `shard(model, fully_shard)`: calls `fully_shard(module)` on each unit, the root last.
-    `tensor_parallel_plan(model)`: a plan for `parallelize_module`. `make_optimizer(model)`.
+    `tensor_parallel_plan(model)`: a plan for `parallelize_module`. `parallelize(model, mesh)`:
+    applies tensor parallelism itself, instead of such a plan. `make_optimizer(model)`.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Contract:
     blocks: Callable[[nn.Module], Sequence[nn.Module]] | None = None
     shard: Callable[[nn.Module, Callable[..., Any]], object] | None = None
     tensor_parallel_plan: Callable[[nn.Module], Mapping[str, Any]] | None = None
+    parallelize: Callable[[nn.Module, Any], object] | None = None
     make_optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None
 
     def resolve(self, changes: Mapping[str, Any]) -> SimpleNamespace:
@@ -75,10 +77,12 @@ class Contract:
         return text
 
     @contextmanager
-    def wrap_errors(self, doing: str) -> Iterator[None]:
+    def wrap_errors(self, doing: str, let_pass: tuple[type[Exception], ...] = ()) -> Iterator[None]:
         """Turns an exception raised within into a ModelError that names the program's line."""
         try:
             yield
+        except let_pass:
+            raise
         except Exception as error:
             frames = traceback.extract_tb(error.__traceback__)
             package = str(Path(__file__).parent.parent)

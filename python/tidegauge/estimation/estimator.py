@@ -35,9 +35,16 @@ from tidegauge.allocator.device_memory import replay_requests
 from tidegauge.estimation.contract import Contract
 from tidegauge.estimation.live_modules import make_module_contract
 from tidegauge.estimation.plan import Plan
-from tidegauge.estimation.runner import Progress, Run, claim_device, next_rank, run_plan
+from tidegauge.estimation.runner import Claim, Run, claim_device, next_rank, run_plan
+from tidegauge.estimation.step_record import StepRecord
+from tidegauge.estimation.steps import Progress
 from tidegauge.estimation.targets import load_contract
 from tidegauge.report.summary import Peak, Summary, make_summary
+
+_WORKSPACES_ARE_REQUESTED = (
+    "The assumed cuBLAS workspace has no effect: kernels of a simulated GPU request theirs from "
+    "the allocator."
+)
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,7 @@ class Estimate:
     named no settings: then the band covers both modes of the allocator. `failed_requests`: on the
     device, with the expected assumptions. `peak` is the tensor peak. `is_steady`: the last step
     began and ended with the same memory. `parameter_dtypes`: most elements first.
+    `layout`: blocks, units and split parameters that the plan made, in words.
     """
 
     target: str
@@ -67,6 +75,7 @@ class Estimate:
     optimizer: str
     parameter_count: int
     parameter_dtypes: tuple[str, ...]
+    layout: str
     world_size: int
     rank: int
     ranks: tuple[RankPeak, ...]
@@ -133,7 +142,7 @@ class _Simulated:
     run: Run
     summary: Summary
     peak: Peak
-    requests: _core.RequestStream
+    requests: _core.RunRequests
 
 
 class Estimator:
@@ -141,7 +150,8 @@ class Estimator:
 
     Events stay in memory. `trace_of` writes a file into a temporary folder inside `folder`, which
     is removed when this context manager is left.
-    `notes` are part of every estimate.
+    `notes` are part of every estimate. With `records_steps`, `step_of` tells what a step consists
+    of.
     """
 
     def __init__(
@@ -153,15 +163,19 @@ class Estimator:
         simulated_device: str = "cuda",
         progress: Progress = lambda text: None,
         folder: str | None = None,
+        records_steps: bool = False,
     ) -> None:
         self.contract = contract
+        self._records_steps = records_steps
         self.run_count = 0
         self._rank = rank
         self._assumed = dict(assumed or {})
         self._progress = progress
         self._claim = claim_device(simulated_device)
         self._notes = self._claim.notes
-        self._runs: dict[Plan, list[_Simulated]] = {}
+        if "cublas_workspace_bytes" in self._assumed and self._claim.device != "cpu":
+            self._notes += (_WORKSPACES_ARE_REQUESTED,)
+        self._runs: dict[tuple[Plan, Claim], list[_Simulated]] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="tidegauge-", dir=folder)
 
     def __enter__(self) -> Self:
@@ -178,7 +192,7 @@ class Estimator:
         `alloc_conf` None: the band covers both modes of the allocator.
         """
         begin = time.perf_counter()
-        simulated = self._simulate(plan)
+        simulated = self._simulate(plan, device)
         self._progress("replaying the allocator")
         judged = [(each, self._judge(each, device, alloc_conf)) for each in simulated]
         worst, verdict = max(judged, key=lambda row: row[1].needed_bytes)
@@ -191,6 +205,7 @@ class Estimator:
             optimizer=run.optimizer,
             parameter_count=run.parameter_count,
             parameter_dtypes=run.parameter_dtypes,
+            layout=run.layout,
             world_size=plan.world_size,
             rank=run.rank,
             ranks=tuple(
@@ -225,6 +240,12 @@ class Estimator:
         """Writes the trace of its worst rank. Raises OSError if that is not possible."""
         self._find(estimate).run.recorder.save(path, overwrite=overwrite)
 
+    def step_of(self, estimate: Estimate) -> StepRecord:
+        """The last step of its worst rank; only with `records_steps`."""
+        step = self._find(estimate).run.step
+        assert step is not None
+        return step
+
     def trace_of(self, estimate: Estimate) -> Path:
         """The trace of its worst rank, in a temporary file until the estimator is closed."""
         found = self._find(estimate)
@@ -249,20 +270,28 @@ class Estimator:
         )
 
     def _find(self, estimate: Estimate) -> _Simulated:
-        runs = self._runs[estimate.plan]
+        runs = self._simulate(estimate.plan, estimate.device)
         return next(each for each in runs if each.run.rank == estimate.rank)
 
-    def _simulate(self, plan: Plan) -> list[_Simulated]:
-        if plan not in self._runs:
+    def _simulate(self, plan: Plan, device: DeviceModel | None) -> list[_Simulated]:
+        claim = self._claim.for_device(device)
+        if (plan, claim) not in self._runs:
             done: list[_Simulated] = []
             ranks_done: list[Run] = []
             while (rank := next_rank(plan.world_size, ranks_done, self._rank)) is not None:
                 self.run_count += 1
-                run = run_plan(self.contract, plan, rank, self._claim, self._progress)
+                run = run_plan(
+                    self.contract,
+                    plan,
+                    rank,
+                    claim,
+                    self._progress,
+                    records_steps=self._records_steps,
+                )
                 ranks_done.append(run)
                 done.append(_read(run, self.run_count))
-            self._runs[plan] = done
-        return self._runs[plan]
+            self._runs[plan, claim] = done
+        return self._runs[plan, claim]
 
     def _judge(
         self, simulated: _Simulated, device: DeviceModel | None, alloc_conf: str | None
@@ -278,7 +307,7 @@ class Estimator:
 
 def _read(run: Run, number: int) -> _Simulated:
     source = run.recorder.source
-    read = _core.Run(source, wants_requests=True)
+    read = _core.ReadRun(source, wants_requests=True)
     requests = read.requests()
     assert requests is not None
     summary = make_summary(read, source, "")
@@ -300,6 +329,8 @@ def estimate(
     compute_loss: Callable[[nn.Module, Any], torch.Tensor] | None = None,
     config: str | None = None,
     settings: Mapping[str, Any] | None = None,
+    dp: int = 0,
+    zero: bool = False,
     fsdp: int = 0,
     hsdp: str = "",
     tp: int = 1,
@@ -307,8 +338,13 @@ def estimate(
     mp: str = "",
     dtype: str = "",
     ac: str = "none",
+    lora: str = "",
+    attention: str = "",
     optimizer: str = "",
+    clip: float = 0.0,
+    accumulate: int = 1,
     offload: bool = False,
+    routing: str = "",
     item: str = "",
     rank: int | str = "worst",
     assumptions: Mapping[str, int] | None = None,
@@ -323,10 +359,14 @@ def estimate(
     catalogue, e.g. "h100-80g", or `device_memory`, e.g. "40GiB". `alloc_conf`: as in
     PYTORCH_CUDA_ALLOC_CONF. `settings`: settings of the target, as with `--set`.
 
-    The training plan: `fsdp`, `hsdp` ("2x4") and `tp`: numbers of ranks; `reshard`; `mp`: types of
-    computation and reduction ("bf16/fp32"); `dtype`: type of the parameters; `ac`: "none",
-    "selective" or "full" checkpointing; `optimizer`: e.g. "sgd-momentum"; `offload`: keep shards in
-    host memory; `item`: the value that `Tensor.item()` returns if it is not known.
+    The training plan: `dp` (DDP), `fsdp`, `hsdp` ("2x4") and `tp`: numbers of ranks; `zero`: the
+    ranks of `dp` share optimizer states; `reshard`; `mp`: types of computation and reduction
+    ("bf16/fp32"); `dtype`: type of the parameters; `ac`: "none", "selective", "full", "every:2" or
+    "ops:FILE" checkpointing; `lora`: "rank=16,targets=q_proj/v_proj"; `attention`: "flash",
+    "efficient", "cudnn" or "math"; `optimizer`: e.g. "sgd-momentum"; `clip`: largest norm of the
+    gradients; `accumulate`: batches for one step; `offload`: keep shards in host memory; `routing`:
+    of tokens to experts, "balanced", "worst" or a seed; `item`: the value that `Tensor.item()`
+    returns if it is not known.
 
     `rank`: "worst", "all" or a number. `assumptions`: members of
     `tidegauge.allocator.Assumptions`. `simulated_device`: "cuda" needs no GPU; "cpu" simulates with
@@ -340,6 +380,8 @@ def estimate(
         raise TypeError(f"estimate() has no argument '{name}': {did_you_mean(name, known)}")
     contract = _find_contract(target, config, inputs, compute_loss)
     chosen = Plan(
+        dp=dp,
+        zero=zero,
         fsdp=fsdp,
         hsdp=hsdp,
         tp=tp,
@@ -347,8 +389,13 @@ def estimate(
         mp=mp,
         dtype=dtype,
         ac=ac,
+        lora=lora,
+        attention=attention,
         optimizer=optimizer,
+        clip=clip,
+        accumulate=accumulate,
         offload=offload,
+        routing=routing,
         item=item,
         settings=tuple(sorted((settings or {}).items())),
     )

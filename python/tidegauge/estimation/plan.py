@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,8 @@ from tidegauge._util.suggestions import did_you_mean
 if TYPE_CHECKING:
     import torch
 
-CHECKPOINTING = ("none", "selective", "full")
+CHECKPOINTING = ("none", "attention", "selective", "full")  # and every:N, ops:FILE
+ATTENTION = ("flash", "efficient", "cudnn", "math")
 
 
 @dataclass(frozen=True)
@@ -32,12 +35,16 @@ class OptimizerKind:
     smaller: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def make(self, parameters: Any, **options: Any) -> torch.optim.Optimizer:
+    @property
+    def optimizer_class(self) -> type[torch.optim.Optimizer]:
         import torch
 
-        made: torch.optim.Optimizer = getattr(torch.optim, self.class_name)(
-            parameters, **self.options, **options
-        )
+        found: type[torch.optim.Optimizer] = getattr(torch.optim, self.class_name)
+        return found
+
+    def make(self, parameters: Any, **options: Any) -> torch.optim.Optimizer:
+        make: Any = self.optimizer_class
+        made: torch.optim.Optimizer = make(parameters, **self.options, **options)
         return made
 
 
@@ -68,16 +75,26 @@ def find_dtype(name: str) -> torch.dtype:
 class Plan:
     """The options of the command line, by name. Raises ValueError for invalid combinations.
 
-    `fsdp`: number of ranks of FSDP2; 0 means not sharded. `hsdp`: replicas x ranks, as in "2x4".
-    `tp`: number of ranks of tensor parallelism. `reshard`: parameters after forward: "auto" (the
-    default of FSDP2: all but the root), "yes", "no", or a number of ranks. `mp`: the types of
-    computation and reduction, as in "bf16/fp32"; without sharding, the type for autocast.
-    `dtype`: convert the parameters to this type; empty: keep their type. `ac`: checkpointing of
-    the blocks. `optimizer`: empty means the contract's, or adamw. `offload`: keep shards in host
-    memory. `item`: the value that `item()` returns if it is not known; empty: raise an error.
-    `settings`: the contract's settings that differ from their defaults.
+    `dp`: number of ranks of DistributedDataParallel; 0 means none. `zero`: these ranks share
+    the optimizer's states (ZeroRedundancyOptimizer). `fsdp`: number of ranks of FSDP2; 0 means
+    not sharded. `hsdp`: replicas x ranks, as in "2x4". `tp`: number of ranks of tensor
+    parallelism. `reshard`: parameters after forward: "auto" (the default of FSDP2: all but the
+    root), "yes", "no", or a number of ranks. `mp`: the types of computation and reduction, as
+    in "bf16/fp32"; without sharding, the type for autocast. `dtype`: convert the parameters to
+    this type; empty: keep their type. `ac`: checkpointing of the blocks: "none", "attention",
+    "selective", "full", "every:2" (every second block in full), "full:0-11,selective:12-31" (by
+    block) or "ops:FILE" (the ops whose outputs are kept). `lora`:
+    "rank=16,targets=q_proj/v_proj". `attention`: the kernel that scaled_dot_product_attention
+    uses; empty: torch's choice. `optimizer`: empty means the contract's, or adamw. `clip`: the
+    largest norm of the gradients; 0: not clipped. `accumulate`: the number of batches for one
+    optimizer step. `offload`: keep shards in host memory. `routing`: the experts that tokens
+    choose: "balanced", "worst" or a seed; empty: unknown. `item`: the value that `item()`
+    returns if it is not known; empty: raise an error. `settings`: the contract's settings that
+    differ from their defaults.
     """
 
+    dp: int = 0
+    zero: bool = False
     fsdp: int = 0
     hsdp: str = ""
     tp: int = 1
@@ -85,8 +102,13 @@ class Plan:
     mp: str = ""
     dtype: str = ""
     ac: str = "none"
+    lora: str = ""
+    attention: str = ""
     optimizer: str = ""
+    clip: float = 0.0
+    accumulate: int = 1
     offload: bool = False
+    routing: str = ""
     item: str = ""
     settings: tuple[tuple[str, Any], ...] = ()
 
@@ -98,11 +120,17 @@ class Plan:
                 f"fsdp={self.fsdp} and hsdp={self.hsdp} are mutually exclusive; hsdp includes the "
                 "number of ranks"
             )
-        if self.fsdp < 0 or self.tp < 1:
+        if self.dp < 0 or self.fsdp < 0 or self.tp < 1:
             raise ValueError(
-                f"invalid fsdp={self.fsdp}, tp={self.tp} (expected at least 1 rank each)"
+                f"invalid dp={self.dp}, fsdp={self.fsdp}, tp={self.tp} (expected at least 1 rank "
+                "each)"
             )
-        _check("ac", self.ac, CHECKPOINTING)
+        self._check_replicas()
+        self._check_steps()
+        _check_checkpointing(self.ac)
+        if self.lora:
+            parse_lora(self.lora)
+        _check("attention", self.attention, ("", *ATTENTION))
         _check("optimizer", self.optimizer, ("", *OPTIMIZERS))
         _check("dtype", self.dtype, ("", *DTYPES))
         for part in self.mp.split("/") if self.mp else ():
@@ -112,6 +140,27 @@ class Plan:
         if self.item:
             _check_number("item", self.item)
         self._check_sharding()
+
+    def _check_replicas(self) -> None:
+        others = {"fsdp": self.fsdp, "hsdp": self.hsdp, "tp": self.tp if self.tp > 1 else 0}
+        for name, value in others.items():
+            if self.dp and value:
+                raise ValueError(
+                    f"dp={self.dp} and {name}={value} are mutually exclusive: "
+                    "DistributedDataParallel takes whole parameters; use hsdp to replicate shards"
+                )
+        if self.zero and not self.dp:
+            raise ValueError("zero requires dp, the number of ranks that share optimizer states")
+
+    def _check_steps(self) -> None:
+        if not self.clip >= 0 or math.isinf(self.clip):
+            raise ValueError(f"invalid clip={self.clip} (expected the largest norm, e.g. 1.0)")
+        if self.accumulate < 1:
+            raise ValueError(f"invalid accumulate={self.accumulate} (expected at least 1 batch)")
+        if self.routing not in ("", "balanced", "worst") and not self.routing.isdecimal():
+            raise ValueError(
+                f"invalid routing '{self.routing}' (expected balanced, worst, or a seed such as 7)"
+            )
 
     def _check_sharding(self) -> None:
         if self.reshard not in ("auto", "yes", "no"):
@@ -141,7 +190,7 @@ class Plan:
 
     @property
     def world_size(self) -> int:
-        return self.copies * self.shards * self.tp
+        return (self.dp or self.copies * self.shards) * self.tp
 
     @property
     def optimizer_kind(self) -> OptimizerKind:
@@ -161,6 +210,10 @@ class Plan:
         name = self.mp.partition("/")[2]
         return find_dtype(name) if name else None
 
+    def checkpointing_of(self, count: int) -> tuple[str, ...]:
+        """The kind of checkpointing of each of `count` blocks, a member of CHECKPOINTING."""
+        return list_kinds(self.ac, count)
+
     def change(self, **changes: Any) -> Plan:
         return dataclasses.replace(self, **changes)
 
@@ -170,6 +223,10 @@ class Plan:
     def describe(self) -> str:
         """`FSDP2 over 8 ranks, bf16/fp32, selective checkpointing`."""
         parts = []
+        if self.dp:
+            parts.append(f"DDP over {self.dp} rank{'' if self.dp == 1 else 's'}")
+        if self.zero:
+            parts.append("shared optimizer states")
         if self.hsdp:
             parts.append(f"FSDP2 over {self.copies} x {self.shards} ranks")
         elif self.fsdp:
@@ -182,7 +239,21 @@ class Plan:
             parts.append(f"parameters in {self.dtype}")
         if self.mp:
             parts.append(self.mp if self.is_sharded else f"autocast to {self.mp}")
-        parts.append("no checkpointing" if self.ac == "none" else f"{self.ac} checkpointing")
+        parts.append(_describe_checkpointing(self.ac))
+        if self.lora:
+            parts.append(f"LoRA {self.lora}")
+        if self.attention:
+            parts.append(f"{self.attention} attention")
+        if self.accumulate > 1:
+            parts.append(f"{self.accumulate} batches a step")
+        if self.clip:
+            parts.append(f"gradients clipped to {self.clip:g}")
+        if self.routing:
+            parts.append(
+                f"random routing {self.routing}"
+                if self.routing.isdecimal()
+                else f"{self.routing} routing"
+            )
         if self.offload:
             parts.append("shards in host memory")
         return ", ".join(parts)
@@ -193,15 +264,115 @@ OPTIONS = tuple(field.name for field in dataclasses.fields(Plan) if field.name !
 
 def parse_option(name: str, text: str) -> Any:
     """The value of a command-line option. Raises ValueError if it is invalid."""
-    if name in ("fsdp", "tp"):
+    if name in _COUNTS:
         if not text.isdecimal() or int(text) < 1:
-            raise ValueError(f"invalid {name} '{text}' (expected a number of ranks, at least 1)")
+            raise ValueError(
+                f"invalid {name} '{text}' (expected a number of {_COUNTS[name]}, at least 1)"
+            )
         return int(text)
-    if name == "offload":
+    if name in ("offload", "zero"):
         if text not in ("yes", "no"):
-            raise ValueError(f"invalid offload '{text}' (expected yes or no)")
+            raise ValueError(f"invalid {name} '{text}' (expected yes or no)")
         return text == "yes"
+    if name == "clip":
+        return _check_number(name, text)
     return text
+
+
+_COUNTS = {"dp": "ranks", "fsdp": "ranks", "tp": "ranks", "accumulate": "batches"}
+
+
+def parse_checkpointing(text: str) -> tuple[str, str]:
+    """The kind, and what follows the colon: ("every", "2")."""
+    kind, _, rest = text.partition(":")
+    return kind, rest
+
+
+def _check_checkpointing(text: str) -> None:
+    kind, rest = parse_checkpointing(text)
+    if kind == "every":
+        if not rest.isdecimal() or int(rest) < 1:
+            raise ValueError(f"invalid ac '{text}' (expected every:N, e.g. every:2)")
+    elif kind == "ops":
+        if not rest:
+            raise ValueError(f"invalid ac '{text}' (expected ops:FILE, a file of names of ops)")
+    elif rest:
+        _read_rules(text)
+    else:
+        _check("ac", text, CHECKPOINTING)
+
+
+def _describe_checkpointing(text: str) -> str:
+    kind, rest = parse_checkpointing(text)
+    if kind == "every":
+        return f"checkpointing of 1 block in {rest}"
+    if kind == "ops":
+        return f"checkpointing that keeps the ops of {rest}"
+    if rest:
+        return f"checkpointing {text}"
+    return "no checkpointing" if kind == "none" else f"{kind} checkpointing"
+
+
+_RULE = re.compile(r"([a-z]+):(\d+)(?:-(\d+))?")
+
+
+def _read_rules(text: str) -> list[tuple[str, int, int]]:
+    """(kind, first block, last block) of each part of `ac`."""
+    rules = []
+    for part in text.split(","):
+        match = _RULE.fullmatch(part)
+        if match is None or match[1] not in CHECKPOINTING:
+            raise ValueError(
+                f"invalid ac '{text}' (expected {', '.join(CHECKPOINTING)}, every:N, ops:FILE, or "
+                "blocks such as full:0-11,selective:12-31)"
+            )
+        kind, first, last = match.groups()
+        if int(first) > int(last or first):
+            raise ValueError(f"invalid ac '{text}': {part} ends before it begins")
+        rules.append((kind, int(first), int(last or first)))
+    return rules
+
+
+def list_kinds(ac: str, count: int) -> tuple[str, ...]:
+    """The kind of checkpointing of each of `count` blocks; `ac` is not ops:FILE."""
+    kind, rest = parse_checkpointing(ac)
+    if not rest:
+        return (kind,) * count
+    kinds = ["none"] * count
+    if kind == "every":
+        kinds[int(rest) - 1 :: int(rest)] = ["full"] * (count // int(rest))
+        return tuple(kinds)
+    for kind, first, last in _read_rules(ac):
+        if last >= count:
+            raise ValueError(
+                f"invalid ac '{ac}': there is no block {last} (expected 0 to {count - 1})"
+            )
+        kinds[first : last + 1] = [kind] * (last + 1 - first)
+    return tuple(kinds)
+
+
+def render_ac(kinds: Sequence[str]) -> str:
+    """The shortest text for the kinds of all blocks: `full:0-11,selective:12-31`."""
+    if len(set(kinds)) == 1:
+        return kinds[0]
+    parts = []
+    for kind, group in itertools.groupby(range(len(kinds)), key=kinds.__getitem__):
+        positions = [*group]
+        if kind != "none":
+            last = f"-{positions[-1]}" if len(positions) > 1 else ""
+            parts.append(f"{kind}:{positions[0]}{last}")
+    return ",".join(parts) or "none"
+
+
+def parse_lora(text: str) -> tuple[int, tuple[str, ...]]:
+    """The rank and the names of the modules; no names: all linear layers but the output."""
+    found = re.fullmatch(r"rank=([1-9]\d*)(?:,targets=([^=]+))?", text)
+    if found is None:
+        raise ValueError(
+            f"invalid lora '{text}' (expected e.g. rank=16 or rank=16,targets=q_proj/v_proj)"
+        )
+    targets = re.split("[,/]", found[2] or "")
+    return int(found[1]), tuple(filter(None, targets))
 
 
 def _check(name: str, value: str, known: tuple[str, ...]) -> None:
@@ -210,8 +381,8 @@ def _check(name: str, value: str, known: tuple[str, ...]) -> None:
         raise ValueError(f"invalid {name} '{value}': {hint}")
 
 
-def _check_number(name: str, text: str) -> None:
+def _check_number(name: str, text: str) -> float:
     try:
-        float(text)
+        return float(text)
     except ValueError:
         raise ValueError(f"invalid {name} '{text}' (expected a number)") from None

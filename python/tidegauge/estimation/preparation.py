@@ -4,76 +4,103 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import (
-    CheckpointPolicy,
-    checkpoint,
-    create_selective_checkpoint_contexts,
-)
 
+from tidegauge.estimation.adapters import add_adapters
+from tidegauge.estimation.blocks import find_blocks, find_units, parameter_share
+from tidegauge.estimation.checkpointing import WatchBlock, checkpoint_blocks
 from tidegauge.estimation.contract import Contract
 from tidegauge.estimation.plan import Plan, find_dtype
-
-# "selective" keeps the outputs of these ops, which are expensive to recompute.
-_KEPT = (
-    "mm addmm bmm baddbmm convolution _scaled_mm _scaled_dot_product_flash_attention "
-    "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention "
-    "_scaled_dot_product_flash_attention_for_cpu"
-)
+from tidegauge.trackers.fsdp2_mem_tracker import param_groups_of
 
 
-def find_blocks(model: nn.Module) -> list[nn.Module]:
-    """The members of each outermost list of modules of one type that have submodules."""
-    blocks: list[nn.Module] = []
+@dataclass(frozen=True)
+class Layout:
+    """The parts of the model that a plan works on.
 
-    def visit(module: nn.Module) -> None:
-        for child in module.children():
-            members = list(child.children())
-            if isinstance(child, nn.ModuleList | nn.Sequential) and _are_alike(members):
-                blocks.extend(members)
+    `block_share` and `split_share` are fractions of all parameters: those in blocks, and those
+    that tensor parallelism splits. `tensor_sizes`: for each position in the mesh of tensor
+    parallelism, the elements of each split parameter. `unit_count`: FSDP2 units with the root.
+    """
+
+    block_count: int
+    block_share: float
+    unit_count: int = 0
+    split_share: float = 0.0
+    tensor_sizes: tuple[tuple[int, ...], ...] = ((),)
+
+    def describe(self, plan: Plan) -> str:
+        """`32 blocks with 87 % of the parameters, 33 FSDP2 units`, or what the plan uses of it."""
+        parts = []
+        if plan.is_sharded or plan.ac != "none":
+            if self.block_count:
+                blocks = "1 block" if self.block_count == 1 else f"{self.block_count} blocks"
+                parts.append(f"{blocks} with {_percent(self.block_share)} of the parameters")
             else:
-                visit(child)
-
-    visit(model)
-    return blocks
-
-
-def _are_alike(modules: Sequence[nn.Module]) -> bool:
-    return (
-        len(modules) > 1
-        and len({type(module) for module in modules}) == 1
-        and all(next(module.children(), None) is not None for module in modules)
-        and all(next(module.parameters(), None) is not None for module in modules)
-    )
+                parts.append("no blocks found (define blocks(model))")
+        if plan.is_sharded:
+            parts.append(f"{self.unit_count} FSDP2 unit{'' if self.unit_count == 1 else 's'}")
+        if plan.tp > 1:
+            share = _percent(self.split_share)
+            parts.append(f"{share} of the parameters split by tensor parallelism")
+        return ", ".join(parts)
 
 
-def prepare_model(contract: Contract, plan: Plan, model: nn.Module, device: str) -> nn.Module:
-    """Applies the parts of the plan in the order that torch requires."""
-    blocks = list(contract.blocks(model)) if contract.blocks else find_blocks(model)
+def _percent(share: float) -> str:
+    """Rounded down, so that 100 % is all of them."""
+    return f"{int(share * 1000 + 1e-6) / 10:g} %"
+
+
+def blocks_of(contract: Contract, model: nn.Module) -> list[nn.Module]:
+    """The blocks that the contract names, or else those that the model seems to have."""
+    return list(contract.blocks(model)) if contract.blocks else find_blocks(model)
+
+
+def prepare_model(
+    contract: Contract,
+    plan: Plan,
+    model: nn.Module,
+    device: str,
+    watch: WatchBlock | None = None,
+) -> Layout:
+    """Applies the parts of the plan in the order that torch requires.
+
+    `watch`: replaces the forward of checkpointed blocks.
+    """
+    blocks = blocks_of(contract, model)
+    layout = Layout(len(blocks), parameter_share(model, blocks))
     if plan.dtype:
         model.to(find_dtype(plan.dtype))
+    if plan.lora:
+        add_adapters(model, plan.lora, is_cast=not plan.is_sharded)
     meshes = _make_meshes(plan, device)
     if plan.tp > 1:
         _parallelize(contract, model, meshes["tp"])
+        layout = replace(
+            layout,
+            split_share=_split_share(model),
+            tensor_sizes=_tensor_sizes(model, plan.tp),
+        )
     if plan.ac != "none":
         if not blocks:
             raise ValueError(
                 f"{contract.name} has no list of blocks to checkpoint; define blocks(model)"
             )
-        for block in blocks:
-            _checkpoint_block(block, is_selective=plan.ac == "selective")
+        checkpoint_blocks(blocks, plan.ac, watch)
     if plan.is_sharded:
         _shard(contract, plan, model, blocks, meshes["data"])
-    return model
+        layout = replace(layout, unit_count=sum(1 for _ in param_groups_of(model)))
+    return layout
 
 
 def _make_meshes(plan: Plan, device: str) -> dict[str, Any]:
     """ "data" for FSDP2, of one dimension or two, and "tp"; the ranks of "tp" are neighbours."""
-    if plan.world_size == 1 and not plan.is_sharded:
+    if plan.dp or (plan.world_size == 1 and not plan.is_sharded):
         return {}
     from torch.distributed.device_mesh import init_device_mesh
 
@@ -83,35 +110,41 @@ def _make_meshes(plan: Plan, device: str) -> dict[str, Any]:
 
 
 def _parallelize(contract: Contract, model: nn.Module, mesh: Any) -> None:
+    if contract.parallelize is not None:
+        contract.parallelize(model, mesh)
+        return
     from torch.distributed.tensor.parallel import parallelize_module
 
     if contract.tensor_parallel_plan is None:
         raise ValueError(
             f"tp requires a function tensor_parallel_plan(model) in {contract.name} that returns a "
-            "plan for parallelize_module"
+            "plan for parallelize_module, or parallelize(model, mesh)"
         )
     parallelize_module(model, mesh, dict(contract.tensor_parallel_plan(model)))
 
 
-@functools.cache
-def _kept_ops() -> frozenset[Any]:
-    ops = (getattr(torch.ops.aten, name, None) for name in _KEPT.split())
-    return frozenset(op.default for op in ops if op is not None and hasattr(op, "default"))
+def _split_share(model: nn.Module) -> float:
+    parameters = [*model.parameters()]
+    split = sum(each.numel() for each in parameters if _split_dims(each))
+    return split / max(sum(each.numel() for each in parameters), 1)
 
 
-def _policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
-    is_kept = op in _kept_ops()
-    return CheckpointPolicy.MUST_SAVE if is_kept else CheckpointPolicy.PREFER_RECOMPUTE
+def _split_dims(parameter: nn.Parameter) -> list[int]:
+    return [each.dim for each in getattr(parameter, "placements", ()) if hasattr(each, "dim")]
 
 
-def _checkpoint_block(block: nn.Module, *, is_selective: bool) -> None:
-    """Checkpoints inside the block's hooks, so FSDP2 gathers it outside, as with a wrapper."""
-    run: Callable[..., Any] = functools.partial(checkpoint, block.forward, use_reentrant=False)
-    if is_selective:
-        run = functools.partial(
-            run, context_fn=functools.partial(create_selective_checkpoint_contexts, _policy)
-        )
-    block.forward = run
+def _tensor_sizes(model: nn.Module, ranks: int) -> tuple[tuple[int, ...], ...]:
+    """DTensor splits as torch.chunk does: the last ranks may have less, or nothing."""
+    rows = []
+    for parameter in model.parameters():
+        for dim in _split_dims(parameter):
+            size = parameter.shape[dim]
+            chunk = -(-size // ranks)
+            rest = parameter.numel() // max(size, 1)
+            rows.append(
+                [rest * max(0, min(chunk, size - chunk * position)) for position in range(ranks)]
+            )
+    return tuple(zip(*rows, strict=True)) if rows else ((),) * ranks
 
 
 def _shard(
@@ -133,8 +166,8 @@ def _shard(
     if contract.shard is not None:
         contract.shard(model, shard)
         return
-    for block in blocks:
-        shard(block)
+    for unit in find_units(model, blocks):
+        shard(unit[0] if len(unit) == 1 else unit)
     shard(model)
 
 
@@ -150,4 +183,19 @@ def make_optimizer(
     elif kind.has_foreach and device == "cpu":
         options["foreach"] = True  # torch's own choice on a GPU
     parameters = [each for each in model.parameters() if each.requires_grad]
+    if plan.zero:
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+
+        return ZeroRedundancyOptimizer(
+            parameters, kind.optimizer_class, lr=1e-3, **kind.options, **options
+        )
     return kind.make(parameters, lr=1e-3, **options)
+
+
+def replicate(plan: Plan, model: nn.Module) -> nn.Module:
+    """The module to call: with `dp` one that reduces the gradients of all ranks."""
+    if not plan.dp:
+        return model
+    from torch.nn.parallel import DistributedDataParallel
+
+    return DistributedDataParallel(model)

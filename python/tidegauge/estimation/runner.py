@@ -6,25 +6,31 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from tidegauge.allocator import DeviceModel
 from tidegauge.estimation.contract import Contract, ContractError
 from tidegauge.estimation.plan import Plan
-from tidegauge.estimation.preparation import make_optimizer, prepare_model
+from tidegauge.estimation.preparation import (
+    Layout,
+    blocks_of,
+    make_optimizer,
+    prepare_model,
+    replicate,
+)
+from tidegauge.estimation.step_record import StepRecord, StepRecorder
+from tidegauge.estimation.steps import Progress, train
 from tidegauge.report.text import describe_failures
 from tidegauge.simulation import Simulation, simulate
 from tidegauge.trackers.fsdp2_mem_tracker import FSDPMemTracker, param_groups_of
 from tidegauge.trackers.mem_tracker import MemTracker
 from tidegauge.trackers.memory_recorder import MemoryRecorder
-
-_MOST_STEPS = 6
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,21 @@ class Claim:
 
     device: str
     notes: tuple[str, ...] = ()
+    capability: tuple[int, int] | None = None
+    multiprocessors: int | None = None
+
+    def for_device(self, device: DeviceModel | None) -> Claim:
+        """Kernels depend on the device."""
+        if device is None or self.device == "cpu":
+            return self
+        capability = (device.compute, device.compute_minor)
+        return replace(self, capability=capability, multiprocessors=device.multiprocessors)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """For the trace. Kernels of a simulated GPU request their workspaces."""
+        on_gpu = {} if self.device == "cpu" else {"workspaces": "requested"}
+        return {"simulated": self.device, **on_gpu}
 
 
 def claim_device(wanted: str) -> Claim:
@@ -57,34 +78,59 @@ _ON_CPU = (
 
 @dataclass(frozen=True)
 class Run:
-    """One rank of a plan, with its events. `like_ranks`: the ranks with shards of equal sizes."""
+    """One rank of a plan, with its events.
+
+    `like_ranks`: the ranks with shards of equal sizes. `largest_rank`: one with the largest shards.
+    """
 
     plan: Plan
     rank: int
     like_ranks: tuple[int, ...]
+    largest_rank: int
     device: str
     optimizer: str
     parameter_count: int
     parameter_dtypes: tuple[str, ...]
+    layout: str
     step_count: int
     is_steady: bool
     recorder: MemoryRecorder
     notes: tuple[str, ...]
+    step: StepRecord | None
 
 
-def run_plan(contract: Contract, plan: Plan, rank: int, claim: Claim, progress: Progress) -> Run:
-    """Raises ModelError if the program fails, ValueError if it does not support the plan."""
+def run_plan(
+    contract: Contract,
+    plan: Plan,
+    rank: int,
+    claim: Claim,
+    progress: Progress,
+    *,
+    records_steps: bool = False,
+) -> Run:
+    """Raises ModelError if the program fails, ValueError if it does not support the plan.
+
+    `records_steps`: also logs the ops of the last step, and reads the memory of its blocks.
+    """
     if plan.offload and claim.device == "cpu":
         raise NotImplementedError(
             "offload is not supported when the CPU is simulated: host and device memory would be "
             "the same"
         )
     settings = contract.resolve(dict(plan.settings))
-    is_group_needed = plan.is_sharded or plan.world_size > 1
+    is_group_needed = plan.is_sharded or plan.dp > 0 or plan.world_size > 1
     world_size = plan.world_size if is_group_needed else None
     with (
         contextlib.redirect_stdout(sys.stderr),  # standard output is for our results
-        simulate(claim.device, world_size, rank, item=_item(plan)) as simulation,
+        simulate(
+            claim.device,
+            world_size,
+            rank,
+            item=_item(plan),
+            routing=_routing(plan),
+            capability=claim.capability,
+            multiprocessors=claim.multiprocessors,
+        ) as simulation,
     ):
         progress("building the model")
         with contract.wrap_errors("build_model"), _on(claim.device):
@@ -97,9 +143,13 @@ def run_plan(contract: Contract, plan: Plan, rank: int, claim: Claim, progress: 
         parameter_count = sum(each.numel() for each in model.parameters())
         if not parameter_count:
             raise ContractError(f"the model of {contract.name} has no parameters to train")
-        prepare_model(contract, plan, model, claim.device)
+        steps = StepRecorder(model, blocks_of(contract, model)) if records_steps else None
+        watch = steps.watch if steps else None
+        with contract.wrap_errors("sharding", let_pass=(ValueError, NotImplementedError)):
+            layout = prepare_model(contract, plan, model, claim.device, watch)
         with contract.wrap_errors("make_optimizer"):
             optimizer = make_optimizer(contract, plan, model, claim.device)
+            called = replicate(plan, model)
         with contract.wrap_errors("make_inputs"), _on(claim.device):
             inputs = contract.make_inputs(settings)
         _check_inputs(contract, inputs)
@@ -107,26 +157,40 @@ def run_plan(contract: Contract, plan: Plan, rank: int, claim: Claim, progress: 
             {
                 "rank": str(rank),
                 "world_size": str(plan.world_size),
-                "simulated": claim.device,
+                **claim.facts,
             }
         )
-        tracker = _make_tracker(plan, model, optimizer, inputs, recorder)
+        tracker = _make_tracker(plan, model, optimizer, inputs, recorder, claim)
         with tracker:
-            step_count, is_steady = _train(
-                contract, plan, model, optimizer, inputs, tracker, claim, progress
-            )
+            with steps or contextlib.nullcontext():
+                step_count, is_steady = train(
+                    contract,
+                    plan,
+                    called,
+                    optimizer,
+                    inputs,
+                    tracker,
+                    claim.device,
+                    progress,
+                    steps,
+                )
+            record = steps.finish(tracker, claim.device) if steps else None
+        sizes = _sizes_of_ranks(plan, layout, model, optimizer)
         return Run(
             plan=plan,
             rank=rank,
-            like_ranks=_ranks_like(plan, model, rank),
+            like_ranks=_ranks_like(sizes, rank),
+            largest_rank=_largest_rank(sizes),
             device=claim.device,
             optimizer=type(optimizer).__name__,
             parameter_count=parameter_count,
             parameter_dtypes=_list_dtypes(model),
+            layout=layout.describe(plan),
             step_count=step_count,
             is_steady=is_steady,
             recorder=recorder,
-            notes=(*_describe_faults(tracker), *_describe_streams(simulation)),
+            notes=(*_describe_faults(tracker), *_describe_streams(simulation), *simulation.notes),
+            step=record,
         )
 
 
@@ -156,6 +220,10 @@ def _item(plan: Plan) -> Any:
     return 1.0 if plan.optimizer_kind.reads_values else "error"
 
 
+def _routing(plan: Plan) -> str | int | None:
+    return int(plan.routing) if plan.routing.isdecimal() else plan.routing or None
+
+
 def _on(device: str) -> contextlib.AbstractContextManager[Any]:
     """The default device for tensors that the program creates."""
     return contextlib.nullcontext() if device == "cpu" else torch.device(device)
@@ -167,60 +235,17 @@ def _make_tracker(
     optimizer: torch.optim.Optimizer,
     inputs: Any,
     recorder: MemoryRecorder,
+    claim: Claim,
 ) -> MemTracker:
     tensors = tuple(leaf for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor))
+    has_workspaces = claim.device != "cpu"
     if plan.is_sharded:
-        tracker = FSDPMemTracker(model, optimizer, record=recorder)
+        tracker = FSDPMemTracker(model, optimizer, record=recorder, allocator=has_workspaces)
         tracker.track_inputs(tensors)
         return tracker
-    plain = MemTracker(record=recorder)
+    plain = MemTracker(record=recorder, allocator=has_workspaces)
     plain.track_external(model, optimizer, *tensors)
     return plain
-
-
-def _train(
-    contract: Contract,
-    plan: Plan,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    inputs: Any,
-    tracker: MemTracker,
-    claim: Claim,
-    progress: Progress,
-) -> tuple[int, bool]:
-    """The number of steps, and whether the last one began and ended with the same memory."""
-    before: object = None
-    is_autocast = plan.compute_dtype is not None and not plan.is_sharded
-    for step in range(1, _MOST_STEPS + 1):
-        progress("the first step" if step == 1 else f"step {step}")
-        autocast = torch.autocast(claim.device, plan.compute_dtype, enabled=is_autocast)
-        with contract.wrap_errors("compute_loss"), autocast:
-            loss = contract.compute_loss(model, inputs)
-        _check_loss(contract, loss)
-        with contract.wrap_errors("backward"):
-            loss.backward()  # type: ignore[no-untyped-call]
-        del loss
-        with contract.wrap_errors("optimizer step"):
-            optimizer.step()
-            optimizer.zero_grad()
-        after = tracker._native.current()
-        if after == before:
-            return step, True
-        before = after
-    return _MOST_STEPS, False
-
-
-def _check_loss(contract: Contract, loss: Any) -> None:
-    if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
-        what = (
-            f"a tensor of shape {tuple(loss.shape)}, requires_grad={loss.requires_grad}"
-            if isinstance(loss, torch.Tensor)
-            else f"a {type(loss).__name__}"
-        )
-        raise ContractError(
-            f"compute_loss of {contract.name} returned {what} (expected a tensor with one element "
-            "that depends on the parameters)"
-        )
 
 
 def _describe_faults(tracker: MemTracker) -> tuple[str, ...]:
@@ -263,23 +288,37 @@ def shard_sizes(model: nn.Module, shards: int) -> list[tuple[int, ...]]:
     return list(zip(*rows, strict=True)) if rows else [()] * shards
 
 
-def _ranks_like(plan: Plan, model: nn.Module, rank: int) -> tuple[int, ...]:
-    if not plan.is_sharded:
-        return tuple(range(plan.world_size))
-    sizes = shard_sizes(model, plan.shards)
+def _sizes_of_ranks(
+    plan: Plan, layout: Layout, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> list[tuple[int, ...]]:
+    """The sizes of what each rank has of its own: split parameters, shards, optimizer states."""
+    if plan.zero:
+        return [
+            tuple(each.numel() for group in groups for each in group["params"])
+            for groups in cast(Any, optimizer)._partition_parameters()
+        ]
+    shards = shard_sizes(model, plan.shards) if plan.is_sharded else [()]
+    return [
+        layout.tensor_sizes[rank % plan.tp] + shards[rank // plan.tp % plan.shards]
+        if not plan.dp
+        else ()
+        for rank in range(plan.world_size)
+    ]
 
-    def position(each: int) -> int:
-        return each // plan.tp % plan.shards
 
-    own = sizes[position(rank)]
-    return tuple(each for each in range(plan.world_size) if sizes[position(each)] == own)
+def _ranks_like(sizes: Sequence[tuple[int, ...]], rank: int) -> tuple[int, ...]:
+    return tuple(other for other, each in enumerate(sizes) if each == sizes[rank])
+
+
+def _largest_rank(sizes: Sequence[tuple[int, ...]]) -> int:
+    return max(range(len(sizes)), key=lambda rank: sum(sizes[rank]))
 
 
 def next_rank(world_size: int, done: Sequence[Run], wanted: str) -> int | None:
     """The next rank to simulate, or None if all requested ranks are done.
 
-    "worst" needs only the first and the last rank: shards get smaller with the rank, and gathered
-    parameters are the same on all of them.
+    "worst" needs only the first, the last and the largest rank: shards of FSDP2 and DTensor get
+    smaller with the rank, and gathered parameters are the same on all of them.
     """
     covered = {rank for run in done for rank in run.like_ranks}
     if wanted.isdecimal():
@@ -287,6 +326,6 @@ def next_rank(world_size: int, done: Sequence[Run], wanted: str) -> int | None:
     if not done:
         return 0
     if wanted == "worst":
-        last = world_size - 1
-        return None if last in covered else last
+        wanted_ranks = (world_size - 1, done[0].largest_rank)
+        return next((each for each in wanted_ranks if each not in covered), None)
     return next((rank for rank in range(world_size) if rank not in covered), None)

@@ -52,6 +52,7 @@ def _render_head(estimate: Estimate) -> list[str]:
     return [
         *wrap(f"{estimate.target}: {', '.join(parts)}"),
         *wrap(f"{estimate.plan.describe()}, {estimate.optimizer}"),
+        *wrap(estimate.layout),
     ]
 
 

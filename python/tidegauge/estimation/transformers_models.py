@@ -30,7 +30,10 @@ def load_config(path: Path) -> Contract:
 def make_contract(
     name: str, values: Mapping[str, Any], model_class: type[nn.Module] | None
 ) -> Contract:
-    """`model_class`: by default the first of the config's architectures that exists."""
+    """`model_class`: by default the first of the config's architectures that exists.
+
+    Of a multimodal config, the causal language model of its text part.
+    """
     try:
         import transformers
     except ImportError:
@@ -48,6 +51,14 @@ def make_contract(
         raise ContractError(f"{name}: {error}") from None
     except Exception as error:  # its validators raise errors of many types
         raise ContractError(f"{name}: {describe_error(error)}") from None
+    try:
+        text = config.get_text_config()
+    except ValueError:  # it has several text parts
+        text = config
+    if text is not config and isinstance(getattr(text, "vocab_size", None), int):
+        config, model_class = text, None
+        values = vars(text)
+        name = f"{name}, its text part"
     if not isinstance(getattr(config, "vocab_size", None), int):
         raise ContractError(
             f"{name} does not describe a language model (no vocab_size); write a Python file with "
@@ -82,7 +93,7 @@ def make_contract(
         build_model=build_model,
         make_inputs=make_inputs,
         compute_loss=lambda model, tokens: model(input_ids=tokens, labels=tokens).loss,
-        tensor_parallel_plan=_tensor_parallel_plan,
+        parallelize=_parallelize,
     )
 
 
@@ -103,16 +114,21 @@ def _is_number(key: str, value: object) -> bool:
     )
 
 
-def _tensor_parallel_plan(model: nn.Module) -> dict[str, Any]:
-    """Converts the plan that transformers gives to torch's styles."""
-    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
+def _parallelize(model: nn.Module, mesh: Any) -> None:
+    """Does what `from_pretrained` does for a DistributedConfig with a tp_size."""
+    import transformers
 
-    styles = {"colwise": ColwiseParallel, "rowwise": RowwiseParallel}
-    plan = {
-        pattern: styles[style]()
-        for pattern, style in (getattr(model, "_tp_plan", None) or {}).items()
-        if style in styles
-    }
+    name = type(model).__name__
+    plan = getattr(model, "tp_plan", None)
     if not plan:
-        raise ValueError(f"{type(model).__name__} has no tensor parallel plan; remove tp")
-    return plan
+        raise ValueError(f"{name} has no tensor parallel plan; remove tp")
+    try:
+        from transformers.distributed.tensor_parallel import apply_tensor_parallelism
+    except ImportError:
+        raise ValueError(
+            f"tp of Hugging Face models requires transformers.distributed.tensor_parallel, which "
+            f"transformers {transformers.__version__} does not have; install a newer version"
+        ) from None
+    apply_tensor_parallelism(model, mesh, plan)  # type: ignore[no-untyped-call]
+    # It replaces every parameter by a new one, so tied ones are no longer the same.
+    cast(Any, model).tie_weights(recompute_mapping=False)

@@ -31,8 +31,8 @@ def _is_row(row: Any) -> bool:
 
 
 def name_holder(holders: list[dict[str, Any]], tensor: str, count: int) -> str:
-    """What holds `count` such tensors: a container of them, or of results with a graph that needs
-    them. Empty if unknown."""
+    """The container of `count` such tensors, or of results whose autograd graph needs them. Empty
+    if unknown."""
     for row in holders:
         if row["shapes"].get(tensor, 0) >= count:
             return str(row["name"])

@@ -36,7 +36,7 @@ class Run:
 
         self.path = os.fspath(path)
         self.source: _core.EventSource = _core.Reader(self.path)
-        self.core = _core.Run(self.source, max_moments, True, progress)
+        self.core = _core.ReadRun(self.source, max_moments, True, progress)
 
     @cached_property
     def summary(self) -> Summary:

@@ -212,10 +212,10 @@ def read_summary(
 
     path = os.fspath(path)
     source = _core.Reader(path)
-    return make_summary(_core.Run(source, progress=progress), source, path)
+    return make_summary(_core.ReadRun(source, progress=progress), source, path)
 
 
-def make_summary(run: _core.Run, source: _core.EventSource, path: str) -> Summary:
+def make_summary(run: _core.ReadRun, source: _core.EventSource, path: str) -> Summary:
     """Adds names to the figures of a run. `path`: the trace file; empty if there is none."""
     counted = run.summary()
     names = _Names(source)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The error of everything that the stand-in for CUDA lacks."""
+"""The error that is raised if the stand-in for CUDA cannot be built or used."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Torch:
 
     @property
     def cuda_version(self) -> int:
-        """As CUDA itself writes it: 13020."""
+        """The version as CUDA writes it: 13020 for 13.2."""
         major, _, minor = self.cuda.partition(".")
         return int(major) * 1000 + int(minor or 0) * 10
 

@@ -17,11 +17,17 @@ thread_local int device_of_thread = 0;
 thread_local int last_error = kSuccess;
 
 constexpr int kThreadsPerBlock = 1024;
-constexpr int kThreadsPerMultiprocessor = 2048;
 constexpr int kRegisters = 64 << 10;
 constexpr int kSharedPerBlock = 48 << 10;
 constexpr int kReservedShared = 1 << 10;
 constexpr int kL2 = 50 << 20;
+
+/// Threads of a multiprocessor, by compute capability.
+int threads_per_multiprocessor() {
+  const auto& [major, minor] = std::pair(settings().major, settings().minor);
+  if (major == 7 && minor == 5) return 1024;
+  return major == 12 || (major == 8 && minor >= 6) ? 1536 : 2048;
+}
 
 /// Shared memory of a multiprocessor, by compute capability (CUDA's programming guide).
 int shared_bytes_per_multiprocessor() {
@@ -58,7 +64,7 @@ void describe(DeviceProperties<kIsCuda12>& out, int device) {
   out.pci_bus = device + 1;
   out.async_engines = find_attribute(40);
   out.l2_bytes = kL2;
-  out.threads_per_multiprocessor = kThreadsPerMultiprocessor;
+  out.threads_per_multiprocessor = threads_per_multiprocessor();
   out.stream_priorities = out.global_l1 = out.local_l1 = out.managed_memory = 1;
   out.shared_bytes_per_multiprocessor = shared_bytes_per_multiprocessor();
   out.preemption = out.host_pointers = out.cooperative_launch[0] = 1;
@@ -117,7 +123,7 @@ int find_attribute(int attribute) {
     case 38:
       return kL2;
     case 39:
-      return kThreadsPerMultiprocessor;
+      return threads_per_multiprocessor();
     case 40:  // copy engines
       return 3;
     case 75:

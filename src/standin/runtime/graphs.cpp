@@ -52,7 +52,7 @@ int cudaStreamGetCaptureInfo(void* stream, int* status, uint64_t* id, void** gra
   if (count != nullptr) *count = 0;
   return read_capture(stream, status, id, graph);
 }
-/// Of CUDA 12, without edges.
+/// The function of CUDA 12, which has no edges.
 int cudaStreamGetCaptureInfo_v2(void* stream, int* status, uint64_t* id, void** graph,
                                 const void** dependencies, size_t* count) {
   return cudaStreamGetCaptureInfo(stream, status, id, graph, dependencies, nullptr, count);
@@ -70,7 +70,7 @@ int cudaGraphAddNode(void** node, ...) {
   *node = &any_graph;
   return kSuccess;
 }
-/// One node: torch warns about empty graphs.
+/// Reports one node, because torch warns about empty graphs.
 int cudaGraphGetNodes(void*, void** nodes, size_t* count) {
   if (nodes != nullptr && *count > 0) nodes[0] = &any_graph;
   *count = 1;
@@ -92,7 +92,7 @@ int cudaGraphConditionalHandleCreate(uint64_t* handle, void*, unsigned, unsigned
   *handle = 1;
   return kSuccess;
 }
-/// `destroy` never runs: the graph may be launched until the process ends.
+/// Never calls `destroy`, because the graph may be launched until the process ends.
 int cudaUserObjectCreate(void** object, void*, void (*)(void*), unsigned, unsigned) {
   *object = &any_graph;
   return kSuccess;

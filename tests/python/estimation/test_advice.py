@@ -15,7 +15,7 @@ from tidegauge.estimation.sweep import Question
 
 COMMAND = [
     *("estimate", "small_model.py", "--json", "--fsdp", "4", "--set", "batch=4096"),
-    *("--assume", "context=1MiB", "--assume", "cublas=1MiB", "--assume", "communication=1MiB"),
+    *("--assume", "context=1MiB", "--assume", "communication=1MiB"),
 ]
 
 

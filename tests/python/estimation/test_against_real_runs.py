@@ -19,6 +19,10 @@ PLANS: list[dict[str, Any]] = [
     {"fsdp": 2, "mp": "bf16/fp32", "ac": "full"},
     {"fsdp": 2, "mp": "bf16/fp32", "ac": "selective", "optimizer": "sgd-momentum"},
     {"fsdp": 2, "reshard": "no"},
+    {"fsdp": 2, "clip": 1.0, "accumulate": 2},
+    {"dp": 2},
+    {"dp": 2, "zero": True, "ac": "every:2"},
+    {"dp": 2, "clip": 1.0, "accumulate": 2},
 ]
 # The rows do not divide evenly between two ranks. There are so many tokens that the peak is at the
 # loss, or so few words that it is in the backward of a block. Fewer tokens would move the peak to
@@ -73,16 +77,26 @@ def test_estimate_equals_a_run_of_two_processes(
         assert found.first_step_bytes == real["first_step_bytes"]
 
 
-@pytest.mark.parametrize("ac", ["none", "selective", "full"])
-@pytest.mark.parametrize("mp", ["", "bf16"])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        *({"ac": ac, "mp": mp} for ac in ("none", "selective", "full") for mp in ("", "bf16")),
+        {"ac": "every:2"},
+        {"clip": 1.0},
+        {"accumulate": 3},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("peak_at", SETTINGS)
 def test_estimate_equals_a_run_of_one_process(
-    model_file: str, ac: str, mp: str, tmp_path: Path
+    model_file: str, plan: dict[str, Any], peak_at: str, tmp_path: Path
 ) -> None:
     import real_run
 
     contract: Contract = load_contract(model_file)
-    real = real_run.train(contract, Plan(ac=ac, mp=mp), tmp_path / "real.tide")
-    found = estimate(contract, simulated_device="cpu", ac=ac, mp=mp)
+    settings = SETTINGS[peak_at]
+    real = real_run.train(contract, Plan(**plan), tmp_path / "real.tide", settings)
+    found = estimate(contract, simulated_device="cpu", settings=settings, **plan)
     assert found.peak.total_bytes == real["peak_bytes"]
     assert found.first_step_bytes == real["first_step_bytes"]
     assert found.peak.categories == real["categories"]

@@ -69,7 +69,7 @@ def test_mixed_precision_gathers_half_the_bytes(ask: Any) -> None:
 
 
 def test_logits_and_loss_are_live_at_the_peak(ask: Any) -> None:
-    found = ask("--set", "batch=64")
+    found = ask("--set", "batch=64", "--simulate", "cpu")  # on CUDA, products need more
     logits = 4 * 64 * 16 * WORDS
     (softmax,) = (
         row
@@ -86,7 +86,7 @@ def test_layers_add_up(ask: Any) -> None:
     assert sizes["active"] == sizes["tensors"] + sizes["rounding and slack"]
     assert sizes["reserved"] == sizes["active"] + sizes["unused in segments"]
     assert sizes["CUDA context"] == 300 << 20
-    outside = sizes["cuBLAS workspaces"] + sizes["CUDA context"] + sizes["communication"]
+    outside = sizes["CUDA context"] + sizes["communication"]
     assert sizes["on the device"] == sizes["reserved"] + outside == found["needed_bytes"]
     assert found["margin_bytes"] == found["device"]["memory_bytes"] - found["needed_bytes"]
     # Only one assumption has a range: communication, 256 MiB to 1 GiB, 512 MiB by default.

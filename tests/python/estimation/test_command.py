@@ -19,7 +19,7 @@ Capture = pytest.CaptureFixture[str]
 
 SHARDED = ["--fsdp", "4", "--mp", "bf16/fp32", "--ac", "selective", "--set", "batch=64"]
 NOTHING_ELSE = [  # no other memory, so that the few bytes of the model decide
-    *("--assume", "context=1MiB", "--assume", "cublas=1MiB", "--assume", "communication=1MiB")
+    *("--assume", "context=1MiB", "--assume", "communication=1MiB")
 ]
 LARGE = ["--set", "batch=4096", *NOTHING_ELSE]
 COMMANDS_THAT_PRINT = [

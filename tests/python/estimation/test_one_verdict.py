@@ -35,17 +35,24 @@ def sizes(layers: list[dict[str, Any]]) -> dict[str, tuple[int, int, int]]:
     }
 
 
+# Kernels of a simulated GPU request their workspaces; otherwise two are assumed.
 @pytest.mark.parametrize(
-    ("device", "cublas_bytes"), [("h100-80g", 64 * MIB), ("a100-80g", 2 * 8_519_680)]
+    ("simulated", "device", "workspace_bytes"),
+    [
+        ("cuda", "h100-80g", None),
+        ("cpu", "h100-80g", 64 * MIB),
+        ("cpu", "a100-80g", 2 * 8_519_680),
+    ],
 )
 def test_estimate_its_page_and_replay_agree(
-    model_file: str, device: str, cublas_bytes: int, capsys: Capture
+    model_file: str, simulated: str, device: str, workspace_bytes: int | None, capsys: Capture
 ) -> None:
-    command = ["estimate", model_file, *TARGET, "--device", device]
+    command = ["estimate", model_file, *TARGET, "--device", device, "--simulate", simulated]
     estimate = run_json(capsys, *command, "--trace", "run.tide")
     replay = run_json(capsys, "replay", "run.tide", "--device", device)
     page = page_memory(capsys, *command)
-    assert sizes(estimate["layers"])["cuBLAS workspaces"] == (cublas_bytes,) * 3
+    expected = None if workspace_bytes is None else (workspace_bytes,) * 3
+    assert sizes(estimate["layers"]).get("cuBLAS workspaces") == expected
     assert sizes(page["layers"]) == sizes(estimate["layers"]) == sizes(replay["layers"])
     assert replay["layers"] == estimate["layers"]  # also in the bases of the layers
     for name in ("needed_bytes", "low_bytes", "high_bytes", "margin_bytes"):
@@ -65,7 +72,7 @@ def test_report_and_its_page_agree(model_file: str, capsys: Capture) -> None:
 
 
 def test_text_prints_the_figures_of_json(model_file: str, capsys: Capture) -> None:
-    command = ["estimate", model_file, *TARGET, "--device", "h100-80g"]
+    command = ["estimate", model_file, *TARGET, "--device", "h100-80g", "--simulate", "cpu"]
     assert main([*command, "--trace", "run.tide"]) == 0
     estimate = capsys.readouterr().out
     assert main(["replay", "run.tide", "--device", "h100-80g"]) == 0
@@ -85,3 +92,12 @@ def test_named_settings_narrow_the_band(model_file: str, capsys: Capture) -> Non
     assert both["low_bytes"] == min(plain["low_bytes"], expandable["low_bytes"])
     assert both["high_bytes"] == max(plain["high_bytes"], expandable["high_bytes"])
     assert plain["high_bytes"] != expandable["high_bytes"]
+
+
+@pytest.mark.parametrize(("simulated", "is_said"), [("cuda", True), ("cpu", False)])
+def test_assumed_workspace_without_effect_is_said(
+    model_file: str, simulated: str, is_said: bool, capsys: Capture
+) -> None:
+    command = ["estimate", model_file, *TARGET, "--simulate", simulated]
+    notes = run_json(capsys, *command, "--assume", "cublas=1MiB")["notes"]
+    assert any("cuBLAS workspace has no effect" in note for note in notes) == is_said

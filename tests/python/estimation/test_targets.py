@@ -13,9 +13,9 @@ import torch
 from tidegauge import estimate
 from tidegauge.cli.main import main
 from tidegauge.estimation import Contract, ContractError, find_largest, load_contract
+from tidegauge.estimation.blocks import find_blocks
 from tidegauge.estimation.estimator import Estimator
 from tidegauge.estimation.plan import Plan
-from tidegauge.estimation.preparation import find_blocks
 from tidegauge.estimation.sweep import Question
 from tidegauge.estimation.text import render_estimate
 from torch import nn

@@ -24,5 +24,4 @@ def estimate_case(case: Any) -> dict[str, int]:
         "tensors": found.steady_step_bytes,
         "active": sizes["active"],
         "reserved": sizes["reserved"],
-        "workspaces": sizes["cuBLAS workspaces"],
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from tidegauge import FSDPMemTracker, MemTracker
 from tidegauge.estimation import Contract, Plan, load_contract
 from tidegauge.estimation.preparation import prepare_model
 from tidegauge.report import read_summary
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
 
 OPTIMIZERS = {
     "": torch.optim.AdamW,
@@ -43,11 +46,17 @@ def train(
     contract: Contract, plan: Plan, trace: Path, settings: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     chosen = contract.resolve(settings or {})
-    model = prepare_model(contract, plan, contract.build_model(chosen), "cpu")
-    if plan.is_sharded:
+    model = contract.build_model(chosen)
+    prepare_model(contract, plan, model, "cpu")
+    if plan.is_sharded or plan.dp:  # DDP sends the sizes of its rebuilt buckets in forward
         settle_around_units(model)
+    called: torch.nn.Module = DistributedDataParallel(model) if plan.dp else model
     if contract.make_optimizer is not None:
         optimizer = contract.make_optimizer(model)
+    elif plan.zero:
+        optimizer = ZeroRedundancyOptimizer(
+            model.parameters(), torch.optim.AdamW, lr=1e-3, foreach=True
+        )
     else:  # for the DTensors themselves, unlike in an estimate
         optimizer = OPTIMIZERS[plan.optimizer](model.parameters(), lr=1e-3, foreach=True)
     inputs = contract.make_inputs(chosen)
@@ -60,10 +69,18 @@ def train(
     is_autocast = bool(plan.mp) and not plan.is_sharded
     with tracker:
         for _ in range(3):
-            with torch.autocast("cpu", plan.compute_dtype, enabled=is_autocast):
-                loss = contract.compute_loss(model, inputs)
-            loss.backward()
-            del loss
+            for batch in range(plan.accumulate):
+                with ExitStack() as stack:
+                    if plan.dp and batch < plan.accumulate - 1:
+                        stack.enter_context(called.no_sync())
+                    with torch.autocast("cpu", plan.compute_dtype, enabled=is_autocast):
+                        loss = contract.compute_loss(called, inputs)
+                    if plan.accumulate > 1:
+                        loss = loss / plan.accumulate
+                    loss.backward()
+                    del loss
+            if plan.clip:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), plan.clip, foreach=True)
             optimizer.step()
             optimizer.zero_grad()
     summary = read_summary(trace)

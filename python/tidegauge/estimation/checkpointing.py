@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Activation checkpointing of the blocks of a model."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
+
+from tidegauge.estimation.plan import list_kinds, parse_checkpointing
+from tidegauge.planning.block_checkpointing import KEPT_OPS, checkpoint_block
+
+# From the position of a block and its forward to the forward to call instead.
+WatchBlock = Callable[[int, Callable[..., Any]], Callable[..., Any]]
+
+
+def checkpoint_blocks(
+    blocks: Sequence[nn.Module], ac: str, watch: WatchBlock | None = None
+) -> None:
+    """`ac`: as in a plan, but not "none". Raises ValueError for an invalid file of ops.
+
+    `watch`: replaces the forward of the blocks.
+    """
+    kind, rest = parse_checkpointing(ac)
+    if kind == "ops":
+        kept = _read_ops(rest)
+        for block in blocks:
+            _keep_ops(block, kept)
+        return
+    for position, (block, each) in enumerate(zip(blocks, list_kinds(ac, len(blocks)), strict=True)):
+        if each != "none":
+            run = watch(position, block.forward) if watch else None
+            checkpoint_block(block, KEPT_OPS.get(each, ()), run)
+
+
+def _read_ops(file: str) -> dict[Any, int]:
+    """For each op whose outputs are kept, 1 for all calls or 2 for every second one.
+
+    The file has a line for each op: `mm`, `aten.mm` or `mylib::fused.default`, and perhaps
+    `every N`. A line may end with a comment after #.
+    """
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"cannot read the ops of ac ops:{file}: {error}") from None
+    ops: dict[Any, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        name, *more = line.partition("#")[0].split() or ("",)
+        if not name:
+            continue
+        if more and (more[0] != "every" or not re.fullmatch(r"[1-9]\d*", " ".join(more[1:]))):
+            raise ValueError(
+                f"invalid line {number} of {file}: '{line.strip()}' (expected the name of an op, "
+                "or e.g. aten.mm every 2)"
+            )
+        for op in _find_ops(name, f"line {number} of {file}"):
+            ops[op] = int(more[1]) if more else 1
+    if not ops:
+        raise ValueError(f"{file} names no op to keep (expected a name in each line, e.g. aten.mm)")
+    return ops
+
+
+def _find_ops(name: str, place: str) -> list[Any]:
+    """All overloads of the op, or the one that the name ends with."""
+    parts = name.replace("::", ".").split(".")
+    if len(parts) == 1:
+        parts = ["aten", *parts]
+    found: Any = torch.ops
+    for part in parts:
+        found = getattr(found, part, None)
+    if isinstance(found, torch._ops.OpOverload):
+        return [found]
+    if isinstance(found, torch._ops.OpOverloadPacket):
+        overloads = found.overloads()  # type: ignore[no-untyped-call]
+        return [getattr(found, overload) for overload in overloads]
+    raise ValueError(f"{place}: torch has no op '{name}' (expected e.g. aten.mm)")
+
+
+class _Policy:
+    """Keeps some calls of the ops. The forward and the recomputation count them alike."""
+
+    def __init__(self, kept: Mapping[Any, int]) -> None:
+        self._kept = kept
+        self._calls: Counter[tuple[bool, Any]] = Counter()
+
+    def __call__(self, context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+        every = self._kept.get(op, 0)
+        if every > 1:
+            key = context.is_recompute, op
+            self._calls[key] += 1
+            is_kept = self._calls[key] % every == 1
+        else:
+            is_kept = every == 1
+        return CheckpointPolicy.MUST_SAVE if is_kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def _keep_ops(block: nn.Module, kept: Mapping[Any, int]) -> None:
+    """Checkpoints as `checkpoint_block` does, but keeps some calls of these ops."""
+    run: Callable[..., Any] = functools.partial(checkpoint, block.forward, use_reentrant=False)
+
+    def make_contexts() -> Any:  # for each call of the block
+        return create_selective_checkpoint_contexts(_Policy(kept))  # type: ignore[no-untyped-call]
+
+    block.forward = functools.partial(run, context_fn=make_contexts)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Training steps of a plan, until they repeat."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.parallel import DistributedDataParallel
+
+from tidegauge.estimation.contract import Contract, ContractError
+from tidegauge.estimation.plan import Plan
+from tidegauge.estimation.step_record import StepRecorder
+from tidegauge.trackers.mem_tracker import MemTracker
+
+_MOST_STEPS = 6
+_BACKENDS = {
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+    "math": SDPBackend.MATH,
+}
+Progress = Callable[[str], None]
+
+
+def train(
+    contract: Contract,
+    plan: Plan,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    inputs: Any,
+    tracker: MemTracker,
+    device: str,
+    progress: Progress,
+    steps: StepRecorder | None = None,
+) -> tuple[int, bool]:
+    """The number of steps, and whether the last one began and ended with the same memory."""
+    before: object = None
+    for step in range(1, _MOST_STEPS + 1):
+        progress("the first step" if step == 1 else f"step {step}")
+        if steps:
+            steps.begin_step()
+        for batch in range(plan.accumulate):
+            is_last = batch == plan.accumulate - 1
+            with _reduce(model, is_last), _choose_attention(plan):
+                _run_batch(contract, plan, model, inputs, device)
+        with contract.wrap_errors("optimizer step"):
+            if plan.clip:
+                clip_gradients(plan, model, device)
+            optimizer.step()
+            optimizer.zero_grad()
+        after = tracker._native.current()
+        if after == before:
+            return step, True
+        before = after
+    return _MOST_STEPS, False
+
+
+def clip_gradients(plan: Plan, model: nn.Module, device: str) -> None:
+    options: dict[str, Any] = {}
+    if plan.tp > 1 and not plan.is_sharded:
+        options["foreach"] = False  # foreach ops cannot mix DTensors and plain tensors
+    elif device == "cpu":
+        options["foreach"] = True  # torch's own choice on a GPU
+    nn.utils.clip_grad_norm_(model.parameters(), plan.clip, **options)
+
+
+def _run_batch(contract: Contract, plan: Plan, model: nn.Module, inputs: Any, device: str) -> None:
+    is_autocast = plan.compute_dtype is not None and not plan.is_sharded
+    autocast = torch.autocast(device, plan.compute_dtype, enabled=is_autocast)
+    with contract.wrap_errors("compute_loss"), autocast:
+        loss = contract.compute_loss(model, inputs)
+    _check_loss(contract, loss)
+    if plan.accumulate > 1:
+        loss = loss / plan.accumulate
+    with contract.wrap_errors("backward"):
+        loss.backward()  # type: ignore[no-untyped-call]
+
+
+def _reduce(model: nn.Module, is_last: bool) -> contextlib.AbstractContextManager[Any]:
+    """DDP reduces the gradients only after the last batch of a step; FSDP2 after each one."""
+    if isinstance(model, DistributedDataParallel) and not is_last:
+        return model.no_sync()
+    return contextlib.nullcontext()
+
+
+def _choose_attention(plan: Plan) -> contextlib.AbstractContextManager[Any]:
+    if not plan.attention:
+        return contextlib.nullcontext()
+    return sdpa_kernel(_BACKENDS[plan.attention])
+
+
+def _check_loss(contract: Contract, loss: Any) -> None:
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
+        what = (
+            f"a tensor of shape {tuple(loss.shape)}, requires_grad={loss.requires_grad}"
+            if isinstance(loss, torch.Tensor)
+            else f"a {type(loss).__name__}"
+        )
+        raise ContractError(
+            f"compute_loss of {contract.name} returned {what} (expected a tensor with one element "
+            "that depends on the parameters)"
+        )
