@@ -29,6 +29,7 @@ def _check_dtensor() -> None:
 
 def _check_simulation() -> None:
     import_module("tidegauge._torch.simulation_patches").installation()
+    import_module("tidegauge._torch.pipeline_patches").installation()
 
 
 def _check_claimed_cuda() -> None:

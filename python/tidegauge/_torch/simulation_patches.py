@@ -8,15 +8,14 @@ import importlib
 import sys
 from collections.abc import Callable
 from traceback import walk_stack
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
 from tidegauge import _C
 from tidegauge._torch import dtensor_lists, eager_code, fused_attention, memory_patches
 from tidegauge._torch import program_group as groups
-from tidegauge._torch.compat import is_expected
-from tidegauge._torch.patching import Installation, Patch, Reads
+from tidegauge._torch.patching import Installation, Patch
 from tidegauge._torch.simulated_tensors import adopt_tree, find_simulated, paused
 
 _originals: dict[str, Any] = {}
@@ -247,37 +246,6 @@ def _verify_shapes(process_group: Any, tensors: Any, logger: Any = None) -> Any:
         return _originals["verify_shapes"](process_group, tensors, logger)
 
 
-def _vote(self: Any, has_backward: bool, received_acc: Any = None) -> torch.Tensor:
-    """Pipeline stages vote whether all know their shapes; a simulation has only one stage.
-
-    A torch without these votes needs no patch.
-    """
-    from torch.distributed.pipelining._utils import InferenceMode
-
-    if InferenceMode.needs_dynamic(self._user_meta, has_backward):
-        _refuse_shapes_of_neighbours(self)
-    return torch.ones(1, dtype=torch.int32)
-
-
-def _vote_result(self: Any, received_result: Any = None) -> torch.Tensor:
-    return torch.ones(1, dtype=torch.int32)
-
-
-def _infer_shapes(self: Any, args: Any, kwargs: Any = None) -> Any:
-    """Older versions have no votes: a stage waits for the pickled shapes of the one before it."""
-    before = self.stage_index - 1
-    if not self.is_first and self.stage_index_to_group_rank[before] != self.group_rank:
-        _refuse_shapes_of_neighbours(self)
-    return _originals["infer_shapes"](self, args, kwargs)
-
-
-def _refuse_shapes_of_neighbours(stage: Any) -> NoReturn:
-    raise RuntimeError(
-        f"stage {stage.stage_index} of a pipeline asks its neighbours for shapes, but a "
-        "simulation has no neighbours; give `PipelineStage` its input_args and output_args"
-    )
-
-
 _has_program_group = False
 
 
@@ -326,7 +294,6 @@ _MESH_PLACES = {
     "mesh_init_function": "torch.distributed.device_mesh:init_device_mesh",
     "mesh_all_submeshes": f"{_MESH}._get_all_submeshes",
 }
-_STAGE = "torch.distributed.pipelining:PipelineStage"
 _SHARDINGS = "torch.distributed.tensor._sharding_prop"
 _PLACES: dict[str, tuple[str, Callable[..., Any]]] = {
     "tensor_data_ptr": ("torch:Tensor.data_ptr", _data_ptr),
@@ -336,9 +303,6 @@ _PLACES: dict[str, tuple[str, Callable[..., Any]]] = {
         "torch._subclasses.fake_tensor:FakeTensorMode.__enter__",
         _enter_fake_mode,
     ),
-    "vote": (f"{_STAGE}._warmup_forward_vote", _vote),
-    "vote_result": (f"{_STAGE}._warmup_backward_result", _vote_result),
-    "infer_shapes": (f"{_STAGE}._shape_inference", _infer_shapes),
     "tolist": ("torch:Tensor.tolist", _tolist),
     "numpy": ("torch:Tensor.numpy", _numpy),
     "repr": ("torch:Tensor.__repr__", _repr),
@@ -380,21 +344,11 @@ _PLACES: dict[str, tuple[str, Callable[..., Any]]] = {
 }
 
 
-def _find_reads() -> list[Reads]:
-    """What the wrappers for pipeline stages read."""
-    if is_expected(_PLACES["vote"][0]):
-        utils = "torch.distributed.pipelining._utils"
-        return [Reads(_STAGE, "_user_meta"), Reads(f"{utils}:InferenceMode", "needs_dynamic")]
-    if is_expected(_PLACES["infer_shapes"][0]):
-        return [Reads(_STAGE, "stage_index", "is_first", "stage_index_to_group_rank", "group_rank")]
-    return []
-
-
 @functools.cache
 def installation() -> Installation:
     """All patches of a simulation. Raises NotImplementedError if this torch does not fit them."""
     patches = {key: Patch(*each, is_named=True) for key, each in _PLACES.items()}
-    made = Installation(patches, variables=_originals, reads=_find_reads())
+    made = Installation(patches, variables=_originals)
     made.check("simulate")
     return made
 

@@ -49,6 +49,7 @@ class Simulation(Entering):
         if world_size is not None:
             self._group = OwnProcessGroup(world_size, rank, devices.count)
         self._patches: tuple[Installation, ...] = ()
+        self._pipeline_notes: list[str] = []
         self._end_program_group: Callable[[], None] = lambda: None
         self._restorations: list[Callable[[], None]] = []  # of adopted modules
         self._is_begun = False
@@ -66,7 +67,7 @@ class Simulation(Entering):
 
     def _begin(self) -> None:
         # Not at the top of the file: it loads DTensor, which is slow.
-        from tidegauge._torch import simulation_patches
+        from tidegauge._torch import pipeline_patches, simulation_patches
 
         if detect_fake_mode() is not None:
             raise RuntimeError(
@@ -77,7 +78,13 @@ class Simulation(Entering):
         # If a simulation is running, the call below raises, and that one goes on.
         self._is_begun = self._is_begun or not _C.simulation_is_on()
         _C.simulation_start(self._item, self._mask_fraction, self._route, decomposed)
-        self._patches = (FOR_OPS, simulation_patches.installation())
+        pipeline_patches.notes.clear()
+        self._pipeline_notes = pipeline_patches.notes
+        self._patches = (
+            FOR_OPS,
+            simulation_patches.installation(),
+            pipeline_patches.installation(),
+        )
         self._end_program_group = simulation_patches.destroy_program_group
         for patches in self._patches:
             patches.install(self)
@@ -130,15 +137,17 @@ class Simulation(Entering):
     @property
     def notes(self) -> tuple[str, ...]:
         """How the simulated program differs from the real one, one sentence each."""
-        if not self._eager.is_compiler_called:
-            return ()
-        return (
-            "torch.compile was called. Its code is simulated without compilation, so fused "
-            "operators and the memory plan of the compiler are not considered.",
-        )
+        pipeline = tuple(dict.fromkeys(self._pipeline_notes))
+        return (_NOTE_ON_COMPILER, *pipeline) if self._eager.is_compiler_called else pipeline
 
     def is_simulated(self, tensor: torch.Tensor) -> bool:
         return _C.is_simulated(tensor)
+
+
+_NOTE_ON_COMPILER = (
+    "torch.compile was called. Its code is simulated without compilation, so fused operators and "
+    "the memory plan of the compiler are not considered."
+)
 
 
 def _check_device(device: str | torch.device) -> torch.device:

@@ -22,7 +22,7 @@ from tidegauge._torch.patching import GlobalHook, Installation, Patch, Reads, _f
 
 TABLES = [
     *("module_patches", "op_patches", "memory_patches", "optimizer_patches", "fsdp_patches"),
-    *("dtensor_patches", "simulation_patches", "claimed_cuda"),
+    *("dtensor_patches", "simulation_patches", "pipeline_patches", "claimed_cuda"),
 ]
 
 
@@ -39,7 +39,7 @@ def load_copy(table: str) -> ModuleType:
 def installations(module: ModuleType) -> Iterator[Installation]:
     if hasattr(module, "_replacements"):  # claimed_cuda
         yield module._installation()
-    elif hasattr(module, "installation"):  # simulation_patches
+    elif hasattr(module, "installation"):  # simulation_patches, pipeline_patches
         yield module.installation()
     for each in vars(module).values():
         if isinstance(each, Installation) and each._variables in (

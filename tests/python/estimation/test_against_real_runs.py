@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import run_ranks
 from tidegauge.estimation import Contract, Plan, estimate, load_contract
 
 SCRIPT = Path(__file__).parents[1] / "support" / "real_run.py"
@@ -41,24 +39,7 @@ def real_runs(tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, A
     folder = tmp_path_factory.mktemp("real")
     runs = [{"plan": plan, "settings": SETTINGS[peak_at]} for plan, peak_at in RUNS]
     task = json.dumps({"runs": runs, "folder": str(folder)})
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "MASTER_ADDR": "localhost",
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-    }
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, SCRIPT, task, str(rank)],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    for rank in ranks:
-        _, errors = rank.communicate(timeout=300)
-        assert rank.returncode == 0, errors
+    run_ranks(SCRIPT, 2, lambda rank: [task, str(rank)])
     return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
 
 

@@ -77,3 +77,4 @@ LATE_PIPELINE_BUFFERS = Only(
 NO_FAKE_PIPELINE_SHAPES = Only(
     "pipeline stages refuse to infer shapes over a fake process group", first=(2, 14)
 )
+NO_PIPELINE_SHAPES = Only("a simulation cannot infer the shapes of pipeline stages", last=(2, 14))

@@ -16,7 +16,13 @@ import pytest
 import sharded
 import torch
 from tidegauge import _C, FSDPMemTracker, MemTracker, ModTracker, simulate
-from tidegauge._torch import dtensor_patches, fsdp_patches, memory_patches, simulation_patches
+from tidegauge._torch import (
+    dtensor_patches,
+    fsdp_patches,
+    memory_patches,
+    pipeline_patches,
+    simulation_patches,
+)
 from tidegauge._torch.module_patches import FOR_MODULES
 from tidegauge._torch.op_patches import FOR_OPS, FOR_THREADS
 from tidegauge._torch.optimizer_patches import FOR_OPTIMIZERS
@@ -69,6 +75,7 @@ def installations() -> list[Installation]:
         fsdp_patches._FOR_FSDP,
         dtensor_patches._FOR_SHARDINGS,
         simulation_patches.installation(),
+        pipeline_patches.installation(),
     ]
 
 
