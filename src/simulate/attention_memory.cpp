@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "simulate/ceil_div.h"
 #include "simulate/claimed_device.h"
 
 namespace tidegauge::simulation::attention_memory {
@@ -14,7 +15,6 @@ using Handle = KernelRequests::Handle;
 
 constexpr int64_t kFloat = 4;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_to(int64_t number, int64_t unit) { return ceil_div(number, unit) * unit; }
 
 /// The sizes of a call with tensors of shape (batch, heads, tokens, head).

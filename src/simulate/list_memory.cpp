@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "simulate/ceil_div.h"
 #include "simulate/claimed_device.h"
 
 namespace tidegauge::simulation::list_memory {
@@ -15,8 +16,6 @@ using Handle = KernelRequests::Handle;
 
 constexpr int64_t kEntry = sizeof(int64_t);
 constexpr int64_t kBlockBytes = 2048;  // what a block of threads copies at once
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include <limits>
 #include <utility>
 
+#include "simulate/ceil_div.h"
 #include "simulate/claimed_device.h"
 
 namespace tidegauge::simulation {
@@ -17,7 +18,6 @@ namespace {
 constexpr int64_t kMostThreads = 512;
 constexpr int64_t kWarp = 32;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t largest_power_of_2(int64_t number) {
   return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(number, 1))));
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "simulate/sort_memory.h"
 
+#include "simulate/ceil_div.h"
+
 namespace tidegauge::simulation {
 namespace {
 
@@ -15,7 +17,6 @@ constexpr int64_t kUniqueTile = 2432;
 constexpr int64_t kScanTile = 896;
 constexpr int64_t kPaddingTiles = 32;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t align(int64_t size_bytes) { return ceil_div(size_bytes, kAlignment) * kAlignment; }
 
 }  // namespace
