@@ -9,7 +9,8 @@ const PARAMETER = { name: "Parameter", place: 0 };
 const TEMP = { name: "Temp", place: 1 };
 
 function row(size, category, module, op = "mm", tensor = "float32 [2]", name = "") {
-  return { size, count: 1, category, module, op, tensor, name };
+  const place = module === groups.NO_MODULE ? `${module}.${op}` : module;
+  return { size, count: 1, category, module, place, op, tensor, name };
 }
 const ROWS = [
   row(10, PARAMETER, "Net.fc", "empty", "float32 [2]", "Net.fc.weight"),
@@ -49,6 +50,18 @@ test("the size of every module is the sum of its parts", () => {
   };
   check(root);
   assert.deepEqual(root.children.map((child) => [child.path, child.size]), [["Net", 25], ["(no module)", 1]]);
+});
+
+test("storages without a module are named by what they are for", () => {
+  const run = { categories: [PARAMETER, TEMP], modules: {}, ops: { 1: "aten::nll_loss_backward" }, tensors: {}, names: [] };
+  const pieces = { size: [8, 4], category: [1, 0], module: [0, 0], op: [1, 0], tensor: [0, 0], stack: [0, 0], born: [1, 1], name: [0, 0] };
+  const rows = groups.describePieces({ ...run, strangers: { 1: "the loss" } }, { pieces }, [0, 1]);
+  const [none] = groups.moduleTree(rows).children;
+  assert.deepEqual([none.path, none.size], ["(no module)", 12]);
+  assert.deepEqual(none.children.map(({ name, path, size }) => [name, path, size]), [
+    ["the loss", "(no module).the loss", 8],
+    ["Parameter", "(no module).Parameter", 4],
+  ]);
 });
 
 test("flame graph boxes lie side by side within their parents", () => {

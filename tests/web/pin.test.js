@@ -52,14 +52,14 @@ test("a value is followed over the moments", () => {
   assert.deepEqual([...timeline.followMoments(changes)], [0, 30, 30]);
 });
 
-test("the first view leaves out a long start-up only", () => {
+test("the first view leaves out a long start-up, but never the peak", () => {
   const steps = [{ step: 0, first: 0 }, { step: 1, first: 2 }];
-  const whole = (values) => wholeView(values);
+  const view = (values, peak = 3, begins = steps) => firstView(values, begins, wholeView(values), peak);
   const quick = [0, 1, 2, 100];
-  assert.deepEqual(firstView(quick, steps, whole(quick)), whole(quick));
-  const slow = [0, 1, 90, 100];
-  const view = firstView(slow, steps, whole(slow));
-  assert.ok(view.from > 89 && view.from < 90);
-  assert.equal(view.to, whole(slow).to);
-  assert.deepEqual(firstView(slow, [{ step: 1, first: 0 }], whole(slow)), whole(slow));
+  assert.deepEqual(view(quick), wholeView(quick));
+  const slow = [0, 1, 20, 100];
+  assert.ok(view(slow).from > 17 && view(slow).from < 20);
+  assert.equal(view(slow).to, wholeView(slow).to);
+  assert.deepEqual(view(slow, 1), wholeView(slow));
+  assert.deepEqual(view(slow, 3, [{ step: 1, first: 0 }]), wholeView(slow));
 });

@@ -62,3 +62,10 @@ test("each combination of the other names is a line and labels do not overlap", 
   assert.ok(heights[1] - heights[0] >= 12 && heights[2] - heights[1] >= 12);
   assert.ok(heights[2] <= box.y + box.height);
 });
+
+test("the name of the device stands where the fewest points are", () => {
+  const placed = (...rows) => layOutSweep(sweepOf(["batch"], rows), 600, 320).limits[0];
+  const [left, right] = [placed([["1"], 100], [["5"], 1980]), placed([["1"], 1010], [["5"], 1980])];
+  assert.ok(left.labelX === right.labelX && left.labelY < left.y); // no point is near
+  assert.ok(right.labelX > left.labelX || right.labelY > right.y); // one would be covered
+});

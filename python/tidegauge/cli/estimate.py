@@ -330,6 +330,7 @@ def _write_html(
 ) -> None:
     """Writes the simulated runs side by side, with a plot of the needed memory for a sweep."""
     from tidegauge.estimation.plot import plot_sweep
+    from tidegauge.estimation.sweep import find_telling
     from tidegauge.estimation.text import describe_sweep
     from tidegauge.report.page import MOST_MOMENTS
     from tidegauge.report.run import Run
@@ -343,7 +344,9 @@ def _write_html(
         memories = [estimator.memory_of(estimate) for _, estimate in found]
         page = make_page(f"estimate of {args.target}", runs, labels, names, memories)
         if points[0].values:
-            page.add_sweep(plot_sweep(points), describe_sweep(points))
+            told = find_telling(points)
+            shown = next(i for i, (_, each) in enumerate(found) if each is told.estimate)
+            page.add_sweep(plot_sweep(points), describe_sweep(points), shown)
         write_page(args, page)
     elif args.html:
         note(args, f"did not write {args.html}: no run was simulated")

@@ -68,6 +68,19 @@ def sweep(
         yield SweepPoint(values, found)
 
 
+def find_telling(points: Sequence[SweepPoint]) -> SweepPoint:
+    """The point that answers most: the largest that fits, or the smallest if none fits.
+
+    Without a device, the largest. At least one point must have an estimate.
+    """
+    sizes = {i: point.estimate.needed_bytes for i, point in enumerate(points) if point.estimate}
+    verdicts = {i: point.estimate.fits for i, point in enumerate(points) if point.estimate}
+    fitting = [i for i, fits in verdicts.items() if fits or fits is None]
+    if fitting:
+        return points[max(fitting, key=sizes.__getitem__)]
+    return points[min(sizes, key=sizes.__getitem__)]
+
+
 def find_largest(
     estimator: Estimator, question: Question, name: str
 ) -> Iterator[tuple[int, Estimate]]:

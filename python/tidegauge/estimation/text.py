@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tidegauge._util.formatting import render_bytes, render_duration, shorten
 from tidegauge.estimation.advice import Advice, find_too_large
 from tidegauge.estimation.estimator import Estimate
-from tidegauge.estimation.sweep import SweepPoint, to_points
+from tidegauge.estimation.sweep import SweepPoint, find_telling, to_points
 from tidegauge.report.text import (
     join_sections,
     render_layer_rows,
@@ -170,23 +170,19 @@ def render_sweep(points: Sequence[SweepPoint]) -> str:
 
 
 def describe_sweep(points: Sequence[SweepPoint]) -> str:
-    """`4 of 6 configurations fit; the largest that fits: batch 8, 61.0 GiB`"""
-    simulated = [point for point in points if point.estimate]
-    sizes = {id(point): point.estimate.needed_bytes for point in simulated if point.estimate}
-
-    def describe(point: SweepPoint) -> str:
-        values = ", ".join(f"{name} {value}" for name, value in point.values.items())
-        return f"{values}, {render_bytes(sizes[id(point)])}"
-
-    fitting = [point for point in simulated if point.estimate and point.estimate.fits]
-    if all(point.estimate and point.estimate.fits is None for point in simulated):
-        most = max(simulated, key=lambda point: sizes[id(point)])
-        return f"{len(simulated):,} configurations; the most memory: {describe(most)}"
-    count = f"{len(fitting):,} of {len(points):,} configurations fit"
-    if not fitting:
-        least = min(simulated, key=lambda point: sizes[id(point)])
-        return f"{count}; the least memory: {describe(least)}"
-    return f"{count}; the largest: {describe(max(fitting, key=lambda p: sizes[id(p)]))}"
+    """`4 of 6 configurations fit; the largest: batch 8, 61.0 GiB`; at least one was simulated."""
+    point = find_telling(points)
+    assert point.estimate is not None
+    values = ", ".join(f"{name} {value}" for name, value in point.values.items())
+    told = f"{values}, {render_bytes(point.estimate.needed_bytes)}"
+    simulated = [point.estimate for point in points if point.estimate]
+    if point.estimate.fits is None:
+        return f"{len(simulated):,} configurations; the most memory: {told}"
+    fitting = sum(bool(found.fits) for found in simulated)
+    count = f"{fitting:,} of {len(points):,} configurations fit"
+    if close := sum(found.verdict == "too close to call" for found in simulated):
+        count += f", {close:,} {'is' if close == 1 else 'are'} too close to call"
+    return f"{count}; the {'largest' if fitting else 'least memory'}: {told}"
 
 
 def _render_cells(estimate: Estimate) -> str:

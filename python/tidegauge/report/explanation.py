@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from tidegauge._util.formatting import render_bytes
-from tidegauge.report.names import NO_MODULE, render_op
+from tidegauge.report.names import NO_MODULE, THE_LOSS, is_loss_op, render_op
 from tidegauge.report.summary import ModuleBytes, Peak, TensorGroup
 
 _MOST = 0.7  # of a category: then it is said to be in that module
@@ -12,8 +12,9 @@ _WORTH = 0.03  # of the peak: less is not mentioned
 
 
 def explain_peak(peak: Peak) -> str:
-    """`58 % Saved Activation, 25.0 GiB of it in Llama.blocks; then 11.7 GiB: 3 x float32
-    [8192, 128256] (_log_softmax, ...)`; empty for an empty peak."""
+    """`58 % Saved Activation, 25.0 GiB of it in Llama.blocks; then 11.7 GiB for the loss: 3 x
+    float32 [8192, 128256]`; empty for an empty peak. Ops are named unless they compute the loss.
+    """
     if not peak.total_bytes:
         return ""
     category, size_bytes = next(iter(peak.categories.items()))
@@ -55,6 +56,8 @@ def _describe_largest(groups: list[TensorGroup], total_bytes: int) -> str:
     if _sum(largest) < _WORTH * total_bytes:
         return ""
     count = sum(group.count for group in largest)
+    if all(group.module == NO_MODULE and is_loss_op(group.op) for group in largest):
+        return f"; then {render_bytes(_sum(largest))} for {THE_LOSS}: {count:,} x {dtype} {shape}"
     makers = dict.fromkeys(render_op(group.op) for group in largest if group.op)
     by = f" ({', '.join([*makers][:3])}{', ...' if len(makers) > 3 else ''})" if makers else ""
     return f"; then {render_bytes(_sum(largest))}: {count:,} x {dtype} {shape}{by}"

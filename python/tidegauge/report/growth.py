@@ -38,12 +38,16 @@ class Growth:
 
     def __str__(self) -> str:
         """`Grows 256 KiB a step since step 2: 11 tensors [256, 256] from earlier steps, ...`"""
+        return f"Grows {self.describe()}"
+
+    def describe(self) -> str:
+        """The same without the verb."""
         tensors = "tensor" if self.count == 1 else "tensors"
         kind = " ".join(filter(None, (tensors, self.dtype, self.shape)))
         module = "" if self.module == NO_MODULE else self.module
         maker = " ".join(filter(None, (module, render_op(self.op))))
         parts = [
-            f"Grows {render_bytes(self.bytes_per_step)} a step since step {self.since_step:,}: "
+            f"{render_bytes(self.bytes_per_step)} a step since step {self.since_step:,}: "
             f"{self.count:,} {kind} from earlier steps "
             f"({render_bytes(self.size_bytes)} on {self.device})"
         ]
@@ -65,5 +69,5 @@ def describe_growth(growth: Sequence[Growth]) -> str:
     return (
         f"Grows {render_bytes(total)} a step since step {since:,}: {len(large)} kinds of tensors "
         "are kept from earlier steps (`tidegauge report --leaks` lists them). The largest one: "
-        f"{large[0]}"
+        f"{large[0].describe()}"
     )

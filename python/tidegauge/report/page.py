@@ -19,7 +19,7 @@ from tidegauge.report.comparison import compare, describe_comparison
 from tidegauge.report.explanation import explain_peak
 from tidegauge.report.growth import describe_growth
 from tidegauge.report.lines import LineNames, split_stack
-from tidegauge.report.names import ROOT_UNIT
+from tidegauge.report.names import ROOT_UNIT, name_stranger
 from tidegauge.report.ranks import describe_missing, merge_ranks
 from tidegauge.report.run import Run
 from tidegauge.report.summary import SIMULATED, Peak, Summary
@@ -73,6 +73,7 @@ class Page:
                 "failures": [failure.render() for failure in run.failures],
                 "modules": {number: name for number, name, _ in source.modules()},
                 "ops": source.ops(),
+                "strangers": {number: name_stranger(op) for number, op in source.ops().items()},
                 "tensors": {
                     number: f"{dtype} {shape}".strip()
                     for number, (dtype, shape) in source.tensors().items()
@@ -97,9 +98,12 @@ class Page:
         comparison = compare(before, after)
         self._header["comparison"] = dataclasses.asdict(comparison)
         self._header["headline"] = describe_comparison(comparison)
+        self._header["shown"] = 1
 
-    def add_sweep(self, plot: dict[str, Any], headline: str) -> None:
-        """Sets the result of `estimation.plot.plot_sweep`, and what it shows in a few words."""
+    def add_sweep(self, plot: dict[str, Any], headline: str, shown: int) -> None:
+        """Sets the result of `estimation.plot.plot_sweep`, what it shows in a few words, and the
+        number of the run to show first."""
+        self._header["shown"] = shown
         self._header["sweep"] = plot
         self._header["headline"] = headline
 

@@ -23,9 +23,10 @@ from tidegauge._util.formatting import (
 )
 from tidegauge._util.ordering import natural_order
 from tidegauge.report.growth import Growth, describe_growth
-from tidegauge.report.names import NO_MODULE, render_op
+from tidegauge.report.names import NO_MODULE, name_stranger, render_op
 from tidegauge.report.summary import (
     SAVED,
+    SIMULATED,
     ModuleBytes,
     Peak,
     StepPeak,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from tidegauge.allocator import DeviceMemory, Layer, Verdict
 
 _SHOWN_STEPS = 5  # at either end
+_SHOWN_STRANGERS = 3
 _FEWEST_STEPS = 4  # in which growth can be seen (src/analyze/growth.h)
 HOW_TO_GET_LINES = (
     "To see which lines of the program allocate this memory, record it with "
@@ -73,7 +75,7 @@ def render_report(
         sections.append(_render_tensors(peak, top))
         sections.append(_render_saved(peak, top))
         sections.append(render_lines(peak, top))
-        sections.append(render_units(peak, top))
+        sections.append(render_units(peak, top, with_times=SIMULATED not in summary.facts))
     sections.append(_render_steps(summary.steps, summary.step_count))
     if not summary.peaks:
         sections.append(["The run created no tensors while it was recorded."])
@@ -219,7 +221,10 @@ def describe_run(summary: Summary, name: str | None = None) -> str:
     """Uses `name`, or by default the name of the file."""
     steps = f"{summary.step_count:,} step{'' if summary.step_count == 1 else 's'}"
     rank = f", rank {summary.rank} of {summary.world_size}" if summary.world_size > 1 else ""
-    return f"{name or summary.path}{rank}: {steps} in {render_duration(summary.duration_ns)}"
+    # The clock of a simulation says nothing about a real run.
+    is_simulated = SIMULATED in summary.facts
+    time = ", simulated" if is_simulated else f" in {render_duration(summary.duration_ns)}"
+    return f"{name or summary.path}{rank}: {steps}{time}"
 
 
 def _render_head(summary: Summary) -> list[str]:
@@ -245,7 +250,26 @@ def render_modules(peak: Peak, top: int) -> list[str]:
             f"  {shorten(_label(module), room - 1):{room}}{render_bytes(module.tree_bytes):>11}"
             f"{render_bytes(module.own_bytes):>11}{render_bytes(module.saved_bytes):>11}"
         )
+        if module.name == NO_MODULE:
+            lines += _render_strangers(peak, room)
     return lines + _render_rest(len(peak.modules) - len(shown), "module")
+
+
+def _render_strangers(peak: Peak, room: int) -> list[str]:
+    """What is in "(no module)", the most bytes first, without small change."""
+    sizes: dict[str, list[int]] = {}
+    for group in peak.tensors:
+        if group.module == NO_MODULE:
+            both = sizes.setdefault(name_stranger(group.op, group.category), [0, 0])
+            both[0] += group.size_bytes
+            both[1] += group.size_bytes if group.category == SAVED else 0
+    largest = sorted(sizes.items(), key=lambda item: -item[1][0])[:_SHOWN_STRANGERS]
+    return [
+        f"    {shorten(name, room - 3):{room - 2}}{render_bytes(size):>11}"
+        f"{render_bytes(size):>11}{render_bytes(saved):>11}"
+        for name, (size, saved) in largest
+        if 100 * size >= peak.total_bytes
+    ]
 
 
 def _label(module: ModuleBytes) -> str:

@@ -19,10 +19,10 @@ const COLUMNS = {
     show: (row) => row.tensor || "unknown",
     isShort: true,
   },
-  module: { title: "Module", value: (row) => row.module, show: (row) => row.module },
+  module: { title: "Module", value: (row) => row.module, show: (row) => row.module, isPath: true },
   op: { title: "Op", value: (row) => row.op, show: (row) => row.op },
-  name: { title: "Name", value: (row) => row.name, show: (row) => row.name },
-  line: { title: "Line", value: (row) => row.line, show: (row) => row.line },
+  name: { title: "Name", value: (row) => row.name, show: (row) => row.name, isPath: true },
+  line: { title: "Line", value: (row) => row.line, show: (row) => row.line, isPath: true },
 };
 const SHOWN = {
   tensor: ["size", "count", "category", "tensor", "module", "op", "name"],

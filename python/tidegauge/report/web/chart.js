@@ -32,6 +32,18 @@ export function toPoint(pixel, view, box) {
   return view.from + ((pixel - box.x) / box.width) * (view.to - view.from);
 }
 
+/** Text with an edge in the colour of the card, which stays legible on lines. */
+function writeOver(context, text, x, y) {
+  context.save();
+  context.strokeStyle = themeColour("card");
+  context.lineWidth = 4;
+  context.lineJoin = "round";
+  context.setLineDash([]);
+  context.strokeText(text, x, y);
+  context.restore();
+  context.fillText(text, x, y);
+}
+
 export class Chart {
   constructor(canvas, overview, state) {
     this.canvas = canvas;
@@ -58,14 +70,16 @@ export class Chart {
     const shown = isolated === null ? categories : categories.filter((category) => category.id === isolated);
     this.#drawBytes(context, box, highest);
     drawStack(context, box, { timeline, values, view, categories: shown, highest });
-    if (isolated === null) this.#drawDevice(context, box, highest);
+    if (isolated === null) this.#drawReserved(context, box, highest);
     this.#drawAxis(context, box);
     this.#drawSteps(context, box);
     this.#drawActivities(context, box);
-    if (isolated === null) this.#drawPeak(context, box, highest);
     this.#drawRange(context, box);
     this.#drawCursor(context, box, this.state.get("hovered"), [2, 3]);
     this.#drawCursor(context, box, this.state.get("chosen"), []);
+    if (isolated !== null) return;
+    this.#drawDevice(context, box, highest);
+    this.#drawPeak(context, box, highest);
   }
 
   /** The bytes at the top of the chart: room for the stack, the reserved memory and the device. */
@@ -92,8 +106,8 @@ export class Chart {
     return { reserved, deviceBytes, deviceName };
   }
 
-  /** Draws what the allocator would reserve as a curve, and the memory of the device as a line. */
-  #drawDevice(context, box, highest) {
+  /** Draws what the allocator would reserve as a curve. */
+  #drawReserved(context, box, highest) {
     const memory = this.#memory();
     if (!memory) return;
     const { timeline, values, view } = this.#scene();
@@ -111,14 +125,20 @@ export class Chart {
     });
     context.stroke();
     context.setLineDash([]);
-    if (!memory.deviceBytes) return;
+  }
+
+  /** Draws the memory of the device as a line, or names it at the top if it is far above. */
+  #drawDevice(context, box, highest) {
+    const memory = this.#memory();
+    if (!memory?.deviceBytes) return;
     const isSeen = memory.deviceBytes <= highest;
-    const top = isSeen ? y(memory.deviceBytes) : box.y;
+    const top = isSeen ? box.y + box.height - (memory.deviceBytes / highest) * box.height : box.y;
     context.font = LABEL;
     context.textAlign = "right";
     context.textBaseline = "top";
     context.fillStyle = themeColour("alarm");
-    context.fillText(`${memory.deviceName}: ${formatBytes(memory.deviceBytes)}${isSeen ? "" : " ↑"}`, box.x + box.width, top + 3);
+    const name = `${memory.deviceName}: ${formatBytes(memory.deviceBytes)}${isSeen ? "" : " ↑"}`;
+    writeOver(context, name, box.x + box.width, top + 4);
     if (!isSeen) return;
     context.strokeStyle = themeColour("alarm");
     context.lineWidth = 2;
@@ -172,12 +192,17 @@ export class Chart {
     context.textAlign = "center";
     context.textBaseline = "alphabetic";
     context.fillStyle = themeColour("quiet");
+    const y = box.y + box.height + STRIP + AXIS;
+    const isCounted = axis === "sequence";
+    const end = box.x + box.width - (isCounted ? 80 : 24);
     for (const point of points) {
       const x = toPixel(point, view, box);
-      if (x < box.x + 12 || x > box.x + box.width - 24) continue;
+      if (x < box.x + 12 || x > end) continue;
       context.fillRect(Math.round(x), box.y + box.height + STRIP + 4, 1, 4);
-      context.fillText(formatTick(point, step, axis), x, box.y + box.height + STRIP + AXIS);
+      context.fillText(formatTick(point, step, axis), x, y);
     }
+    context.textAlign = "right";
+    if (isCounted) context.fillText("events", box.x + box.width, y);
   }
 
   /** Draws a line at the start of each step, with its number if there is room. */
@@ -224,7 +249,7 @@ export class Chart {
     context.textBaseline = "bottom";
     const isRight = x + 12 + context.measureText(text).width > box.x + box.width;
     context.textAlign = isRight ? "right" : "left";
-    context.fillText(text, isRight ? x - 8 : x + 8, y - 2);
+    writeOver(context, text, isRight ? x - 8 : x + 8, y - 2);
   }
 
   #drawCursor(context, box, moment, dash) {

@@ -80,8 +80,8 @@ export class Flame {
 
   /** Pins the storages of a module and of all below it, or those of one category of the module itself. */
   #pin({ path }, category) {
-    const isBelow = (row) => path === "" || row.module === path || row.module.startsWith(`${path}.`);
-    const isOwn = (row) => row.module === path && row.category === category;
+    const isBelow = (row) => path === "" || row.place === path || row.place.startsWith(`${path}.`);
+    const isOwn = (row) => row.place === path && row.category === category;
     const label = category ? `${category.name} of ${path} itself` : path || "all modules";
     this.state.set({ pinned: { label, holds: category ? isOwn : isBelow } });
   }

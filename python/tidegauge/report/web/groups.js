@@ -19,7 +19,10 @@ const SAID = {
   line: ["line"],
 };
 
-/** One row per piece: {size, category, module, op, tensor, name, line, stack, born}. */
+/**
+ * One row per piece: {size, category, module, place, op, tensor, name, line, stack, born}. `place` is
+ * the module, or what a storage without a module is for: `(no module).the loss`.
+ */
 export function describePieces(run, timeline, numbers) {
   const { size, category, module, op, tensor, stack, born, name } = timeline.pieces;
   return numbers.map((i) => ({
@@ -27,6 +30,7 @@ export function describePieces(run, timeline, numbers) {
     count: 1,
     category: run.categories[category[i]],
     module: moduleName(run, module[i]),
+    place: module[i] === 0 ? strangerName(run, op[i], category[i]) : moduleName(run, module[i]),
     op: formatOp(run.ops[op[i]] ?? ""),
     tensor: run.tensors[tensor[i]] ?? "",
     name: name[i] ? run.names[name[i] - 1] : "",
@@ -34,6 +38,10 @@ export function describePieces(run, timeline, numbers) {
     stack: stack[i],
     born: born[i],
   }));
+}
+
+function strangerName(run, op, category) {
+  return `${NO_MODULE}.${run.strangers[op] || run.categories[category].name}`;
 }
 
 export function moduleName(run, id) {
@@ -89,7 +97,7 @@ export function moduleTree(rows) {
   for (const row of rows) {
     root.size += row.size;
     let node = root;
-    for (const part of row.module.split(".")) {
+    for (const part of row.place.split(".")) {
       let child = node.children.get(part);
       if (!child) {
         child = newNode(part, node.path ? `${node.path}.${part}` : part);

@@ -74,6 +74,7 @@ export class Lanes {
     find("units-text").replaceChildren(...rows);
     const units = this.state.get("device")?.units ?? [];
     find("units-at-peak").hidden = units.length === 0;
+    this.table.hideTimes(this.state.get("run").is_simulated);
     this.table.setRows(units);
   }
 
@@ -122,7 +123,7 @@ function makeUnitTable(categories) {
     return { title, value, show: (unit) => formatBytes(value(unit)), isNumber: true };
   };
   return new Table("FSDP units at the peak", [
-    { title: "Unit", value: (unit) => unit.name, show: (unit) => unit.name, isHead: true },
+    { title: "Unit", value: (unit) => unit.name, show: (unit) => unit.name, isHead: true, isPath: true },
     {
       title: "Share",
       value: (unit) => unit.peak_share,
@@ -135,6 +136,7 @@ function makeUnitTable(categories) {
       value: (unit) => unit.longest_whole_ns,
       show: (unit) => formatTime(unit.longest_whole_ns),
       isNumber: true,
+      isTime: true,
     },
   ]);
 }

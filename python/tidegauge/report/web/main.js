@@ -7,7 +7,7 @@ import { DeviceMemory } from "./device_memory.js";
 import { find, make } from "./dom.js";
 import { Flame } from "./flame.js";
 import { Legend } from "./legend.js";
-import { formatBytes } from "./format.js";
+import { formatBytes, formatTime } from "./format.js";
 import { Lanes } from "./lanes.js";
 import { describeContext } from "./moment.js";
 import { Pin } from "./pin.js";
@@ -41,9 +41,14 @@ async function start() {
     const limits = limitsOf(values);
     const chosen = timeline?.peak ?? 0;
     const device = run.devices[number] ?? null;
-    const view = timeline ? firstView(values, timeline.stepList, limits.whole) : limits.whole;
+    // Only a real run waits before its first step.
+    const isFolded = timeline && !run.is_simulated;
+    const view = isFolded ? firstView(values, timeline.stepList, limits.whole, chosen) : limits.whole;
+    const leftOut = view.from - limits.whole.from;
     const none = { hovered: null, pinned: null, isolated: null, range: null };
     state.set({ run, device, timeline, axis, chosen, ...limits, view, ...none });
+    find("left-out").hidden = !leftOut;
+    find("left-out").textContent = `${formatTime(leftOut, 1)} before the first step are left out.`;
     find("axis").value = axis;
     find("axis").closest("label").hidden = run.is_simulated;
     find("device").value = String(number);
@@ -57,9 +62,12 @@ async function start() {
     find("run").value = String(page.runs.indexOf(run));
     showDevice(run, 0);
   };
+  state.watch(["view"], () => {
+    if (state.get("view")?.from <= state.get("whole")?.from) find("left-out").hidden = true;
+  });
   find("run").replaceChildren(...page.runs.map((run, i) => make("option", { value: i }, run.label)));
   find("run-choice").hidden = page.runs.length < 2;
-  showRun(page.runs[0]);
+  showRun(page.runs[page.shown ?? 0]);
 
   find("run").addEventListener("change", () => showRun(page.runs[Number(find("run").value)]));
   find("device").addEventListener("change", () => {

@@ -33,7 +33,7 @@ export function describeChange(run, timeline, moment) {
 export function describeMoment(run, timeline, moment) {
   const mark = moment === timeline.peak ? ", the peak" : "";
   const context = describeContext(run, timeline.contextAt(moment));
-  const time = formatTime(timeline.moments.time[moment]);
+  const time = run.is_simulated ? "" : `, ${formatTime(timeline.moments.time[moment])} after the start`;
   const event = formatCount(timeline.moments.sequence[moment]);
-  return `${formatBytes(timeline.totals[moment])}${mark}, ${context}, ${time} after the start, event ${event}`;
+  return `${formatBytes(timeline.totals[moment])}${mark}, ${context}${time}, event ${event}`;
 }

@@ -39,7 +39,7 @@ function drawSmall(canvas, run, page) {
   const timeline = run.timeline(0);
   if (!timeline?.count) return;
   const highest = Math.max(...page.runs.map((each) => each.devices[0]?.peakBytes ?? 0), 1);
-  const values = timeline.moments.time;
+  const values = timeline.moments[run.is_simulated ? "sequence" : "time"];
   const scene = { timeline, values, view: wholeView(values), categories: run.ordered, highest };
   drawStack(context, { x: 0, y: 0, width, height }, scene);
 }
@@ -62,6 +62,7 @@ export function showComparison(page) {
       ...changeTable(`Categories at the peak of ${device.device}`, categories, byName),
       ...changeTable(`Modules at the peak of ${device.device}`, device.modules, byName),
       ...changeTable(`Tensors at the peak of ${device.device}`, device.tensors, byName),
+      ...changeTable(`Lines at the peak of ${device.device}`, device.lines, byName),
     ];
   });
   find("comparison-tables").replaceChildren(...sections);
@@ -77,7 +78,7 @@ function changeTable(title, changes, byName) {
     isNumber: true,
   });
   const table = new Table(title, [
-    { title: "Name", value: (row) => row.name, show: name, isHead: true },
+    { title: "Name", value: (row) => row.name, show: name, isHead: true, isPath: true },
     bytes("before_bytes", "Before"),
     bytes("after_bytes", "After"),
     { title: "Change", value: bytesOf, show: (row) => formatChange(bytesOf(row)), isNumber: true },

@@ -54,11 +54,18 @@ export function showSteps(state, choose) {
       show: (row) => [swatch(row.largest), `${row.largest.name} ${formatBytes(row.largestBytes)}`],
     },
     { title: "At the peak", value: context, show: context },
-    { title: "Duration", value: (row) => row.duration, show: (row) => formatTime(row.duration), isNumber: true },
+    {
+      title: "Duration",
+      value: (row) => row.duration,
+      show: (row) => formatTime(row.duration),
+      isNumber: true,
+      isTime: true,
+    },
   ]);
   find("steps-table").replaceChildren(table.element);
   state.watch(["timeline"], () => {
     const timeline = state.get("timeline");
+    table.hideTimes(state.get("run").is_simulated);
     table.setRows(timeline?.count ? stepRows(timeline, state.get("run").ordered) : []);
   });
 }

@@ -81,11 +81,25 @@ export function layOutSweep(sweep, width, height) {
     box,
     lines: spreadLabels(lines, box.y + box.height),
     marks: lines.flatMap((line) => line.path),
-    limits: [...devices].map(([name, bytes]) => ({ y: toY(bytes), label: `${name} has ${formatBytes(bytes)}` })),
+    limits: [...devices].map(([name, bytes]) => placeLimit(`${name} has ${formatBytes(bytes)}`, toY(bytes), lines, box)),
     across: [...places].map(([label, x]) => ({ x, label })).sort((a, b) => a.x - b.x),
     up: [0, ...roundBytes(highest)].map((bytes) => ({ y: toY(bytes), label: formatBytes(bytes) })),
     title: `${shorten(sweep.names[axis])}${spanFar(values) ? " (logarithmic)" : ""}`,
   };
+}
+
+/** A line for a device. Its label stands above it at the left, or where the fewest points are near. */
+function placeLimit(label, y, lines, box) {
+  const width = label.length * LETTER;
+  const marks = lines.flatMap(({ path }) => path);
+  const covered = ([x, top]) =>
+    marks.filter((mark) => Math.abs(mark.x - x - width / 2) < width / 2 + LETTER && mark.high - LINE < top && mark.low + LINE > top)
+      .length;
+  const left = box.x + 4;
+  const middle = box.x + (box.width - width) / 2;
+  const places = [left, middle, box.x + box.width - width - 4].flatMap((x) => [[x, y - 5], [x, y + LINE]]);
+  const [labelX, labelY] = places.reduce((best, place) => (covered(place) < covered(best) ? place : best));
+  return { y, label, labelX, labelY };
 }
 
 /** Places numbers to scale (logarithmic if they span a wide range), other values at equal distances. */
@@ -135,7 +149,7 @@ function drawPlot(plot, { box, lines, marks, limits, across, up, title }) {
     ...up.flatMap(({ y, label }) => [level(y, "grid"), text(box.x - 8, y + 4, "end", label)]),
     ...labels.map(({ x, label }) => text(x, bottom + 16, "middle", shorten(label))),
     text(box.x + box.width / 2, bottom + 34, "middle", title),
-    ...limits.flatMap(({ y, label }) => [level(y, "limit"), text(box.x + 4, y - 5, "start", label)]),
+    ...limits.map(({ y }) => level(y, "limit")),
     ...lines.map(({ path }, i) =>
       makeSvg("polyline", {
         class: "line",
@@ -144,6 +158,7 @@ function drawPlot(plot, { box, lines, marks, limits, across, up, title }) {
       }),
     ),
     ...marks.map(drawMark),
+    ...limits.map(({ label, labelX, labelY }) => text(labelX, labelY, "start", label)),
     ...lines.map(({ label, labelY }) => text(right + 6, labelY + 4, "start", label)),
   );
 }

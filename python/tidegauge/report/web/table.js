@@ -19,10 +19,21 @@ export function sortRows(rows, value, isDescending) {
     .map((entry) => entry.row);
 }
 
+/** The classes of the cells of a column. */
+function kindOf(column) {
+  const kinds = [column.isNumber && "number", column.isShort && "short", column.isTime && "time"];
+  return kinds.filter(Boolean).join(" ") || null;
+}
+
+/** A long name may break after its dots, not within its words. */
+function splitPath(name) {
+  return name.split(/(?<=[.:/])/).flatMap((part, i) => (i ? [make("wbr"), part] : [part]));
+}
+
 /**
  * A table that sorts by a click on a header. A column is {title, value(row), show(row)}: the sort key
- * and the displayed content. It may be a number (isNumber), kept on one line (isShort), or the row
- * header (isHead). A long table shows the rest of its rows on demand. `choose(row)` is called for a
+ * and the displayed content. It may be a number (isNumber), a time (isTime), a name that breaks at
+ * its dots (isPath), kept on one line (isShort), or the row header (isHead). A long table shows the rest of its rows on demand. `choose(row)` is called for a
  * row that was clicked, or on which Enter was pressed.
  */
 export class Table {
@@ -52,6 +63,11 @@ export class Table {
     this.#render();
   }
 
+  /** Hides the columns of times (isTime): those of a simulated run mean nothing. */
+  hideTimes(isHidden) {
+    this.element.classList.toggle("timeless", isHidden);
+  }
+
   #head(column) {
     const sort = () => {
       const isSame = this.sorted?.column === column;
@@ -60,7 +76,7 @@ export class Table {
       this.#render();
     };
     const button = make("button", { type: "button", onclick: sort }, column.title);
-    return make("th", { scope: "col", class: column.isNumber && "number" }, button);
+    return make("th", { scope: "col", class: kindOf(column) }, button);
   }
 
   #render() {
@@ -80,10 +96,9 @@ export class Table {
 
   #row(row) {
     const cells = this.columns.map((column) => {
-      const kind = column.isNumber ? "number" : column.isShort ? "short" : null;
-      const cell = make(column.isHead ? "th" : "td", { class: kind, scope: column.isHead && "row" });
+      const cell = make(column.isHead ? "th" : "td", { class: kindOf(column), scope: column.isHead && "row" });
       const shown = column.show(row);
-      cell.append(...(Array.isArray(shown) ? shown : [shown]));
+      cell.append(...(Array.isArray(shown) ? shown : column.isPath ? splitPath(shown) : [shown]));
       return cell;
     });
     if (!this.choose) return make("tr", {}, ...cells);

@@ -3,7 +3,7 @@
 import { formatCount, formatTime } from "./format.js";
 import { upperBound } from "./timeline.js";
 
-const STARTUP = 0.4; // a longer start-up is left out of the first view
+const STARTUP = 0.1; // a start-up that takes more of the run is left out of the first view
 const NARROWEST = 1 / 4096; // use the keyboard to distinguish closer moments
 
 /** The view of the whole run; `values` are the positions of the moments on the axis, sorted. */
@@ -15,12 +15,12 @@ export function wholeView(values) {
 }
 
 /**
- * The first view of a run: all of it, or without its start-up if that takes most of the axis.
- * `steps` as of Timeline.steps.
+ * The first view of a run: all of it, or without its start-up if that takes much of the axis and
+ * does not have the peak. `steps` as of Timeline.steps, `peak` is a moment.
  */
-export function firstView(values, steps, whole) {
+export function firstView(values, steps, whole, peak) {
   const begin = steps.find((step) => step.step > 0);
-  if (!begin || begin.first === 0) return whole;
+  if (!begin || begin.first === 0 || peak < begin.first) return whole;
   const from = values[begin.first];
   const idle = (from - whole.from) / (whole.to - whole.from);
   if (idle < STARTUP || !(whole.to > from)) return whole;
