@@ -43,17 +43,21 @@ constexpr std::array kRows{
     Row{"b200", "NVIDIA B200", 182638, 10, 0, 148},
     // 31.36 GiB: github.com/TrajectoryCrafter/TrajectoryCrafter/issues/20
     Row{"rtx5090", "NVIDIA GeForce RTX 5090", 32113, 12, 0, 170},
-    // 44.35 GiB; 46068 MiB in nvidia-smi, like the L40S
-    Row{"a40", "NVIDIA A40", 45414, 8, 6, 84},
+    // 44.35 GiB: printed properties of torch, `name='NVIDIA A40', major=8, minor=6,
+    // total_memory=45416MB`; newer drivers leave 44.42 GiB
+    Row{"a40", "NVIDIA A40", 45416, 8, 6, 84},
     // 93.00 GiB: github.com/ali-vilab/VACE/issues/56
     Row{"h100-nvl", "NVIDIA H100 NVL 94 GB", 95232, 9, 0, 132},
-    // 94.50 GiB: out-of-memory messages of GH200; both have 97871 MiB in nvidia-smi
+    // 94.50 GiB on a GH200: github.com/vllm-project/vllm/issues/9630. No message of the H100 was
+    // found; both have 97871 MiB in nvidia-smi
     Row{"h100-96g", "NVIDIA H100 96 GB", 96768, 9, 0, 132},
     Row{"gh200", "NVIDIA GH200 96 GB", 96768, 9, 0, 132},
-    // 94.97 GiB: out-of-memory messages
+    // 94.97 GiB: github.com/antirez/ds4/issues/431
     Row{"rtx-pro-6000", "NVIDIA RTX PRO 6000 Blackwell", 97249, 12, 0, 188},
-    // AMD: torch reports gfx942 and gfx950 as compute 9. Messages: 191.98 and 191.69 GiB, 255.98
-    // and 255.69 GiB, 287.98 GiB (github.com/ROCm/TheRock/issues/2118)
+    // AMD: torch reports gfx942 and gfx950 as compute 9; other drivers leave 0.3 GiB less.
+    // 191.98 GiB: github.com/vllm-project/vllm/issues/7951
+    // 255.98 GiB: github.com/vllm-project/vllm/issues/41962
+    // 287.98 GiB: github.com/ROCm/TheRock/issues/2118
     Row{"mi300x", "AMD Instinct MI300X", 196588, 9, 4, 304},
     Row{"mi325x", "AMD Instinct MI325X", 262124, 9, 4, 304},
     Row{"mi355x", "AMD Instinct MI355X", 294892, 9, 5, 256},
