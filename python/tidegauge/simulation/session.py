@@ -11,10 +11,10 @@ from torch import nn
 from torch._guards import detect_fake_mode
 
 from tidegauge import _C
-from tidegauge._torch import claimed_cuda, eager_code
+from tidegauge._torch import claimed_cuda, eager_code, framework_reads
 from tidegauge._torch.entering import Entering
+from tidegauge._torch.late_patches import Patches
 from tidegauge._torch.op_patches import FOR_OPS
-from tidegauge._torch.patching import Installation
 from tidegauge._torch.simulated_tensors import adopt_module, adopt_tree
 from tidegauge.simulation._process_group import OwnProcessGroup
 from tidegauge.simulation.routing import Route, make_route
@@ -48,7 +48,7 @@ class Simulation(Entering):
         self._eager = eager_code.EagerCode()
         if world_size is not None:
             self._group = OwnProcessGroup(world_size, rank, devices.count)
-        self._patches: tuple[Installation, ...] = ()
+        self._patches: tuple[Patches, ...] = ()
         self._pipeline_notes: list[str] = []
         self._end_program_group: Callable[[], None] = lambda: None
         self._restorations: list[Callable[[], None]] = []  # of adopted modules
@@ -79,11 +79,14 @@ class Simulation(Entering):
         self._is_begun = self._is_begun or not _C.simulation_is_on()
         _C.simulation_start(self._item, self._mask_fraction, self._route, decomposed)
         pipeline_patches.notes.clear()
+        framework_reads.clear()
         self._pipeline_notes = pipeline_patches.notes
         self._patches = (
             FOR_OPS,
             simulation_patches.installation(),
             pipeline_patches.installation(),
+            framework_reads.FOR_TRAINER,
+            framework_reads.FOR_SAFETENSORS,
         )
         self._end_program_group = simulation_patches.destroy_program_group
         for patches in self._patches:
@@ -137,8 +140,8 @@ class Simulation(Entering):
     @property
     def notes(self) -> tuple[str, ...]:
         """How the simulated program differs from the real one, one sentence each."""
-        pipeline = tuple(dict.fromkeys(self._pipeline_notes))
-        return (_NOTE_ON_COMPILER, *pipeline) if self._eager.is_compiler_called else pipeline
+        notes = (*dict.fromkeys(self._pipeline_notes), *framework_reads.notes())
+        return (_NOTE_ON_COMPILER, *notes) if self._eager.is_compiler_called else notes
 
     def is_simulated(self, tensor: torch.Tensor) -> bool:
         return _C.is_simulated(tensor)
