@@ -19,14 +19,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Self
+from typing import Any
 
+from tidegauge._torch.entering import Entering
 from tidegauge.trackers.script_tracker import ScriptTracker
 
 Log = Callable[[dict[str, float]], object]
 
 
-class MemoryLogger:
+class MemoryLogger(Entering):
     """Tracks from `start` to `stop` and makes the figures of each step."""
 
     def __init__(self, *external: Any) -> None:
@@ -35,16 +36,23 @@ class MemoryLogger:
 
     def start(self) -> None:
         """Does nothing if it is running."""
-        if self._tracker is None:
-            self._tracker = ScriptTracker()
-            self._tracker.track_external(*self._external)
-            self._tracker.__enter__()
+        if self._depth == 0:
+            self.__enter__()
 
     def stop(self) -> None:
         """Does nothing if it is not running."""
+        if self._depth > 0:
+            self.__exit__()
+
+    def _set_depth(self, depth: int) -> None:
+        if depth > 0 and self._tracker is None:
+            self._tracker = ScriptTracker()
+            self._tracker.track_external(*self._external)
         if self._tracker is not None:
-            self._tracker.__exit__(None, None, None)
+            self._tracker._set_depth(depth)
+        if depth == 0:
             self._tracker = None
+        self._depth = depth
 
     def take(self) -> dict[str, float]:
         """The figures since the last call, by name. Restarts the peaks."""
@@ -80,7 +88,7 @@ def find_log(log: Any, step: Callable[[], int]) -> Log:
     )
 
 
-class LoopLogger:
+class LoopLogger(Entering):
     """For a plain loop: a context manager; call `log_step` after each step."""
 
     def __init__(self, log: Any, *external: Any) -> None:
@@ -88,12 +96,9 @@ class LoopLogger:
         self._log = find_log(log, lambda: self.step)
         self._memory = MemoryLogger(*external)
 
-    def __enter__(self) -> Self:
-        self._memory.start()
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        self._memory.stop()
+    def _set_depth(self, depth: int) -> None:
+        self._memory._set_depth(depth)
+        self._depth = depth
 
     def log_step(self) -> None:
         self.step += 1
@@ -140,6 +145,9 @@ def _make_lightning_logger() -> type:
             figures = self._memory.take()
             for logger in trainer.loggers:
                 logger.log_metrics(figures, step=trainer.global_step)
+
+        def on_exception(self, trainer: Any, module: Any, exception: BaseException) -> None:
+            self._memory.stop()  # Lightning calls no `teardown` then
 
         def teardown(self, trainer: Any, module: Any, stage: str) -> None:
             self._memory.stop()

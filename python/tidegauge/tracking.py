@@ -9,16 +9,16 @@ memory  # in a notebook: a table and a chart; print(memory) elsewhere
 from __future__ import annotations
 
 from functools import cached_property
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from tidegauge import _core
+from tidegauge._torch.entering import Entering
 from tidegauge.report.summary import Summary, make_summary
 from tidegauge.trackers.memory_recorder import MemoryRecorder
 from tidegauge.trackers.script_tracker import ScriptTracker
 
 
-class TrackedRun:
+class TrackedRun(Entering):
     """The memory of the code within the context. Keeps 56 bytes for each event."""
 
     def __init__(self, *external: Any, stacks: str = "python") -> None:
@@ -27,18 +27,10 @@ class TrackedRun:
         self._tracker.track_external(*external)
         self._is_over = False
 
-    def __enter__(self) -> Self:
-        self._tracker.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._tracker.__exit__(kind, error, traceback)
-        self._is_over = True
+    def _set_depth(self, depth: int) -> None:
+        self._tracker._set_depth(depth)
+        self._is_over = depth < self._depth
+        self._depth = depth
 
     @cached_property
     def summary(self) -> Summary:

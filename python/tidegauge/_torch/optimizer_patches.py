@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Notifies trackers of each optimizer that is created."""
+"""Notifies trackers of each optimizer that is created, and estimators of each step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from torch import optim
 
 from tidegauge._torch.containment import describe, warn
-from tidegauge._torch.patching import Installation, Patch
+from tidegauge._torch.patching import GlobalHook, Installation, Patch
 
 _originals: dict[str, Callable[..., Any]] = {}
 
@@ -28,4 +28,18 @@ FOR_OPTIMIZERS = Installation(
     {"init": Patch("torch.optim:Optimizer.__init__", _tracked_init, is_named=True)},
     variables=_originals,
     feature="tracking of optimizers",
+)
+
+
+def _step_ended(*_: Any) -> None:
+    for user in FOR_STEPS.users():
+        user._step_ends()
+
+
+# Its users have `_step_ends`, which is called after each optimizer step.
+FOR_STEPS = Installation(
+    {},
+    variables={},
+    hooks=[GlobalHook("torch.optim.optimizer:register_optimizer_step_post_hook", _step_ended)],
+    feature="RuntimeEstimator",
 )

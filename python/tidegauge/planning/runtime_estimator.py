@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, Self
 
 from torch import nn
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from tidegauge._torch.entering import Entering
+from tidegauge._torch.optimizer_patches import FOR_STEPS
 from tidegauge.planning.op_times import OpTimes, check_mode, choose_device, find_ms
 from tidegauge.trackers.mod_tracker import ModTracker
 
@@ -28,7 +29,7 @@ class _Mark(NamedTuple):
     in_backward: bool
 
 
-class RuntimeEstimator:
+class RuntimeEstimator(Entering):
     """Estimates the time of forward and backward of each module, op by op::
 
         estimator = RuntimeEstimator(device="h100-80g")
@@ -58,9 +59,8 @@ class RuntimeEstimator:
         self._mod_tracker = ModTracker()
         self._marks: list[_Mark] = []
         self._begin = 0  # of the step
-        self._depth = 0  # of modules in forward
+        self._open_forwards = 0
         self._has_stepped = False
-        self._step_hook: Any = None
         self.mod_runtimes: dict[str, dict[str, float]] = {}
         self.mod_fw_pre_order: list[str] = []
         self.mod_bw_pre_order: list[str] = []
@@ -72,33 +72,47 @@ class RuntimeEstimator:
         self._mode = check_mode(estimate_mode_type)
         return self
 
-    def __enter__(self) -> Self:
+    def _set_depth(self, depth: int) -> None:
+        if depth > 1:
+            raise RuntimeError("this RuntimeEstimator is entered already; make another one")
+        if depth > self._depth:
+            self._begin_tracking()
+        elif depth == 0:
+            self._end_tracking()
+        self._depth = depth
+
+    def _begin_tracking(self) -> None:
         self._times = OpTimes(self._device)
-        self._depth = 0
+        self._open_forwards = 0
         self._restart(0)
+        self._mod_tracker.clear_user_hooks()
         self._mod_tracker.register_user_hooks(
             pre_fw_hook=self._forward_begins,
             post_fw_hook=self._forward_ends,
             pre_bw_hook=self._backward_begins,
             post_bw_hook=self._backward_ends,
         )
-        self._mod_tracker.__enter__()
-        self._step_hook = register_optimizer_step_post_hook(self._step_ends)
+        self._mod_tracker._set_depth(1)
+        FOR_STEPS.install(self)
         self._times.start()
-        return self
 
-    def __exit__(self, *args: Any) -> None:
-        assert self._times is not None
-        times, self._times = self._times, None
+    def _end_tracking(self) -> None:
+        """Undoes `_begin_tracking`, which may not have ended."""
+        if (times := self._times) is None:
+            return
         times.stop()
-        self._step_hook.remove()
-        self._mod_tracker.__exit__(*args)
+        FOR_STEPS.uninstall(self)
+        self._mod_tracker._set_depth(0)
         self._mod_tracker.clear_user_hooks()
-        self._sum_up(times)
-        print(
-            f"Estimated ({self._mode})total_time: {self.total_runtime:.3f} ms on "
-            f"{self._device}, from its data sheet"
-        )
+        is_whole = self._depth > 0
+        if is_whole:
+            self._sum_up(times)
+        self._times = None
+        if is_whole:
+            print(
+                f"Estimated ({self._mode})total_time: {self.total_runtime:.3f} ms on "
+                f"{self._device}, from its data sheet"
+            )
 
     def display_modulewise_stats(self, depth: int = 2) -> None:
         """Prints the orders of forward and backward and the times of modules down to `depth`."""
@@ -134,19 +148,19 @@ class RuntimeEstimator:
         ):
             record.clear()
 
-    def _step_ends(self, *_: Any) -> None:
+    def _step_ends(self) -> None:
         self._has_stepped = True
 
     def _forward_begins(self, module: nn.Module, inputs: Any) -> None:
         if not (in_backward := self._mod_tracker.is_bw):
-            if self._has_stepped and self._depth == 0 and self._times is not None:
+            if self._has_stepped and self._open_forwards == 0 and self._times is not None:
                 self._restart(self._times.position)
-            self._depth += 1
+            self._open_forwards += 1
         self._mark(module, self.mod_fw_pre_order, +1, True, in_backward)
 
     def _forward_ends(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
         in_backward = self._mod_tracker.is_bw
-        self._depth -= not in_backward
+        self._open_forwards -= not in_backward
         self._mark(module, self.mod_fw_post_order, -1, True, in_backward)
 
     def _backward_begins(self, module: nn.Module | None, grads: Any) -> None:

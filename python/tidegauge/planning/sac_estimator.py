@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from tidegauge import _core
+from tidegauge._torch.entering import EnteringMode
 from tidegauge.planning.auto_checkpointing import OPS_TO_ALWAYS_SKIP
 from tidegauge.planning.op_times import OpTimes, check_mode, choose_device, find_ms
 from tidegauge.planning.sac_stats import SACGreedyOrderMeta, SACStats, SACTradeOffStats
@@ -38,7 +39,7 @@ class _Op:
     is_skipped: bool  # no checkpoint stores it, so it is no choice
 
 
-class SACEstimator(TorchDispatchMode):
+class SACEstimator(EnteringMode):
     """Tells for each module with children what its ops take and keep, and in which order it pays to
     recompute them::
 
@@ -63,9 +64,7 @@ class SACEstimator(TorchDispatchMode):
         self.sac_mod_greedy_order_meta: dict[str, SACGreedyOrderMeta] = {}
         self._times = OpTimes(choose_device(gpu_type, device))
         self._mod_tracker = ModTracker()
-        self._saved_tensor_hooks = torch.autograd.graph.saved_tensors_hooks(
-            self._note_saved, lambda tensor: tensor
-        )
+        self._saved_tensor_hooks = _SavedTensorHooks(self._note_saved)
         self._ops: list[_Op] = []  # of the root that runs
         self._open: list[tuple[str, int, bool]] = []  # name, first op, is without tensors
         self._calls: dict[str, tuple[list[_Op], set[int], bool]] = {}
@@ -76,23 +75,26 @@ class SACEstimator(TorchDispatchMode):
         check_mode(estimate_mode_type)
         return self
 
-    def __enter__(self) -> Self:
-        self._mod_tracker.register_user_hooks(
-            pre_fw_hook=self._begin_module, post_fw_hook=self._end_module
-        )
-        self._mod_tracker.__enter__()
-        self._saved_tensor_hooks.__enter__()
-        self._times.start()
-        super().__enter__()  # type: ignore[no-untyped-call]
-        return self
-
-    def __exit__(self, *args: Any) -> None:
-        super().__exit__(*args)  # type: ignore[no-untyped-call]
-        self._times.stop()
-        self._saved_tensor_hooks.__exit__(*args)
-        self._mod_tracker.__exit__(*args)
-        self._mod_tracker.clear_user_hooks()
-        self._open.clear()
+    def _set_depth(self, depth: int) -> None:
+        if depth > 1:
+            raise RuntimeError("this SACEstimator is entered already; make another one")
+        if depth > self._depth:
+            self._mod_tracker.clear_user_hooks()
+            self._mod_tracker.register_user_hooks(
+                pre_fw_hook=self._begin_module, post_fw_hook=self._end_module
+            )
+            self._mod_tracker._set_depth(1)
+            self._saved_tensor_hooks.push()
+            self._times.start()
+            self._push_until(1)
+        elif depth == 0:
+            self._push_until(0)
+            self._times.stop()
+            self._saved_tensor_hooks.pop()
+            self._mod_tracker._set_depth(0)
+            self._mod_tracker.clear_user_hooks()
+            self._open.clear()
+        self._depth = depth
 
     def pwlf_sac_tradeoff_curve(
         self, n_segments: int = 2, save_tradeoff_graphs: bool = False
@@ -199,6 +201,26 @@ class SACEstimator(TorchDispatchMode):
         self.sac_mod_stats.pop(name, None)  # the last to end is the last in the dictionary
         self.sac_mod_stats[name] = stats
         self.sac_mod_greedy_order_meta[name] = order_greedily(stats)
+
+
+class _SavedTensorHooks:
+    """As torch's `saved_tensors_hooks`, but both methods can be repeated after an interrupt."""
+
+    def __init__(self, note: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        self._note = note
+
+    def push(self) -> None:
+        if not self._is_on_top():
+            torch._C._autograd._push_saved_tensors_default_hooks(self._note, lambda tensor: tensor)
+
+    def pop(self) -> None:
+        """Does nothing in another thread, which has hooks of its own."""
+        if self._is_on_top():
+            torch._C._autograd._pop_saved_tensors_default_hooks()
+
+    def _is_on_top(self) -> bool:
+        hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+        return hooks is not None and hooks[0] is self._note
 
 
 def _is_random(func: Any, args: Any, kwargs: Any) -> bool:

@@ -53,7 +53,6 @@ class Simulation(Entering):
         self._end_program_group: Callable[[], None] = lambda: None
         self._restorations: list[Callable[[], None]] = []  # of adopted modules
         self._is_begun = False
-        self._depth = 0
 
     def _set_depth(self, depth: int) -> None:
         if depth > self._depth:
@@ -61,9 +60,6 @@ class Simulation(Entering):
         elif depth == 0:
             self._end()
         self._depth = depth
-
-    def _depth_after_exit(self) -> int:
-        return max(0, self._depth - 1)
 
     def _begin(self) -> None:
         # Not at the top of the file: it loads DTensor, which is slow.

@@ -7,7 +7,6 @@ import os
 import sys
 import weakref
 from collections.abc import Callable
-from copy import copy
 from enum import Enum, auto
 from functools import partial
 from pathlib import Path
@@ -15,13 +14,12 @@ from typing import Any, Self
 
 import torch
 from torch import nn, optim
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
 from tidegauge import _C, _core
 from tidegauge._torch import memory_patches
-from tidegauge._torch.entering import Entering
+from tidegauge._torch.entering import EnteringMode
 from tidegauge._util.notebook import render_peaks
 from tidegauge._util.ordering import natural_order
 from tidegauge.trackers import printing
@@ -146,7 +144,7 @@ class _WeakRefInfo:
         return info, weakref.ref(st, partial(callback, info) if callback else None)
 
 
-class MemTracker(Entering, TorchDispatchMode):  # type: ignore[no-untyped-call]
+class MemTracker(EnteringMode):
     """Counts memory by category and device: now, at the peak, in each module.
 
     Tensors that are made within the context are tracked from their allocation; pass older ones to
@@ -206,8 +204,6 @@ class MemTracker(Entering, TorchDispatchMode):  # type: ignore[no-untyped-call]
             )
             self._recorder.attach(self._native)
         self._module_stats = ModuleStatsDictionary(self._native, self._stats_class)
-        self._depth = 0
-        self._interrupted_exit: tuple[int, dict[str, Any]] | None = None
         self._fake_mode_on_entry: Any = None
 
     @property
@@ -359,25 +355,6 @@ class MemTracker(Entering, TorchDispatchMode):  # type: ignore[no-untyped-call]
                 "without being entered; use it as `with tracker:`, or call `__enter__` first"
             )
         return self._depth - 1
-
-    def _push_until(self, depth: int) -> None:
-        """Makes the mode `depth` times active."""
-        while (pushed := self._count_pushed()) < depth:
-            TorchDispatchMode.__enter__(self)  # type: ignore[no-untyped-call]
-        while (pushed := self._count_pushed()) > depth:
-            # torch's `__exit__` takes flags off lists before it pops the mode. After an interrupt
-            # in between, the lists are restored.
-            flags = {name: copy(value) for name, value in vars(self).items() if name[:4] == "old_"}
-            if self._interrupted_exit is None or self._interrupted_exit[0] != pushed:
-                self._interrupted_exit = pushed, flags
-            for name, kept in self._interrupted_exit[1].items():
-                setattr(self, name, copy(kept))
-            TorchDispatchMode.__exit__(self, None, None, None)  # type: ignore[no-untyped-call]
-            self._interrupted_exit = None
-
-    def _count_pushed(self) -> int:
-        stack = range(torch._C._len_torch_dispatch_stack())
-        return sum(torch._C._get_dispatch_stack_at(i) is self for i in stack)
 
     def _prepare(self) -> None:
         """Called at the outermost entry, before the peak restarts; for subclasses."""

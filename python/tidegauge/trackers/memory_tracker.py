@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tidegauge import _C
+from tidegauge._torch.entering import Entering, EnteringMode
 from tidegauge._util.files import read_file
 from tidegauge.errors import FormatError
 from tidegauge.trackers.mem_tracker import MemTracker
@@ -33,7 +33,7 @@ Figures = tuple[int, int, int]  # bytes that are allocated, active and reserved
 Series = dict[int, tuple[str, float]]
 
 
-class MemoryProfileDispatchMode(TorchDispatchMode):
+class MemoryProfileDispatchMode(EnteringMode):
     """Tells a `MemoryTracker` about each operator that has run."""
 
     def __init__(self, memory_tracker: MemoryTracker) -> None:
@@ -80,7 +80,7 @@ class MemoryTracker:
 
     def start_monitor(self, root_module: nn.Module) -> None:
         """Begins anew; the model is not changed. Raises AssertionError if it is monitoring."""
-        if self._monitor is not None:
+        if self._is_monitoring():
             raise AssertionError("start_monitor was called twice; call `stop` in between")
         for record in (
             self.memories_allocated,
@@ -91,17 +91,16 @@ class MemoryTracker:
         ):
             record.clear()
         self._op_index = self._num_alloc_retries = 0
-        monitor = _Monitor(self, root_module)
-        monitor.start()
-        self._monitor = monitor
+        self._monitor = _Monitor(self, root_module)
+        self._monitor.__enter__()
 
     def stop(self) -> None:
         """Raises AssertionError if it is not monitoring."""
-        if self._monitor is None:
+        if self._monitor is None or not self._is_monitoring():
             raise AssertionError("stop was called without `start_monitor`")
-        monitor, self._monitor = self._monitor, None
-        self._num_alloc_retries = monitor.count_retries()
-        monitor.stop()
+        self._num_alloc_retries = self._monitor.count_retries()
+        self._monitor.__exit__()
+        self._monitor = None
 
     def summary(self, top: int = 20) -> None:
         """Prints the operators after which the allocated memory had grown most."""
@@ -187,6 +186,9 @@ class MemoryTracker:
         self.memories_allocated, self.memories_active, self.memories_reserved = series
         self._markers, self._num_alloc_retries, self._op_index = markers, retries, count
 
+    def _is_monitoring(self) -> bool:
+        return self._monitor is not None and self._monitor._depth > 0
+
     def _record(self, op: str) -> None:
         if self._monitor is None:
             return
@@ -213,13 +215,16 @@ class _DataUnpickler(pickle.Unpickler):
         raise ValueError(f"it contains {module}.{name}")
 
 
-class _Monitor:
+class _Monitor(Entering):
     """Everything that is installed between `start_monitor` and `stop`."""
 
     def __init__(self, owner: MemoryTracker, root: nn.Module) -> None:
         self._owner = owner
         self._root = root
         self._modules = ModTracker()
+        self._modules.register_user_hooks(
+            pre_fw_hook=self._marks("fw_start"), post_fw_hook=self._marks("fw_bw_boundary")
+        )
         self._mode = MemoryProfileDispatchMode(owner)
         tensor = next((each for each in (*root.parameters(), *root.buffers())), torch.empty(0))
         self._device = tensor.device
@@ -228,22 +233,20 @@ class _Monitor:
             self._tracker = MemTracker()
             self._tracker.track_external(root)
 
-    def start(self) -> None:
-        self._modules.register_user_hooks(
-            pre_fw_hook=self._marks("fw_start"), post_fw_hook=self._marks("fw_bw_boundary")
-        )
-        if self._tracker is None:
-            torch.get_device_module(self._device).empty_cache()
+    def _set_depth(self, depth: int) -> None:
+        if depth > 0:
+            if self._tracker is None:
+                torch.get_device_module(self._device).empty_cache()
+            else:
+                self._tracker._set_depth(1)
+            self._modules._set_depth(1)
+            self._mode._set_depth(1)
         else:
-            self._tracker.__enter__()
-        self._modules.__enter__()
-        self._mode.__enter__()  # type: ignore[no-untyped-call]
-
-    def stop(self) -> None:
-        self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-        self._modules.__exit__(None, None, None)
-        if self._tracker is not None:
-            self._tracker.__exit__(None, None, None)
+            self._mode._set_depth(0)
+            self._modules._set_depth(0)
+            if self._tracker is not None:
+                self._tracker._set_depth(0)
+        self._depth = depth
 
     def _marks(self, marker: str) -> Callable[..., None]:
         def hook(module: nn.Module, *_: Any) -> None:

@@ -45,7 +45,6 @@ class ModTracker(Entering):
 
     def __init__(self) -> None:
         self._native = _C.ModTracker()
-        self._depth = 0
         self._user_pre_fw_hook: Hook | None = None
         self._user_post_fw_hook: Hook | None = None
         self._user_pre_bw_hook: Hook | None = None

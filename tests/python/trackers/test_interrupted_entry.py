@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import sharded
 import torch
-from tidegauge import _C, FSDPMemTracker, MemTracker, ModTracker, simulate
+from tidegauge import _C, FSDPMemTracker, MemTracker, ModTracker, simulate, track
 from tidegauge._torch import (
     dtensor_patches,
     fsdp_patches,
@@ -25,8 +25,12 @@ from tidegauge._torch import (
 )
 from tidegauge._torch.module_patches import FOR_MODULES
 from tidegauge._torch.op_patches import FOR_OPS, FOR_THREADS
-from tidegauge._torch.optimizer_patches import FOR_OPTIMIZERS
+from tidegauge._torch.optimizer_patches import FOR_OPTIMIZERS, FOR_STEPS
 from tidegauge._torch.patching import Installation
+from tidegauge.callbacks import LoopLogger
+from tidegauge.memory_tracker import MemoryTracker
+from tidegauge.runtime_estimator import RuntimeEstimator
+from tidegauge.sac_estimator import SACEstimator
 from tidegauge.trackers.script_tracker import ScriptTracker
 from torch import nn
 from torch.nn.modules import module as nn_module
@@ -47,6 +51,31 @@ class ModeTracker(MemTracker):  # type: ignore[no-untyped-call]
         return super().__torch_dispatch__(func, types, args, kwargs)
 
 
+class Monitored:
+    """A MemoryTracker as a context. If an interrupt comes when `start_monitor` or `stop` has nearly
+    returned, the program finds it monitoring and calls `stop`."""
+
+    def __init__(self) -> None:
+        self.tracker = MemoryTracker()
+        self.model = nn.Linear(2, 2)
+
+    def __enter__(self) -> None:
+        try:
+            self.tracker.start_monitor(self.model)
+        except KeyboardInterrupt:
+            if self.tracker._is_monitoring():
+                self.tracker.stop()
+            raise
+
+    def __exit__(self, *args: object) -> None:
+        try:
+            self.tracker.stop()
+        except KeyboardInterrupt:
+            if self.tracker._is_monitoring():
+                self.tracker.stop()
+            raise
+
+
 @functools.cache
 def sharded_model() -> nn.Module:
     with sharded.world(4):
@@ -60,6 +89,11 @@ CONTEXTS: dict[str, Callable[[], Any]] = {
     "MemTracker as a mode": ModeTracker,
     "ScriptTracker": ScriptTracker,
     "FSDPMemTracker": lambda: FSDPMemTracker(sharded_model()),
+    "MemoryTracker": Monitored,
+    "RuntimeEstimator": RuntimeEstimator,
+    "SACEstimator": SACEstimator,
+    "track": track,
+    "LoopLogger": lambda: LoopLogger(print),
     "simulate": simulate,
     "simulate with a process group": lambda: simulate(world_size=2),
 }
@@ -71,6 +105,7 @@ def installations() -> list[Installation]:
         FOR_OPS,
         FOR_THREADS,
         FOR_OPTIMIZERS,
+        FOR_STEPS,
         memory_patches.FOR_MEMORY,
         fsdp_patches._FOR_FSDP,
         dtensor_patches._FOR_SHARDINGS,
@@ -97,6 +132,7 @@ def state() -> list[Any]:
         hooks,
         list(sys.meta_path),
         torch._C._len_torch_dispatch_stack(),
+        torch._C._autograd._top_saved_tensors_default_hooks(True),
         torch.distributed.is_initialized(),
         _C.simulation_is_on(),
         str(torch._C._dispatch_tls_local_include_set()),
