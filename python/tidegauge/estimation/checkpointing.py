@@ -7,7 +7,6 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +17,8 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
+from tidegauge._util.files import MAX_TEXT_BYTES, read_file
+from tidegauge._util.formatting import make_printable, shorten
 from tidegauge.estimation.plan import list_kinds, parse_checkpointing
 from tidegauge.planning.block_checkpointing import KEPT_OPS, checkpoint_block
 
@@ -51,18 +52,19 @@ def _read_ops(file: str) -> dict[Any, int]:
     `every N`. A line may end with a comment after #.
     """
     try:
-        text = Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_file(file, MAX_TEXT_BYTES).decode()
+    except (OSError, ValueError) as error:
         raise ValueError(f"cannot read the ops of ac ops:{file}: {error}") from None
     ops: dict[Any, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         name, *more = line.partition("#")[0].split() or ("",)
         if not name:
             continue
-        if more and (more[0] != "every" or not re.fullmatch(r"[1-9]\d*", " ".join(more[1:]))):
+        if more and (more[0] != "every" or not re.fullmatch(r"[1-9]\d{,8}", " ".join(more[1:]))):
+            shown = shorten(make_printable(line.strip()), 100)
             raise ValueError(
-                f"invalid line {number} of {file}: '{line.strip()}' (expected the name of an op, "
-                "or e.g. aten.mm every 2)"
+                f"invalid line {number} of {file}: '{shown}' (expected the name of an op, or e.g. "
+                "aten.mm every 2)"
             )
         for op in _find_ops(name, f"line {number} of {file}"):
             ops[op] = int(more[1]) if more else 1
@@ -84,7 +86,8 @@ def _find_ops(name: str, place: str) -> list[Any]:
     if isinstance(found, torch._ops.OpOverloadPacket):
         overloads = found.overloads()  # type: ignore[no-untyped-call]
         return [getattr(found, overload) for overload in overloads]
-    raise ValueError(f"{place}: torch has no op '{name}' (expected e.g. aten.mm)")
+    shown = shorten(make_printable(name), 100)
+    raise ValueError(f"{place}: torch has no op '{shown}' (expected e.g. aten.mm)")
 
 
 class _Policy:

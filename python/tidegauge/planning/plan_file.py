@@ -7,11 +7,12 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from tidegauge._util.files import MAX_TEXT_BYTES, read_file
+from tidegauge._util.formatting import make_printable, shorten
 from tidegauge.errors import FormatError
 from tidegauge.planning.block_checkpointing import KEPT_OPS, checkpoint_block, find_ops
 
@@ -35,14 +36,14 @@ class AppliedPlan:
         for name in self.blocks:
             if name not in modules:
                 raise ValueError(
-                    f"the plan names a module '{name}', which this {type(model).__name__} does "
-                    "not have; make a plan for this model"
+                    f"the plan names a module '{_show(name)}', which this {type(model).__name__} "
+                    "does not have; make a plan for this model"
                 )
         for kept in self.blocks.values():
             if missing := [op for op in kept if not find_ops((op,))]:
                 raise ValueError(
-                    f"the plan keeps an op '{missing[0]}', which this torch does not have; make a "
-                    "plan with this torch"
+                    f"the plan keeps an op '{_show(missing[0])}', which this torch does not have; "
+                    "make a plan with this torch"
                 )
         for name, kept in self.blocks.items():
             checkpoint_block(modules[name], kept)
@@ -59,7 +60,7 @@ class AppliedPlan:
             lines.append("    return model  # nothing to checkpoint")
         for kept, names in groups.items():
             lines.append("    for name in (")
-            lines += [f'        "{name}",' for name in names]
+            lines += [f"        {_to_literal(name)}," for name in names]
             lines += ["    ):", "        block = model.get_submodule(name)"]
             lines.append(
                 "        run = functools.partial(cp.checkpoint, block.forward, use_reentrant=False)"
@@ -99,21 +100,30 @@ def make_applied(
 
 
 def load(path: str | os.PathLike[str]) -> AppliedPlan:
-    """Reads a plan.json of `tidegauge plan --write`. Raises FormatError if it is none."""
+    """Reads a plan.json of `tidegauge plan --write`. Raises FormatError if it is none.
+
+    The file is data: a plan from a stranger can name modules and ops, and nothing else.
+    """
+    where = os.fspath(path)
     try:
-        values = json.loads(Path(path).read_text())
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise FormatError(f"{path} is no plan: {error}; write one with tidegauge plan") from None
-    if not isinstance(values, dict) or values.get("format") != _FORMAT:
-        found = values.get("format") if isinstance(values, dict) else type(values).__name__
+        values = json.loads(read_file(path, MAX_TEXT_BYTES).decode())
+    except FormatError:
+        raise
+    except RecursionError:
+        raise FormatError(f"{where} is no plan: it is nested too deeply") from None
+    except ValueError as error:
+        raise FormatError(f"{where} is no plan: {error}; write one with tidegauge plan") from None
+    found = values.get("format") if isinstance(values, dict) else values
+    if not isinstance(values, dict) or type(found) is not int or found != _FORMAT:
+        shown = _show(str(found)) if isinstance(found, str | int) else type(found).__name__
         raise FormatError(
-            f"{path} is a plan of format {found} (expected {_FORMAT}); write it again with "
+            f"{where} is a plan of format {shown} (expected {_FORMAT}); write it again with "
             "tidegauge plan"
         )
     blocks = values.get("blocks")
     if not isinstance(blocks, dict) or not all(map(_is_op_list, blocks.values())):
         raise FormatError(
-            f"the blocks of {path} are no dictionary of module names and lists of ops; write it "
+            f"the blocks of {where} are no dictionary of module names and lists of ops; write it "
             "again with tidegauge plan"
         )
     facts = values.get("facts")
@@ -122,4 +132,18 @@ def load(path: str | os.PathLike[str]) -> AppliedPlan:
 
 
 def _is_op_list(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    """Names that are not identifiers could be anything in the code of `to_code`."""
+    return isinstance(value, list) and all(
+        isinstance(each, str) and each.isascii() and each.isidentifier() for each in value
+    )
+
+
+def _to_literal(name: str) -> str:
+    """In Python. The name of a module may contain any characters."""
+    literal = ascii(name)
+    return f'"{literal[1:-1]}"' if literal[0] == "'" and '"' not in literal else literal
+
+
+def _show(name: str) -> str:
+    """A name in a file may be anything; a message has one line."""
+    return shorten(make_printable(name), 100)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +159,10 @@ def test_named_ops_are_kept(name: str, tmp_path: Path) -> None:
         ("mm\nmm every\n", "invalid line 2 of .*: 'mm every'"),
         ("mm often 2\n", "invalid line 1 of .*: 'mm often 2'"),
         ("mm every 0\n", "invalid line 1 of .*: 'mm every 0'"),
+        (f"mm every {'9' * 5000}\n", "invalid line 1 of .*: 'mm every 9+…9+'"),
+        ("x" * 100_000, "line 1 of .*: torch has no op 'x+…x+'"),
     ],
+    ids=lambda text: text[:40],
 )
 def test_invalid_file_of_ops_is_refused(
     text: str, message: str, tmp_path: Path, model_file: str
@@ -169,9 +173,14 @@ def test_invalid_file_of_ops_is_refused(
         estimate(model_file, ac=f"ops:{file}", simulated_device="cpu")
 
 
-def test_missing_file_of_ops_is_reported(model_file: str) -> None:
-    with pytest.raises(ValueError, match=r"cannot read the ops of ac ops:none\.txt"):
-        estimate(model_file, ac="ops:none.txt", simulated_device="cpu")
+def test_file_of_ops_that_cannot_be_read_is_reported_at_once(
+    tmp_path: Path, model_file: str
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    for file in ("none.txt", "/dev/zero", tmp_path, tmp_path / "pipe", tmp_path / "binary"):
+        with pytest.raises(ValueError, match=rf"cannot read the ops of ac ops:{file}"):
+            estimate(model_file, ac=f"ops:{file}", simulated_device="cpu")
 
 
 def attention_contract() -> Contract:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -106,12 +107,62 @@ def test_unknown_module_and_op_are_reported_before_anything_changes() -> None:
         ('{"format": 1}', "no dictionary of module names"),
         ('{"format": 1, "blocks": {"a": [1]}}', "no dictionary of module names"),
         ('{"format": 1, "blocks": {"a": "mm"}}', "no dictionary of module names"),
+        ('{"format": 1, "blocks": {"a": ["mm.default]; print(1)"]}}', "no dictionary of module"),
+        ('{"format": true, "blocks": {}}', r"format True \(expected 1\)"),
+        ('{"format": "' + "x" * 100_000 + '"}', "is a plan of format x+…x+ "),
+        ('{"format": ' + "9" * 4000 + "}", "is a plan of format 9+…9+ "),
+        ('{"format": ' + "9" * 5000 + "}", "is no plan: Exceeds the limit"),
+        ("[" * 100_000, "is no plan: it is nested too deeply"),
     ],
+    ids=lambda text: text[:60],
 )
 def test_damaged_file_is_reported(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "plan.json").write_text(text)
-    with pytest.raises(FormatError, match=message):
+    with pytest.raises(FormatError, match=message) as error:
         tidegauge.plan.load(tmp_path / "plan.json")
+    assert len(str(error.value).replace(str(tmp_path), "")) < 300
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "endless", "missing"])
+def test_file_that_cannot_be_read_is_reported_at_once(tmp_path: Path, kind: str) -> None:
+    path = {"folder": tmp_path, "endless": Path("/dev/zero")}.get(kind, tmp_path / kind)
+    if kind == "pipe":
+        os.mkfifo(path)
+    with pytest.raises((FormatError, OSError), match=r"not a regular file|No such file|directory"):
+        tidegauge.plan.load(path)
+
+
+def test_module_of_any_name_is_data_in_the_code(tmp_path: Path) -> None:
+    names = [
+        '"); raise SystemExit  # ',
+        "\\",
+        "\n",
+        "it's",
+        "both ' and \"",
+        "\ud800",
+        "\U0001f600",
+    ]
+    whole = {"format": 1, "blocks": {name: ["mm"] for name in names}}
+    (tmp_path / "plan.json").write_text(json.dumps(whole))
+    plan = tidegauge.plan.load(tmp_path / "plan.json")
+    space: dict[str, Any] = {}
+    exec(plan.to_code(), space)
+    found = []
+
+    class Model:
+        def get_submodule(self, name: str) -> nn.Module:
+            found.append(name)
+            return nn.Identity()
+
+    space["checkpoint_blocks"](Model())
+    assert found == names
+
+
+def test_message_about_a_long_name_is_short() -> None:
+    for blocks in ({"x" * 100_000: ()}, {"layers.0": ("x" * 100_000,)}):
+        with pytest.raises(ValueError, match="which this") as error:
+            AppliedPlan(blocks, {}).apply(make_model())
+        assert len(str(error.value)) < 250
 
 
 def test_binary_file_is_reported(tmp_path: Path) -> None:
