@@ -50,14 +50,25 @@ void CachingAllocator::compute_limits() {
   }
   const auto total = static_cast<double>(options_.total_bytes);
   limits_.device_bytes = options_.total_bytes - options_.outside_bytes;
-  if (fraction < 1) limits_.allowed_bytes = std::llround(fraction * total);
+  if (fraction < 1) {
+    limits_.allowed_bytes = std::llround(fraction * total);
+    const double threshold = config.garbage_collection_threshold;
+    if (threshold > 0) {
+      limits_.garbage_bytes =
+          static_cast<int64_t>(threshold * static_cast<double>(limits_.allowed_bytes));
+    }
+  }
   if (config.throw_on_cudamalloc_oom) {
     limits_.reject_bytes = static_cast<int64_t>(config.per_process_memory_fraction * total);
   }
 }
 
-bool CachingAllocator::collects_garbage() const {
-  return limits_.allowed_bytes != kNoLimit && options_.config.garbage_collection_threshold > 0;
+bool CachingAllocator::may_release_for(int64_t requested_bytes, int64_t new_bytes) const {
+  const AllocConfig& config = options_.config;
+  const int64_t whole_bytes = segment_bytes(round_request(requested_bytes, config), config);
+  return reserved_bytes() > limits_.garbage_bytes ||
+         new_bytes > limits_.device_bytes - reserved_bytes() ||
+         whole_bytes > limits_.allowed_bytes - reserved_bytes();
 }
 
 Block* CachingAllocator::malloc(int64_t requested_bytes, int64_t stream, PoolId pool) {
@@ -74,7 +85,7 @@ Block* CachingAllocator::malloc(int64_t requested_bytes, int64_t stream, PoolId 
                   .shelf = &pool_for(size_bytes, pool).shelf(stream)};
   Block* block = take_free_block(request);
   if (block == nullptr) {
-    if (collects_garbage()) collect_garbage();
+    collect_garbage();
     block = new_segment(request);
   }
   if (block == nullptr && !request.is_rejected) block = borrow_from_pools(request);
@@ -102,7 +113,7 @@ BlockPool& CachingAllocator::pool_for(int64_t size_bytes, PoolId pool) {
 
 Block* CachingAllocator::take_free_block(const Request& request) {
   FreeBlocks& free = request.shelf->free;
-  if (collects_garbage()) ++request.shelf->pool->searches;
+  if (limits_.garbage_bytes != kNoLimit) ++request.shelf->pool->searches;
   auto found = free.lower_bound(FitKey{request.size_bytes});
   if (found == free.end()) return nullptr;
   if ((*found)->segment->is_expandable()) {

@@ -41,7 +41,6 @@ class CachingAllocator {
   void complete_free(Block* block);
   /// The host waited for all streams: the next malloc finds their events done.
   void synchronize_host() { waits_.synchronize_host(); }
-  /// Releases all segments that hold no active block.
   void empty_cache() { release_cached(); }
 
   /// Replaces the settings from now on; existing segments stay unchanged.
@@ -68,6 +67,8 @@ class CachingAllocator {
   /// All of torch.cuda.memory_stats, private pools included.
   FlatStats flat_stats() const;
   int64_t reserved_bytes() const { return stats_.reserved_bytes.all().current; }
+  /// True if a request that needs `new_bytes` from the driver may release cached memory.
+  bool may_release_for(int64_t requested_bytes, int64_t new_bytes) const;
   const AllocatorOptions& options() const { return options_; }
 
  private:
@@ -77,18 +78,18 @@ class CachingAllocator {
     int64_t segment_bytes;  // size of a new plain segment for it
     Shelf* shelf;
     bool is_rejected = false;
-
     bool is_small() const { return shelf->pool->is_small; }
   };
   struct Merged {
     Block* block;
-    int count = 0;  // number of absorbed neighbours
-    int64_t size_bytes = 0;
+    int count = 0;           // of absorbed neighbours
+    int64_t size_bytes = 0;  // of them
   };
   struct Limits {
     int64_t device_bytes = kMaxDeviceBytes;  // limit of the driver
     int64_t allowed_bytes = kNoLimit;        // limit of the memory fraction
     int64_t reject_bytes = kNoLimit;         // limit of throw_on_cudamalloc_oom
+    int64_t garbage_bytes = kNoLimit;        // garbage is collected above it
   };
 
   // caching_allocator.cpp
@@ -103,7 +104,6 @@ class CachingAllocator {
   Merged merge_with_neighbours(Block* block);
   void put_on_shelf(Block* block);
   void take_off_shelf(Block* block);
-  bool collects_garbage() const;
   void poll_waits(bool is_sync);
 
   // segments.cpp

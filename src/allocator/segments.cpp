@@ -171,9 +171,7 @@ void CachingAllocator::release_shelf_segments(BlockPool& pool) {
 /// Releases cached segments of the large pool that are older than the average, until the reserved
 /// bytes are below the threshold.
 void CachingAllocator::collect_garbage() {
-  const auto threshold_bytes = static_cast<int64_t>(options_.config.garbage_collection_threshold *
-                                                    static_cast<double>(limits_.allowed_bytes));
-  const int64_t target_bytes = reserved_bytes() - threshold_bytes;
+  const int64_t target_bytes = reserved_bytes() - limits_.garbage_bytes;
   if (target_bytes <= 0) return;
   const auto age = [this](const Block& block) {
     return static_cast<int64_t>(large_.searches - block.free_since);

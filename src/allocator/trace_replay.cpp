@@ -247,9 +247,15 @@ class Replay {
     if (options_.total_bytes == kNoLimit) return true;
     size_t next = index_;
     while (next < trace_.events.size() && releases(next)) ++next;
+    int64_t new_bytes = 0;
+    for (; next < trace_.events.size() && adds_memory(trace_.events[next].action); ++next) {
+      new_bytes = std::min(new_bytes + trace_.events[next].size_bytes, kMaxDeviceBytes);
+    }
     if (next == trace_.events.size()) return true;
-    const TraceAction action = trace_.events[next].action;
-    return !adds_memory(action) && action != TraceAction::OutOfMemory;
+    const TraceEvent& request = trace_.events[next];
+    if (request.action == TraceAction::OutOfMemory) return false;
+    return new_bytes == 0 || request.action != TraceAction::Alloc ||
+           !allocator_.may_release_for(std::max<int64_t>(request.size_bytes, 1), new_bytes);
   }
 
   /// If the memory of a private pool was released, the pool was no longer in use.

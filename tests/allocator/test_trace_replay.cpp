@@ -3,6 +3,7 @@
 // and setting occurs.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <random>
@@ -28,7 +29,9 @@ AllocatorOptions with(const std::string& settings) {
 
 ReplayResult replay(const DeviceTrace& trace, const AllocatorOptions& options) {
   const RewoundTrace rewound = rewind_trace(trace, options.config);
-  return replay_trace(rewound, trace.final_layout, {.config = options.config, .tie = options.tie});
+  return replay_trace(
+      rewound, trace.final_layout,
+      {.config = options.config, .tie = options.tie, .total_bytes = options.total_bytes});
 }
 
 std::string divergence(const ReplayResult& result) {
@@ -206,13 +209,28 @@ TEST(TraceReplay, WithKnownDeviceMemoryReleasesAreSimulated) {
   for (Block* block : blocks) recording.free(block);
   recording.malloc(92 * kMiB);   // releases the 70 and the 50, but not the 30
   recording.malloc(150 * kMiB);  // out of memory: releases the 30
-  const DeviceTrace trace = recording.trace();
-  const RewoundTrace rewound = rewind_trace(trace, options.config);
-  ReplayOptions replay_options{.config = options.config, .tie = options.tie};
-  EXPECT_NE(divergence(replay_trace(rewound, trace.final_layout, replay_options)), "none")
+  EXPECT_EQ(divergence(replay(recording.trace(), options)), "none");
+  options.total_bytes = kNoLimit;
+  EXPECT_NE(divergence(replay(recording.trace(), options)), "none")
       << "treated as an emptied cache, which would have released the 30 too";
-  replay_options.total_bytes = options.total_bytes;
-  EXPECT_EQ(divergence(replay_trace(rewound, trace.final_layout, replay_options)), "none");
+}
+
+TEST(TraceReplay, CacheThatIsEmptiedBeforeANewSegmentIsNotMemoryThatRanOut) {
+  for (const char* settings :
+       {"", "expandable_segments:True", "max_split_size_mb:40",
+        "garbage_collection_threshold:0.5,per_process_memory_fraction:0.8"}) {
+    SCOPED_TRACE(settings);
+    AllocatorOptions options = with(settings);
+    options.total_bytes = 200 * kMiB;
+    Recording recording(options);
+    recording.free(recording.malloc(30 * kMiB));
+    recording.allocator().empty_cache();
+    recording.malloc(40 * kMiB);
+    const ReplayResult result = replay(recording.trace(), options);
+    EXPECT_EQ(divergence(result), "none");
+    const std::pair<std::string, int64_t> no_retries{"num_alloc_retries", 0};
+    EXPECT_EQ(std::ranges::count(result.stats, no_retries), 1);
+  }
 }
 
 TEST(TraceReplay, PoolOfABlockIsFoundFromItsSegment) {

@@ -204,6 +204,7 @@ def report(what: str, findings: list[str], seed: int) -> bool:
 SEEDS: dict[str, list[Path]] = {
     "alloc_conf": sorted((CORPUS / "alloc_conf").iterdir()),
     "plain_pickle": sorted((CORPUS / "snapshot").glob("*.pickle")),
+    "recording": sorted((CORPUS / "recording").iterdir()),
     "trace_file": TRACES,
 }
 

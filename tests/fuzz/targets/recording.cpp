@@ -40,7 +40,11 @@ void record(Input& input, Recording& recording) {
   for (size_t i = input.byte(); i < kMostActions && !input.is_empty(); ++i) {
     const uint8_t action = input.byte();
     if (action == 1) {
-      recording.allocator().empty_cache();
+      // See trace_replay.h: a replay could not tell these releases from others.
+      const AllocConfig& config = recording.allocator().options().config;
+      if (config.max_split_bytes == kNoLimit && config.garbage_collection_threshold == 0) {
+        recording.allocator().empty_cache();
+      }
     } else if (action % 8 == 5 && !pending.empty()) {
       recording.complete_free(take(pending));
     } else if (action % 8 == 3 && !blocks.empty()) {
