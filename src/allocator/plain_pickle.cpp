@@ -56,13 +56,38 @@ constexpr std::array<Argument, 256> make_arguments() {
 }
 constexpr std::array<Argument, 256> kArguments = make_arguments();
 
-/// The stack of the machine that a pickle is a program for, with one fact about each value: whether
-/// it is plain, that is a number, a text or None.
+/// What is known about a value.
+enum class Value : uint8_t {
+  Other,
+  Key,  // a text, or a number of 32 bits; the next four are texts
+  CollectionsText,
+  DefaultDictText,
+  BuiltinsText,
+  IntText,
+  DefaultDictClass,
+  IntClass,
+  NoArguments,  // ()
+  IntArgument,  // (int,)
+};
+
+constexpr bool is_key(Value value) { return value >= Value::Key && value <= Value::IntText; }
+
+constexpr Value read_text(std::string_view text) {
+  return text == "collections"   ? Value::CollectionsText
+         : text == "defaultdict" ? Value::DefaultDictText
+         : text == "builtins"    ? Value::BuiltinsText
+         : text == "int"         ? Value::IntText
+                                 : Value::Key;
+}
+
+/// The stack of the machine that a pickle is a program for.
 class Stack {
  public:
-  /// Applies an opcode that is not followed by a memo position. Returns what is wrong with it, or
-  /// an empty text.
-  std::string_view apply(unsigned char opcode) {
+  explicit Stack(PickledObjects objects) : objects_(objects) {}
+
+  /// Applies an opcode that is not followed by a memo position. `text`: its argument, if that has a
+  /// length. Returns what is wrong with the opcode, or an empty text.
+  std::string_view apply(unsigned char opcode, std::string_view text) {
     switch (opcode) {
       case '(':
         marks_.push_back(values_.size());
@@ -73,11 +98,8 @@ class Stack {
         return pop_to_mark();
       case '2':
         return values_.empty() ? kNoValue : push(values_.back());
-      case '}':
       case ')':
-      case ']':
-      case 0x96:  // a bytearray
-        return push(false);
+        return push(Value::NoArguments);
       case 'd':
         return replace(pop_items());
       case 'l':
@@ -88,10 +110,14 @@ class Stack {
       case 'e':
         return pop_to_mark();
       case 's':
-        return values_.size() < 2 ? kNoValue : has_plain_keys(values_.size() - 2) ? pop(2) : kKey;
+        return values_.size() < 2 ? kNoValue : has_keys(values_.size() - 2) ? pop(2) : kKey;
       case 'u':
         return pop_items();
       case 0x85:
+        if (!values_.empty() && values_.back() == Value::IntClass) {
+          return replace_top(1, Value::IntArgument);
+        }
+        [[fallthrough]];
       case 0x86:
       case 0x87:
         return replace(pop(opcode - 0x85 + 1));
@@ -100,9 +126,29 @@ class Stack {
       case 0x80:  // the protocol
       case 0x95:  // a frame
         return {};
+      case 'K':
+      case 'M':
+      case 'J':
+      case 'S':
+      case 'T':
+      case 'U':
+      case 'V':
+      case 'X':
+      case 0x8c:
+      case 0x8d:
+        return push(read_text(text));
+      case 0x93:
+        return name_class();
+      case 'R':
+        return make_object();
       default:
-        return push(true);
+        return push(Value::Other);
     }
+  }
+
+  /// True if the opcode names or makes an object that is allowed here.
+  bool allows(unsigned char opcode) const {
+    return objects_ == PickledObjects::DefaultDicts && (opcode == 0x93 || opcode == 'R');
   }
 
   std::string_view get(uint64_t place) {
@@ -111,18 +157,44 @@ class Stack {
 
   std::string_view put(uint64_t place) {
     if (values_.empty()) return kNoValue;
-    if (place >= memo_.size()) memo_.resize(place + 1);
+    if (place >= memo_.size()) memo_.resize(place + 1, Value::Other);
     memo_[place] = values_.back();
     return {};
   }
 
  private:
   static constexpr std::string_view kNoValue = "needs a value that is not there";
-  static constexpr std::string_view kKey = "uses a key that is neither a number nor a text";
+  static constexpr std::string_view kKey = "uses a key that is neither a text nor a small number";
+  static constexpr std::string_view kObject = "makes an object other than a dictionary";
 
-  std::string_view push(bool is_plain) {
-    values_.push_back(is_plain);
+  std::string_view push(Value value) {
+    values_.push_back(value);
     return {};
+  }
+
+  std::string_view name_class() {
+    if (ends_with(Value::CollectionsText, Value::DefaultDictText)) {
+      return replace_top(2, Value::DefaultDictClass);
+    }
+    if (ends_with(Value::BuiltinsText, Value::IntText)) return replace_top(2, Value::IntClass);
+    return kObject;
+  }
+
+  /// Only an empty one: arguments could have keys.
+  std::string_view make_object() {
+    const bool is_empty = ends_with(Value::DefaultDictClass, Value::NoArguments) ||
+                          ends_with(Value::DefaultDictClass, Value::IntArgument);
+    return is_empty ? replace_top(2, Value::Other) : kObject;
+  }
+
+  bool ends_with(Value first, Value second) const {
+    const size_t size = values_.size();
+    return size >= 2 && values_[size - 2] == first && values_[size - 1] == second;
+  }
+
+  std::string_view replace_top(size_t count, Value by) {
+    const std::string_view fault = pop(count);
+    return fault.empty() ? push(by) : fault;
   }
 
   /// A mark stays below the values that follow it.
@@ -143,28 +215,31 @@ class Stack {
   /// Pops keys and values up to the mark.
   std::string_view pop_items() {
     if (marks_.empty()) return kNoValue;
-    return has_plain_keys(marks_.back()) ? pop_to_mark() : kKey;
+    return has_keys(marks_.back()) ? pop_to_mark() : kKey;
   }
 
-  std::string_view replace(std::string_view fault) { return fault.empty() ? push(false) : fault; }
+  std::string_view replace(std::string_view fault) {
+    return fault.empty() ? push(Value::Other) : fault;
+  }
 
   /// For keys and values from `first` on. The hash of a tuple is the work of hashing all that is in
   /// it, and references make that any number of values.
-  bool has_plain_keys(size_t first) const {
+  bool has_keys(size_t first) const {
     for (size_t i = first; i < values_.size(); i += 2) {
-      if (!values_[i]) return false;
+      if (!is_key(values_[i])) return false;
     }
     return true;
   }
 
-  std::vector<bool> values_;
+  PickledObjects objects_;
+  std::vector<Value> values_;
   std::vector<size_t> marks_;  // the number of values below each
-  std::vector<bool> memo_;
+  std::vector<Value> memo_;
 };
 
 class Walk {
  public:
-  explicit Walk(std::string_view data) : data_(data) {}
+  Walk(std::string_view data, PickledObjects objects) : data_(data), stack_(objects) {}
 
   std::optional<std::string> find_fault() {
     while (position_ < data_.size()) {
@@ -172,19 +247,19 @@ class Walk {
       const auto opcode = static_cast<unsigned char>(data_[position_++]);
       const Argument argument = kArguments[opcode];
       if (argument == Argument::Stop) return std::nullopt;
-      if (argument == Argument::Object) {
+      if (argument == Argument::Object && !stack_.allows(opcode)) {
         return "refused: at byte " + std::to_string(start) +
-               " the pickle names, makes or calls an object, which no memory snapshot does; "
-               "do not open it with pickle";
+               " the pickle names, makes or calls an object; do not open it with pickle";
       }
       if (argument == Argument::Unknown) {
-        return "not a memory snapshot: byte " + std::to_string(start) + " is not a pickle opcode";
+        return "damaged, or another format: byte " + std::to_string(start) +
+               " is not a pickle opcode";
       }
       if (!step_over(argument)) {
         return "damaged at byte " + std::to_string(start) + ": invalid length or number";
       }
       if (const std::string_view fault = apply(opcode); !fault.empty()) {
-        return "not a memory snapshot, or damaged: the pickle " + std::string(fault) + " at byte " +
+        return "damaged, or another format: the pickle " + std::string(fault) + " at byte " +
                std::to_string(start);
       }
     }
@@ -203,11 +278,12 @@ class Walk {
       case 'p':
         return stack_.put(memo_place_);
       default:
-        return stack_.apply(opcode);
+        return stack_.apply(opcode, text_);
     }
   }
 
   bool step_over(Argument argument) {
+    text_ = {};
     switch (argument) {
       case Argument::Bytes1:
         return skip(1);
@@ -254,7 +330,9 @@ class Walk {
 
   bool skip_counted(size_t width) {
     const std::optional<uint64_t> count = read_number(width);
-    return count && *count <= data_.size() - position_ && skip(*count);
+    if (!count || *count > data_.size() - position_) return false;
+    text_ = data_.substr(position_, *count);
+    return skip(*count);
   }
 
   std::optional<std::string_view> read_line() {
@@ -282,14 +360,15 @@ class Walk {
 
   std::string_view data_;
   size_t position_ = 0;
+  std::string_view text_;  // the argument of this opcode, if it has a length
   uint64_t memo_place_ = 0;
   Stack stack_;
 };
 
 }  // namespace
 
-std::optional<std::string> find_pickle_fault(std::string_view data) {
-  return Walk(data).find_fault();
+std::optional<std::string> find_pickle_fault(std::string_view data, PickledObjects objects) {
+  return Walk(data, objects).find_fault();
 }
 
 }  // namespace tidegauge

@@ -29,7 +29,8 @@ TEST(PlainPickle, ObjectsAreRefused) {
 }
 
 TEST(PlainPickle, OtherFormatsAreReported) {
-  EXPECT_EQ(fault("{\"segments\": []}"), "not a memory snapshot: byte 0 is not a pickle opcode");
+  EXPECT_EQ(fault("{\"segments\": []}"),
+            "damaged, or another format: byte 0 is not a pickle opcode");
 }
 
 TEST(PlainPickle, LengthsMustLieWithinTheFile) {
@@ -49,26 +50,56 @@ TEST(PlainPickle, MemoPositionsMustExist) {
   EXPECT_EQ(fault("Nr\x01\0\0\0."s), "none");
 }
 
-TEST(PlainPickle, KeysMustBeNumbersOrTexts) {
+TEST(PlainPickle, KeysMustBeTextsOrSmallNumbers) {
   // 40 tuples, each of the one before twice: hashing the last one takes 2^40 steps.
   std::string doubling = "\x80\x04)";
   for (int i = 0; i < 40; ++i) doubling += "2\x86";
   const std::string message =
-      "not a memory snapshot, or damaged: the pickle uses a key that is neither a number nor a "
-      "text";
+      "damaged, or another format: the pickle uses a key that is neither a text nor a small number";
   for (const std::string& data :
        {"}"s + doubling + "Ns.", "}("s + doubling + "Nu.", "("s + doubling + "Nd.",
         "}K\x01"s + doubling + "\x94" + "0(" + "h\0"s + "Nu."}) {
     EXPECT_EQ(fault(data).substr(0, message.size()), message) << data;
   }
+  // All multiples of 2^61 - 1 have the hash 0, so n keys would take n^2 steps.
+  for (const std::string& number :
+       {"\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x1f"s, "L2305843009213693951L\n"s,
+        "I2305843009213693951\n"s, "G\x43\xc0\0\0\0\0\0\0"s}) {
+    EXPECT_EQ(fault("}" + number + "Ns.").substr(0, message.size()), message) << number;
+  }
+  EXPECT_EQ(fault("}(K\x01NM\x01\x01NJ\x01\x01\x01\x01Nu."), "none");
   EXPECT_EQ(fault("}(K\x01)X\x01\0\0\0a}u."s), "none") << "values may be anything";
   EXPECT_NE(fault("\x8f("s + doubling + "\x90."), "none") << "a set";
+}
+
+TEST(PlainPickle, OnlyEmptyDictionariesAreMade) {
+  const auto fault = [](const std::string& data) {
+    return find_pickle_fault(data, PickledObjects::DefaultDicts).value_or("none");
+  };
+  const std::string type = "\x8c\x0b" + "collections\x94\x8c\x0b"s + "defaultdict\x93\x94"s;
+  EXPECT_EQ(fault(type + ")R(K\x01K\x02u."), "none");
+  EXPECT_EQ(fault(type + ")R" + "h\x01)RK\x01Ns."), "none") << "from the memo";
+  const std::string number = "\x8c\x08"s + "builtins\x8c\x03"s + "int\x93"s;
+  EXPECT_EQ(fault(type + number + "\x85R."), "none");
+  EXPECT_NE(fault(number + ")R."), "none");
+  EXPECT_NE(fault(number + "K\x01\x85R."), "none");
+  EXPECT_NE(fault(type + number + "K\x01\x86R."), "none");
+  EXPECT_EQ(find_pickle_fault(type + ")R.").value_or("none").substr(0, 8), "refused:");
+  for (const std::string& data :
+       {type + "N\x85R."s,                // with a factory
+        type + "(l\x85R."s,               // with keys and values
+        type + ")b."s, type + ")\x81."s,  // by another opcode
+        "\x8c\x02os\x8c\x06system\x93."s, "\x8c\x0b" + "collections\x8c\x05"s + "deque\x93."s,
+        "ccollections\ndefaultdict\n)R."s, "K\x01)R."s, ")R."s, "R."s, "\x93."s}) {
+    EXPECT_NE(fault(data), "none") << data;
+  }
+  EXPECT_NE(fault("}" + type + "Ns."), "none") << "a class is no key";
 }
 
 TEST(PlainPickle, EveryOpcodeHasItsValues) {
   for (const std::string& data : {"0."s, "s."s, "Ns."s, "u."s, "t."s, "\x86."s, "(0."s, "h\x00."s,
                                   "q\x00."s, "g1\n."s, "2."s}) {
-    EXPECT_EQ(fault(data).substr(0, 33), "not a memory snapshot, or damaged") << data;
+    EXPECT_EQ(fault(data).substr(0, 26), "damaged, or another format") << data;
   }
 }
 
@@ -84,6 +115,7 @@ TEST(PlainPickle, RandomBytesAreReadSafely) {
     std::string data(random() % 40, '\0');
     for (char& c : data) c = static_cast<char>(random());
     find_pickle_fault(data);
+    find_pickle_fault(data, PickledObjects::DefaultDicts);
   }
 }
 

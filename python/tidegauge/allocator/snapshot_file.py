@@ -1,29 +1,27 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Reads files of `torch.cuda.memory._dump_snapshot`.
 
-The files are pickles and may be hostile. `_core.find_pickle_fault` first checks all opcodes and
-refuses a file that names or calls anything, or that would need far more memory than its size,
-before any object is built. The unpickler that follows cannot import anything either. Also reads the
-same data as JSON, which torch's viewer accepts too.
+The files are pickles and may be hostile. Also reads the same data as JSON, which torch's viewer
+accepts too.
 """
 
 from __future__ import annotations
 
-import io
 import json
-import pickle
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from os import PathLike, fspath
-from typing import Any, NoReturn
+from typing import Any
 
-from tidegauge import _core
 from tidegauge._util.files import read_file
+from tidegauge._util.plain_pickle import load_plain_pickle
 from tidegauge.errors import FormatError
 
 #: Larger files are refused: what they unpack to would not fit into the memory of most machines.
 MAX_FILE_BYTES = 2 << 30
+
+_MOST_DEVICES = 128  # torch numbers them with 7 bits
 
 # In the order of TraceAction in C++. Actions that later versions of torch add do not change blocks
 # or segments, so they are skipped.
@@ -71,16 +69,6 @@ class SnapshotFile:
     settings: str
 
 
-class _PlainUnpickler(pickle.Unpickler):
-    """Supports only types that need no import."""
-
-    def find_class(self, module: str, name: str) -> NoReturn:
-        raise FormatError(f"refused: it loads {module}.{name}")
-
-    def persistent_load(self, pid: Any) -> NoReturn:
-        raise FormatError("refused: it refers to objects outside the file")
-
-
 def read_snapshot(
     path: str | PathLike[str], *, max_file_bytes: int = MAX_FILE_BYTES
 ) -> SnapshotFile:
@@ -89,26 +77,18 @@ def read_snapshot(
     data = read_file(path, max_file_bytes, hint)
     try:
         is_json = data.lstrip()[:1] in (b"{", b"[")  # no pickle begins like this
-        if not is_json and (fault := _core.find_pickle_fault(data)):
-            raise FormatError(fault)
-        return _Reader(len(data)).read(_load(data, is_json))
+        return _Reader(len(data)).read(_load_json(data) if is_json else load_plain_pickle(data))
     except FormatError as error:
         raise FormatError(f"{fspath(path)}: {error}.") from None
 
 
-def _load(data: bytes, is_json: bool) -> Any:
+def _load_json(data: bytes) -> Any:
     try:
-        if is_json:
-            return json.loads(data)
-        return _PlainUnpickler(io.BytesIO(data)).load()
-    except FormatError:
-        raise
+        return json.loads(data)
     except MemoryError:
         raise FormatError("it needs more memory than this machine has") from None
-    except Exception as error:
-        # Damaged pickles raise nearly any exception (IndexError, KeyError, AttributeError, ...);
-        # deeply nested JSON raises RecursionError.
-        text = " ".join(str(error).split()) or type(error).__name__
+    except (ValueError, RecursionError) as error:
+        text = " ".join(str(error).split())
         raise FormatError(
             f"not a memory snapshot, or damaged ({text[:100]}); "
             "expected a file from torch.cuda.memory._dump_snapshot"
@@ -138,9 +118,17 @@ class _Reader:
         ]
         for _, where, segment in sorted(segments, key=lambda item: item[0]):
             device = self._int(segment, "device", where, 0)
+            if not 0 <= device < _MOST_DEVICES:
+                raise FormatError(
+                    f"the device of {where} is not a number from 0 to {_MOST_DEVICES - 1}"
+                )
             self._add_segment(devices.setdefault(device, DeviceRecord()), segment, where)
-        traces = snapshot.get("device_traces", [])
-        for device, trace in enumerate(self._list(traces, "device_traces")):
+        traces = self._list(snapshot.get("device_traces", []), "device_traces")
+        if len(traces) > _MOST_DEVICES:
+            raise FormatError(
+                f"device_traces has {len(traces):,} devices, expected at most {_MOST_DEVICES}"
+            )
+        for device, trace in enumerate(traces):
             where = f"device_traces[{device}]"
             events = self._list(trace, where)
             if events or device in devices:
@@ -211,7 +199,7 @@ class _Reader:
         try:
             table.extend(row)
         except OverflowError:
-            raise FormatError(f"{where} has a number that exceeds 64 bits: {row}") from None
+            raise FormatError(f"{where} has a number that exceeds 64 bits") from None
 
     def _pool(self, value: Any, where: str) -> tuple[int, int]:
         if value is None:

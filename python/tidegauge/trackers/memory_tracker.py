@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import pickle
 from collections import defaultdict
@@ -19,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from tidegauge import _C
 from tidegauge._torch.entering import Entering, EnteringMode
 from tidegauge._util.files import read_file
+from tidegauge._util.plain_pickle import load_plain_pickle
 from tidegauge.errors import FormatError
 from tidegauge.trackers.mem_tracker import MemTracker
 from tidegauge.trackers.mod_tracker import ModTracker
@@ -166,23 +166,22 @@ class MemoryTracker:
 
         Raises FormatError, and leaves this object as it was, if it is another file.
         """
+        data = read_file(path, _LARGEST_FILE)
         try:
-            stats = _DataUnpickler(io.BytesIO(read_file(path, _LARGEST_FILE))).load()
+            stats = load_plain_pickle(data, may_have_defaultdicts=True)
             series = [
-                dict(stats[f"memories_{name}"]) for name in ("allocated", "active", "reserved")
+                _read_series(stats[f"memories_{name}"])
+                for name in ("allocated", "active", "reserved")
             ]
-            markers, retries = dict(stats["markers"]), int(stats["num_alloc_retries"])
-            count = int(stats.get("op_index", len(series[0])))
+            markers = {str(name): _read_count(place) for name, place in stats["markers"].items()}
+            retries = _read_count(stats["num_alloc_retries"])
+            count = _read_count(stats.get("op_index", len(series[0])))
             if any(len(each) != count or set(each) != set(range(count)) for each in series):
                 raise ValueError("operators are missing")
-        except FormatError:
-            raise
-        except OSError:
-            raise
-        except Exception as error:
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise FormatError(
-                f"{os.fspath(path)} is not a file that `save_stats` wrote ({error})"
-            ) from error
+                f"{os.fspath(path)} is not a file that `save_stats` wrote ({str(error)[:200]})"
+            ) from None
         self.memories_allocated, self.memories_active, self.memories_reserved = series
         self._markers, self._num_alloc_retries, self._op_index = markers, retries, count
 
@@ -204,15 +203,19 @@ class MemoryTracker:
         self._markers[marker_name] = self._op_index
 
 
-class _DataUnpickler(pickle.Unpickler):
-    """Reads plain data; any other class or function in the file is an error."""
+def _read_series(values: dict[int, Any]) -> Series:
+    series: Series = {}
+    for place, (name, size) in values.items():
+        if not isinstance(name, str) or not isinstance(size, float | int):
+            raise ValueError("an operator has no name or no size")
+        series[_read_count(place)] = name, float(size)
+    return series
 
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) == ("collections", "defaultdict"):
-            return defaultdict
-        if (module, name) == ("builtins", "int"):
-            return int
-        raise ValueError(f"it contains {module}.{name}")
+
+def _read_count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise ValueError("a number is invalid")
+    return value
 
 
 class _Monitor(Entering):

@@ -139,8 +139,12 @@ py::dict to_dict(const RunFigures& figures) {
 void bind_allocator(py::module_& m) {
   m.def(
       "find_pickle_fault",
-      [](const py::bytes& data) { return find_pickle_fault(std::string_view(data)); },
-      py::arg("data"), "Why a pickle is not safe to open; None if it is.");
+      [](const py::bytes& data, bool may_have_defaultdicts) {
+        return find_pickle_fault(
+            data, may_have_defaultdicts ? PickledObjects::DefaultDicts : PickledObjects::None);
+      },
+      py::arg("data"), py::kw_only(), py::arg("may_have_defaultdicts") = false,
+      "Why a pickle is not safe to open; None if it is.");
   py::class_<AllocatorTrace>(m, "AllocatorTrace")
       .def(py::init(&read_trace), py::arg("events"), py::arg("segments"), py::arg("blocks"),
            py::arg("settings"))

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import collections
-import io
 import json
 import os
 import pickle
@@ -17,7 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from snapshots import event, three_segments, write
-from tidegauge.allocator import replay_snapshot, snapshot_file
+from tidegauge._util import plain_pickle
+from tidegauge.allocator import replay_snapshot
 from tidegauge.allocator.snapshot_file import read_snapshot
 from tidegauge.errors import FormatError
 
@@ -84,7 +84,7 @@ def test_imports_and_lookups_are_refused(tmp_path: Path, name: str, data: bytes)
 def test_unpickler_itself_cannot_import() -> None:
     for data in (b"cos\nsystem\n.", b"Pid\n.", pickle.dumps(collections.OrderedDict())):
         with pytest.raises(FormatError, match="refused"):
-            snapshot_file._PlainUnpickler(io.BytesIO(data)).load()
+            plain_pickle._PlainUnpickler(data, may_have_defaultdicts=True).load()
 
 
 def test_memo_cannot_exhaust_memory(tmp_path: Path) -> None:
@@ -140,6 +140,29 @@ def test_impossible_blocks_are_refused(tmp_path: Path) -> None:
     assert "segments[0].blocks[0] has the unknown state 'haunted'" in _complaint(path)
 
 
+def test_numbers_of_any_size_are_refused_in_one_line(tmp_path: Path) -> None:
+    """Python cannot even print a number of 5,000 digits."""
+    huge = 10**5000
+    for key in ("device", "address", "total_size", "stream"):
+        snapshot = three_segments()
+        snapshot["segments"][0][key] = huge
+        _complaint(write(tmp_path / "s.pickle", snapshot))
+    _complaint(
+        write(tmp_path / "s.pickle", {"segments": [], "device_traces": [[event("oom", huge, 1)]]})
+    )
+
+
+def test_devices_are_those_that_torch_can_have(tmp_path: Path) -> None:
+    """Numbers that all have the same hash would take a time that grows with their square."""
+    snapshot = three_segments()
+    snapshot["segments"][0]["device"] = 128
+    complaint = _complaint(write(tmp_path / "s.pickle", snapshot))
+    assert "the device of segments[0] is not a number from 0 to 127" in complaint
+    snapshot = {"segments": [], "device_traces": [[]] * 129}
+    complaint = _complaint(write(tmp_path / "s.pickle", snapshot))
+    assert "device_traces has 129 devices, expected at most 128" in complaint
+
+
 def test_files_above_the_size_limit_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "s.pickle", three_segments())
     size = path.stat().st_size
@@ -149,9 +172,9 @@ def test_files_above_the_size_limit_are_refused(tmp_path: Path) -> None:
 
 
 def test_small_file_cannot_claim_endless_entries(tmp_path: Path) -> None:
-    """A list with a thousand references to a list with a thousand references to one event."""
+    """A list with a hundred references to a list with a thousand references to one event."""
     events = [event("oom", 0, 0)] * 1000
-    snapshot = {"segments": [], "device_traces": [events] * 1000}
+    snapshot = {"segments": [], "device_traces": [events] * 100}
     assert "more entries than it has bytes" in _complaint(write(tmp_path / "s.pickle", snapshot))
 
 

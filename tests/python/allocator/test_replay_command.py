@@ -88,7 +88,7 @@ def test_bad_files_exit_with_1(tmp_path: Path, snapshot: str, capsys: Capture) -
     output = capsys.readouterr()
     assert output.out == ""
     assert output.err == (
-        "tidegauge: text.pickle: not a memory snapshot: byte 0 is not a pickle opcode.\n"
+        "tidegauge: text.pickle: damaged, or another format: byte 0 is not a pickle opcode.\n"
     )
     assert main(["replay", str(tmp_path)]) == 1
     assert capsys.readouterr().err.endswith("Is a directory\n")

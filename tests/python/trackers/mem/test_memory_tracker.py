@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import sys
+import time
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -125,17 +128,73 @@ def test_file_without_a_count_of_operators_is_read(
         assert "MB" not in summary(again, capsys)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"text", pickle.dumps([1]), pickle.dumps({}), pickle.dumps(Path("x"))],
-    ids=["empty", "text", "list", "dictionary", "object"],
-)
+def changed_stats(**changes: Any) -> bytes:
+    row = {0: ("mm", 1.0)}
+    stats: dict[str, Any] = {
+        f"memories_{name}": row for name in ("allocated", "active", "reserved")
+    }
+    return pickle.dumps({**stats, "markers": {}, "num_alloc_retries": 0, "op_index": 1, **changes})
+
+
+def endless_keys() -> bytes:
+    """A tuple of the one before twice, 40 times, as a key: its hash takes 2^40 steps."""
+    return b"\x80\x04})" + b"2\x86" * 40 + b"Ns."
+
+
+def colliding_keys() -> bytes:
+    """Numbers that all have the hash 0: n of them take n^2 steps."""
+    keys = (i * (2**61 - 1) for i in range(1, 120_000))
+    rows = (b"\x8a\x0a" + key.to_bytes(10, "little") + b"N" for key in keys)
+    return b"\x80\x04}(" + b"".join(rows) + b"u."
+
+
+OTHER_FILES = {
+    "empty": b"",
+    "text": b"text",
+    "list": pickle.dumps([1]),
+    "dictionary": pickle.dumps({}),
+    "object": pickle.dumps(Path("x")),
+    "call": b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x02id\x85R.",
+    "factory": pickle.dumps(defaultdict(list)),
+    "endless keys": endless_keys(),
+    "colliding keys": colliding_keys(),
+    "row": changed_stats(memories_active={0: "mm"}),
+    "name": changed_stats(memories_active={0: (1, 1.0)}),
+    "size": changed_stats(memories_active={0: ("mm", 10**400)}),
+    "count": changed_stats(op_index=1 << 62),
+    "retries": changed_stats(num_alloc_retries=10**5000),
+    "marker": changed_stats(markers={"fw_start": "x"}),
+    "markers": changed_stats(markers=[1]),
+}
+
+
+def test_file_to_change_is_valid(tmp_path: Path, ours: MemoryTracker) -> None:
+    (tmp_path / "stats").write_bytes(
+        changed_stats(memories_active=defaultdict(None, {0: ("a", 2)}))
+    )
+    ours.load(tmp_path / "stats")
+    assert ours.memories_active == {0: ("a", 2.0)}
+
+
+@pytest.mark.parametrize("content", OTHER_FILES.values(), ids=OTHER_FILES)
 def test_other_file_is_refused(content: bytes, tmp_path: Path, ours: MemoryTracker) -> None:
     (tmp_path / "stats").write_bytes(content)
     before = dict(ours.memories_allocated)
-    with pytest.raises(tidegauge.FormatError, match="is not a file that `save_stats` wrote"):
+    begin = time.perf_counter()
+    with pytest.raises(
+        tidegauge.FormatError, match="is not a file that `save_stats` wrote"
+    ) as error:
         ours.load(tmp_path / "stats")
+    assert time.perf_counter() - begin < 10
+    assert len(str(error.value).replace(str(tmp_path), "")) < 400
     assert ours.memories_allocated == before
+
+
+def test_files_without_an_end_are_refused(tmp_path: Path, ours: MemoryTracker) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(tidegauge.FormatError, match="is not a regular file"):
+            ours.load(path)
 
 
 @pytest.mark.parametrize(
