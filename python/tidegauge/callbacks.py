@@ -6,7 +6,7 @@
             train_step(batch)
             memory.log_step()
 
-    Trainer(..., callbacks=[tidegauge.callbacks.TrainerLogger()])            # Hugging Face
+    tidegauge.callbacks.TrainerLogger.add_to(trainer)                        # Hugging Face
     lightning.Trainer(..., callbacks=[tidegauge.callbacks.LightningLogger()])
 
 A `log` is a function of a dictionary, an object with `log(dict)`, or a TensorBoard SummaryWriter.
@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Self
 
 from tidegauge._torch.entering import Entering
 from tidegauge.trackers.script_tracker import ScriptTracker
@@ -109,17 +109,30 @@ def _make_trainer_logger() -> type:
     from transformers import TrainerCallback
 
     class TrainerLogger(TrainerCallback):
-        """For Hugging Face's Trainer: logs through the Trainer, to all its integrations."""
+        """For Hugging Face's Trainer: adds the figures to what it logs.
+
+        `add_to` makes them visible to all integrations. In `Trainer(callbacks=[...])` it comes
+        after the integrations; then the figures are in the Trainer's history only.
+        """
 
         def __init__(self) -> None:
             self._memory = MemoryLogger()
+
+        @classmethod
+        def add_to(cls, trainer: Any) -> Self:
+            """Adds a new one to the Trainer, before all others."""
+            made = cls()
+            trainer.callback_handler.callbacks.insert(0, made)
+            return made
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             self._memory = MemoryLogger(kwargs.get("model"))
             self._memory.start()
 
         def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            kwargs["logs"].update(self._memory.take())
+            figures = self._memory.take()
+            kwargs["logs"].update(figures)
+            state.log_history[-1].update(figures)  # the Trainer has copied the logs before
 
         def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             self._memory.stop()
