@@ -14,8 +14,10 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from types import ModuleType
+from typing import NoReturn
 
 from tidegauge._build_info import __version__
+from tidegauge._util.suggestions import did_you_mean
 from tidegauge.cli import (
     completion,
     devices,
@@ -50,8 +52,26 @@ COMMANDS: tuple[ModuleType, ...] = (
 _RUN_A_SCRIPT = (run.NAME, rehearse.NAME)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Reports wrong usage in one line: the usage of a command would be longer than a screen."""
+
+    def error(self, message: str) -> NoReturn:
+        print_line(f"{message} (see `{self.prog} --help`)")
+        self.exit(EXIT_USAGE)
+
+    def refuse(self, words: Sequence[str]) -> NoReturn:
+        """Reports words that this command does not know."""
+        if words[0].startswith("-"):
+            name = words[0].partition("=")[0]
+            options = [option for option in self._option_string_actions if option[:2] == "--"]
+            alike = did_you_mean(name, options)
+            hint = alike if alike.startswith("did") else "it is not an option of this command"
+            self.error(f"unknown option '{name}': {hint}")
+        self.error(f"unexpected argument '{words[0]}'")
+
+
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="tidegauge", description="Shows where the memory of a PyTorch training run goes."
     )
     parser.add_argument("--version", action="version", version=f"tidegauge {__version__}")
@@ -77,10 +97,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     words = [*(sys.argv[1:] if argv is None else argv)]
     parser = make_parser()
+    names = [module.NAME for module in COMMANDS]
+    if words and not words[0].startswith("-") and words[0] not in names:
+        parser.error(f"unknown command '{words[0]}': {did_you_mean(words[0], names)}")
     if words and words[0] in _RUN_A_SCRIPT:
         command = completion.find_commands(parser).choices[words[0]]
         words[1:] = run.complete_arguments(command, words[1:])
-    args = parser.parse_args(words)
+    args, unknown = parser.parse_known_args(words)
+    if unknown:
+        command = completion.find_commands(parser).choices[args.command]
+        assert isinstance(command, _Parser)
+        command.refuse(unknown)
     args.parser = parser
     args.owns_process = argv is None
     args.argv = sys.argv[1:] if argv is None else list(argv)

@@ -110,7 +110,9 @@ def test_wrong_usage_exits_with_2(arguments: list[str], capsys: Capture) -> None
     assert caught.value.code == 2
     output = capsys.readouterr()
     assert output.out == ""
-    assert output.err.startswith("usage: tidegauge")
+    assert output.err.startswith("tidegauge: ")
+    assert output.err.endswith(" --help`)\n")
+    assert output.err.count("\n") == 1
 
 
 def test_settings_that_torch_rejects_exit_with_2(snapshot: str, capsys: Capture) -> None:
