@@ -455,7 +455,8 @@ def _print_result(
         anomalies, first = tracker._native.anomalies()
         if anomalies:
             note(args, f"{prefix}{anomalies:,} events contradict others (first: {first})")
-    note(args, f"{prefix}next: tidegauge report {recorder.path}")
+    if not args.report:
+        note(args, f"{prefix}next: tidegauge report {recorder.path}")
     if rank == "0" and os.environ.get("WORLD_SIZE", "1") != "1":
         every = recorder.path.replace(".rank0.", ".rank*.")
         note(args, f"{prefix}for all ranks: tidegauge merge {every}")

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import os
-import select
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
+from terminal import open_terminal
 from tidegauge.cli.main import main
 
 
@@ -88,35 +87,9 @@ def test_zsh_completes(
 ) -> None:
     script = script_of("zsh", tmp_path, capsys)
     (tmp_path / "train.tide").touch()
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "dumb"}
-    ours, theirs = os.openpty()
-    shell = subprocess.Popen(
-        ["zsh", "-f", "-i"],
-        cwd=tmp_path,
-        env=environment,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
-    os.close(theirs)
-    try:
-        os.write(ours, _ZSH.replace("SCRIPT", str(script)).encode())
-        read_until(ours, "READY\r\n")
-        os.write(ours, f"{' '.join(words)}\t\x18".encode())
-        shown = read_until(ours, ">\r\n").rpartition("<")[2]
-    finally:
-        shell.kill()
-        shell.wait()
-        os.close(ours)
+    with open_terminal(["zsh", "-f", "-i"], tmp_path, environment={"HOME": str(tmp_path)}) as zsh:
+        zsh.type(_ZSH.replace("SCRIPT", str(script)))
+        zsh.read_until("READY\r\n")
+        zsh.type(f"{' '.join(words)}\t\x18")
+        shown = zsh.read_until(">\r\n").rpartition("<")[2]
     assert shown.split(">")[0].split() == [*words[:-1], *expected]
-
-
-def read_until(terminal: int, end: str) -> str:
-    text = ""
-    deadline = time.monotonic() + 60
-    while end not in text:
-        assert time.monotonic() < deadline, text
-        if select.select([terminal], [], [], 1)[0]:
-            text += os.read(terminal, 4096).decode(errors="replace")
-    return text

@@ -55,6 +55,19 @@ def test_plain_loop_with_workers_is_recorded(tmp_path: Path) -> None:
     assert (forced.returncode, forced.stderr) == (5, "")
 
 
+def test_report_and_page_are_written_at_the_end(tmp_path: Path) -> None:
+    script = str(SCRIPTS / "plain_loop.py")
+    done = run(tmp_path, "--stacks", "--report", "--html", "page.html", script)
+    assert (done.returncode, done.stdout) == (5, "__main__ [] trained\n")
+    assert "Modules at the peak on cpu" in done.stderr
+    assert "plain_loop.py:17 main" in done.stderr  # Lines at the peak
+    assert "next:" not in done.stderr
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+    again = run(tmp_path, "--html", "page.html", script)  # numbers its files
+    assert again.returncode == 5
+    assert "tidegauge: wrote page.2.html\n" in again.stderr
+
+
 def test_module_runs_as_with_python_m(tmp_path: Path) -> None:
     package = tmp_path / "shop"
     package.mkdir()
