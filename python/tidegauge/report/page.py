@@ -69,7 +69,11 @@ class Page:
                 "headline": describe_run(summary, name),
                 "command": summary.facts.get("command", ""),
                 "is_simulated": SIMULATED in summary.facts,
-                "warnings": [*_list_growth(summary), *describe_health(summary)],
+                "warnings": [
+                    *_list_failures(run),
+                    *_list_growth(summary),
+                    *describe_health(summary),
+                ],
                 "failures": [failure.render() for failure in run.failures],
                 "modules": {number: name for number, name, _ in source.modules()},
                 "ops": source.ops(),
@@ -155,6 +159,15 @@ def _list_stacks(source: _core.EventSource) -> dict[int, str]:
     stacks = {number: split_stack(text) for number, text in source.stacks().items()}
     names = LineNames(stacks.values())
     return {number: "\n".join(map(names.frame, frames)) for number, frames in stacks.items()}
+
+
+def _list_failures(run: Run) -> list[str]:
+    """One sentence about the first failed allocation."""
+    if not run.failures:
+        return []
+    text = run.failures[0].render().partition("\n")[0].removeprefix("tidegauge: ")
+    others = f" {len(run.failures):,} allocations failed." if len(run.failures) > 1 else ""
+    return [f"{text[:1].upper()}{text[1:]}.{others}"]
 
 
 def _list_growth(summary: Summary) -> list[str]:
