@@ -80,6 +80,16 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     plan.add_argument("--fsdp", metavar="N", help="shard with FSDP2 over N ranks")
     plan.add_argument("--hsdp", metavar="RxN", help="R replicas, each sharded over N ranks")
     plan.add_argument("--tp", metavar="N", help="tensor parallelism over N ranks")
+    plan.add_argument("--pp", metavar="N", help="pipeline parallelism over N ranks")
+    plan.add_argument(
+        "--schedule",
+        metavar="NAME",
+        help="of the pipeline: 1f1b (default), gpipe, interleaved, interleaved-zb, bfs, zbv or "
+        "dualpipev",
+    )
+    plan.add_argument(
+        "--microbatches", metavar="M", help="of the pipeline; default: one for each stage"
+    )
     plan.add_argument(
         "--reshard",
         metavar="WHEN",

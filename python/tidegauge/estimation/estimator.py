@@ -34,7 +34,7 @@ from tidegauge.allocator import (
 from tidegauge.allocator.device_memory import replay_requests
 from tidegauge.estimation.contract import Contract
 from tidegauge.estimation.live_modules import make_module_contract
-from tidegauge.estimation.plan import Plan
+from tidegauge.estimation.plan import DEFAULT_SCHEDULE, Plan
 from tidegauge.estimation.runner import Claim, Run, claim_device, next_rank, run_plan
 from tidegauge.estimation.step_record import StepRecord
 from tidegauge.estimation.steps import Progress
@@ -278,7 +278,7 @@ class Estimator:
         if (plan, claim) not in self._runs:
             done: list[_Simulated] = []
             ranks_done: list[Run] = []
-            while (rank := next_rank(plan.world_size, ranks_done, self._rank)) is not None:
+            while (rank := next_rank(plan, ranks_done, self._rank)) is not None:
                 self.run_count += 1
                 run = run_plan(
                     self.contract,
@@ -334,6 +334,9 @@ def estimate(
     fsdp: int = 0,
     hsdp: str = "",
     tp: int = 1,
+    pp: int = 1,
+    schedule: str = DEFAULT_SCHEDULE,
+    microbatches: int = 0,
     reshard: str = "auto",
     mp: str = "",
     dtype: str = "",
@@ -360,7 +363,8 @@ def estimate(
     PYTORCH_CUDA_ALLOC_CONF. `settings`: settings of the target, as with `--set`.
 
     The training plan: `dp` (DDP), `fsdp`, `hsdp` ("2x4") and `tp`: numbers of ranks; `zero`: the
-    ranks of `dp` share optimizer states; `reshard`; `mp`: types of computation and reduction
+    ranks of `dp` share optimizer states; `pp`, `schedule` ("1f1b", "gpipe", "interleaved", "zbv",
+    ...), `microbatches`: a pipeline; `reshard`; `mp`: types of computation and reduction
     ("bf16/fp32"); `dtype`: type of the parameters; `ac`: "none", "selective", "full", "every:2" or
     "ops:FILE" checkpointing; `lora`: "rank=16,targets=q_proj/v_proj"; `attention`: "flash",
     "efficient", "cudnn" or "math"; `optimizer`: e.g. "sgd-momentum"; `clip`: largest norm of the
@@ -385,6 +389,9 @@ def estimate(
         fsdp=fsdp,
         hsdp=hsdp,
         tp=tp,
+        pp=pp,
+        schedule=schedule,
+        microbatches=microbatches,
         reshard=reshard,
         mp=mp,
         dtype=dtype,

@@ -72,15 +72,38 @@ def find_dtype(name: str) -> torch.dtype:
 
 
 @dataclass(frozen=True)
+class ScheduleKind:
+    """A schedule of pipelines. `is_v_shaped`: a rank has a stage and its mirror image."""
+
+    class_name: str  # in torch.distributed.pipelining.schedules
+    stages_per_rank: int = 1
+    is_v_shaped: bool = False
+
+
+SCHEDULES = {
+    "gpipe": ScheduleKind("ScheduleGPipe"),
+    "1f1b": ScheduleKind("Schedule1F1B"),
+    "bfs": ScheduleKind("ScheduleLoopedBFS", 2),
+    "interleaved": ScheduleKind("ScheduleInterleaved1F1B", 2),
+    "interleaved-zb": ScheduleKind("ScheduleInterleavedZeroBubble", 2),
+    "zbv": ScheduleKind("ScheduleZBVZeroBubble", 2, is_v_shaped=True),
+    "dualpipev": ScheduleKind("ScheduleDualPipeV", 2, is_v_shaped=True),
+}
+DEFAULT_SCHEDULE = "1f1b"
+
+
+@dataclass(frozen=True)
 class Plan:
     """The options of the command line, by name. Raises ValueError for invalid combinations.
 
     `dp`: number of ranks of DistributedDataParallel; 0 means none. `zero`: these ranks share
     the optimizer's states (ZeroRedundancyOptimizer). `fsdp`: number of ranks of FSDP2; 0 means
     not sharded. `hsdp`: replicas x ranks, as in "2x4". `tp`: number of ranks of tensor
-    parallelism. `reshard`: parameters after forward: "auto" (the default of FSDP2: all but the
-    root), "yes", "no", or a number of ranks. `mp`: the types of computation and reduction, as
-    in "bf16/fp32"; without sharding, the type for autocast. `dtype`: convert the parameters to
+    parallelism. `pp`: number of ranks of pipeline parallelism, `schedule`: one of SCHEDULES,
+    `microbatches`: of a step; 0: as many as stages. `reshard`: parameters after forward:
+    "auto" (the default of FSDP2: all but the root), "yes", "no", or a number of ranks. `mp`: the
+    types of computation and reduction, as in "bf16/fp32"; without sharding, the type for
+    autocast. `dtype`: convert the parameters to
     this type; empty: keep their type. `ac`: checkpointing of the blocks: "none", "attention",
     "selective", "full", "every:2" (every second block in full), "full:0-11,selective:12-31" (by
     block) or "ops:FILE" (the ops whose outputs are kept). `lora`:
@@ -98,6 +121,9 @@ class Plan:
     fsdp: int = 0
     hsdp: str = ""
     tp: int = 1
+    pp: int = 1
+    schedule: str = DEFAULT_SCHEDULE
+    microbatches: int = 0
     reshard: str = "auto"
     mp: str = ""
     dtype: str = ""
@@ -126,6 +152,7 @@ class Plan:
                 "each)"
             )
         self._check_replicas()
+        self._check_pipeline()
         self._check_steps()
         _check_checkpointing(self.ac)
         if self.lora:
@@ -151,6 +178,22 @@ class Plan:
                 )
         if self.zero and not self.dp:
             raise ValueError("zero requires dp, the number of ranks that share optimizer states")
+
+    def _check_pipeline(self) -> None:
+        if self.pp < 1 or self.microbatches < 0:
+            raise ValueError(
+                f"invalid pp={self.pp}, microbatches={self.microbatches} (expected at least 1 each)"
+            )
+        _check("schedule", self.schedule, tuple(SCHEDULES))
+        if self.pp == 1:
+            for name in ("schedule", "microbatches"):
+                if getattr(self, name) not in (0, DEFAULT_SCHEDULE):
+                    raise ValueError(f"{name} requires pp, the number of ranks of the pipeline")
+        elif self.dp:
+            raise ValueError(
+                f"dp={self.dp} and pp={self.pp} are mutually exclusive; use hsdp={self.dp}x1 to "
+                "replicate the stages"
+            )
 
     def _check_steps(self) -> None:
         if not self.clip >= 0 or math.isinf(self.clip):
@@ -190,7 +233,16 @@ class Plan:
 
     @property
     def world_size(self) -> int:
-        return (self.dp or self.copies * self.shards) * self.tp
+        return (self.dp or self.copies * self.shards) * self.tp * self.pp
+
+    @property
+    def stage_count(self) -> int:
+        """The stages of the pipeline; 1 without one."""
+        return self.pp * (SCHEDULES[self.schedule].stages_per_rank if self.pp > 1 else 1)
+
+    @property
+    def microbatch_count(self) -> int:
+        return self.microbatches or self.stage_count
 
     @property
     def optimizer_kind(self) -> OptimizerKind:
@@ -233,6 +285,11 @@ class Plan:
             parts.append(f"FSDP2 over {self.fsdp} rank{'' if self.fsdp == 1 else 's'}")
         if self.tp > 1:
             parts.append(f"tensor parallelism over {self.tp} ranks")
+        if self.pp > 1:
+            parts.append(
+                f"pipeline over {self.pp} ranks ({self.schedule}, {self.microbatch_count} "
+                "microbatches)"
+            )
         if self.reshard != "auto":
             parts.append(f"reshard {self.reshard}")
         if self.dtype:
@@ -279,7 +336,8 @@ def parse_option(name: str, text: str) -> Any:
     return text
 
 
-_COUNTS = {"dp": "ranks", "fsdp": "ranks", "tp": "ranks", "accumulate": "batches"}
+_COUNTS = {"dp": "ranks", "fsdp": "ranks", "tp": "ranks", "pp": "ranks"}
+_COUNTS |= {"accumulate": "batches", "microbatches": "microbatches"}
 
 
 def parse_checkpointing(text: str) -> tuple[str, str]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +25,8 @@ class Layout:
 
     `block_share` and `split_share` are fractions of all parameters: those in blocks, and those
     that tensor parallelism splits. `tensor_sizes`: for each position in the mesh of tensor
-    parallelism, the elements of each split parameter. `unit_count`: FSDP2 units with the root.
+    parallelism, the elements of each split parameter. `unit_count`: FSDP2 units with the root, of a
+    pipeline those of the rank. `stage_count`: of the pipeline.
     """
 
     block_count: int
@@ -33,16 +34,19 @@ class Layout:
     unit_count: int = 0
     split_share: float = 0.0
     tensor_sizes: tuple[tuple[int, ...], ...] = ((),)
+    stage_count: int = 0
 
     def describe(self, plan: Plan) -> str:
         """`32 blocks with 87 % of the parameters, 33 FSDP2 units`, or what the plan uses of it."""
         parts = []
-        if plan.is_sharded or plan.ac != "none":
+        if plan.is_sharded or plan.ac != "none" or self.stage_count:
             if self.block_count:
                 blocks = "1 block" if self.block_count == 1 else f"{self.block_count} blocks"
                 parts.append(f"{blocks} with {_percent(self.block_share)} of the parameters")
             else:
                 parts.append("no blocks found (define blocks(model))")
+        if self.stage_count:
+            parts.append(f"{self.stage_count} stages")
         if plan.is_sharded:
             parts.append(f"{self.unit_count} FSDP2 unit{'' if self.unit_count == 1 else 's'}")
         if plan.tp > 1:
@@ -72,20 +76,12 @@ def prepare_model(
 
     `watch`: replaces the forward of checkpointed blocks.
     """
+    layout = convert(contract, plan, model)
     blocks = blocks_of(contract, model)
-    layout = Layout(len(blocks), parameter_share(model, blocks))
-    if plan.dtype:
-        model.to(find_dtype(plan.dtype))
-    if plan.lora:
-        add_adapters(model, plan.lora, is_cast=not plan.is_sharded)
-    meshes = _make_meshes(plan, device)
+    meshes = make_meshes(plan, device)
     if plan.tp > 1:
-        _parallelize(contract, model, meshes["tp"])
-        layout = replace(
-            layout,
-            split_share=_split_share(model),
-            tensor_sizes=_tensor_sizes(model, plan.tp),
-        )
+        parallelize(contract, model, meshes["tp"])
+        layout = describe_split(layout, plan, model)
     if plan.ac != "none":
         if not blocks:
             raise ValueError(
@@ -93,23 +89,41 @@ def prepare_model(
             )
         checkpoint_blocks(blocks, plan.ac, watch)
     if plan.is_sharded:
-        _shard(contract, plan, model, blocks, meshes["data"])
+        shard = bind_shard(plan, meshes["data"])
+        shard_units(contract, model, blocks, shard)
+        if contract.shard is None:
+            shard(model)
         layout = replace(layout, unit_count=sum(1 for _ in param_groups_of(model)))
     return layout
 
 
-def _make_meshes(plan: Plan, device: str) -> dict[str, Any]:
-    """ "data" for FSDP2, of one dimension or two, and "tp"; the ranks of "tp" are neighbours."""
+def convert(contract: Contract, plan: Plan, model: nn.Module) -> Layout:
+    """The dtype and the adapters of the plan."""
+    blocks = blocks_of(contract, model)
+    layout = Layout(len(blocks), parameter_share(model, blocks))
+    if plan.dtype:
+        model.to(find_dtype(plan.dtype))
+    if plan.lora:
+        add_adapters(model, plan.lora, is_cast=not plan.is_sharded)
+    return layout
+
+
+def make_meshes(plan: Plan, device: str) -> dict[str, Any]:
+    """ "data" for FSDP2, of one dimension or two, "tp" and "pp". The ranks of "tp" are neighbours,
+    those of "pp" are the farthest apart."""
     if plan.dp or (plan.world_size == 1 and not plan.is_sharded):
         return {}
     from torch.distributed.device_mesh import init_device_mesh
 
-    names = ("copies", "shards", "tp")
-    mesh = init_device_mesh(device, (plan.copies, plan.shards, plan.tp), mesh_dim_names=names)
-    return {"data": mesh["copies", "shards"] if plan.hsdp else mesh["shards"], "tp": mesh["tp"]}
+    sizes = {"copies": plan.copies, "shards": plan.shards, "tp": plan.tp}
+    if plan.pp > 1:
+        sizes = {"pp": plan.pp, **sizes}
+    mesh = init_device_mesh(device, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
+    meshes = {"data": mesh["copies", "shards"] if plan.hsdp else mesh["shards"], "tp": mesh["tp"]}
+    return meshes if plan.pp == 1 else {**meshes, "pp": mesh["pp"]}
 
 
-def _parallelize(contract: Contract, model: nn.Module, mesh: Any) -> None:
+def parallelize(contract: Contract, model: nn.Module, mesh: Any) -> None:
     if contract.parallelize is not None:
         contract.parallelize(model, mesh)
         return
@@ -121,6 +135,12 @@ def _parallelize(contract: Contract, model: nn.Module, mesh: Any) -> None:
             "plan for parallelize_module, or parallelize(model, mesh)"
         )
     parallelize_module(model, mesh, dict(contract.tensor_parallel_plan(model)))
+
+
+def describe_split(layout: Layout, plan: Plan, model: nn.Module) -> Layout:
+    return replace(
+        layout, split_share=_split_share(model), tensor_sizes=_tensor_sizes(model, plan.tp)
+    )
 
 
 def _split_share(model: nn.Module) -> float:
@@ -147,9 +167,8 @@ def _tensor_sizes(model: nn.Module, ranks: int) -> tuple[tuple[int, ...], ...]:
     return tuple(zip(*rows, strict=True)) if rows else ((),) * ranks
 
 
-def _shard(
-    contract: Contract, plan: Plan, model: nn.Module, blocks: Sequence[nn.Module], mesh: Any
-) -> None:
+def bind_shard(plan: Plan, mesh: Any) -> Callable[..., Any]:
+    """`fully_shard` with the options of the plan."""
     from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 
     reshard = {"auto": None, "yes": True, "no": False}.get(plan.reshard, plan.reshard)
@@ -162,13 +181,24 @@ def _shard(
     }
     if plan.offload:
         options["offload_policy"] = CPUOffloadPolicy()
-    shard = functools.partial(fully_shard, **options)
+    return functools.partial(fully_shard, **options)
+
+
+def shard_units(
+    contract: Contract, model: nn.Module, blocks: Sequence[nn.Module], shard: Callable[..., Any]
+) -> None:
+    """Shards all units, or all but the root if the contract does not say how."""
     if contract.shard is not None:
         contract.shard(model, shard)
         return
     for unit in find_units(model, blocks):
         shard(unit[0] if len(unit) == 1 else unit)
-    shard(model)
+
+
+def autocast(plan: Plan, device: str) -> torch.autocast:
+    """For a forward. FSDP2 converts parameters instead."""
+    is_on = plan.compute_dtype is not None and not plan.is_sharded
+    return torch.autocast(device, plan.compute_dtype, enabled=is_on)
 
 
 def make_optimizer(

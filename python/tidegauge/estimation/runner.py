@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from tidegauge.allocator import DeviceModel
 from tidegauge.estimation.contract import Contract, ContractError
+from tidegauge.estimation.pipeline import Pipeline, prepare_pipeline
 from tidegauge.estimation.plan import Plan
 from tidegauge.estimation.preparation import (
     Layout,
@@ -143,16 +144,27 @@ def run_plan(
         parameter_count = sum(each.numel() for each in model.parameters())
         if not parameter_count:
             raise ContractError(f"the model of {contract.name} has no parameters to train")
-        steps = StepRecorder(model, blocks_of(contract, model)) if records_steps else None
-        watch = steps.watch if steps else None
-        with contract.wrap_errors("sharding", let_pass=(ValueError, NotImplementedError)):
-            layout = prepare_model(contract, plan, model, claim.device, watch)
-        with contract.wrap_errors("make_optimizer"):
-            optimizer = make_optimizer(contract, plan, model, claim.device)
-            called = replicate(plan, model)
-        with contract.wrap_errors("make_inputs"), _on(claim.device):
-            inputs = contract.make_inputs(settings)
-        _check_inputs(contract, inputs)
+        steps: StepRecorder | None = None
+        called: nn.Module | Pipeline
+        if plan.pp > 1:
+            inputs = _make_inputs(contract, settings, claim)
+            with contract.wrap_errors("the pipeline", let_pass=_OF_PLANS), _on(claim.device):
+                called = prepare_pipeline(contract, plan, model, inputs, claim.device)
+            if records_steps:
+                steps = StepRecorder(called.model, called.blocks)
+            model, inputs, layout = called.model, called.inputs, called.layout
+            with contract.wrap_errors("make_optimizer"):
+                optimizer = make_optimizer(contract, plan, model, claim.device)
+        else:
+            if records_steps:
+                steps = StepRecorder(model, blocks_of(contract, model))
+            watch = steps.watch if steps else None
+            with contract.wrap_errors("sharding", let_pass=_OF_PLANS):
+                layout = prepare_model(contract, plan, model, claim.device, watch)
+            with contract.wrap_errors("make_optimizer"):
+                optimizer = make_optimizer(contract, plan, model, claim.device)
+                called = replicate(plan, model)
+            inputs = _make_inputs(contract, settings, claim)
         recorder = MemoryRecorder(
             {
                 "rank": str(rank),
@@ -175,7 +187,7 @@ def run_plan(
                     steps,
                 )
             record = steps.finish(tracker, claim.device) if steps else None
-        sizes = _sizes_of_ranks(plan, layout, model, optimizer)
+        sizes = _sizes_of_ranks(plan, rank, layout, model, optimizer)
         return Run(
             plan=plan,
             rank=rank,
@@ -192,6 +204,16 @@ def run_plan(
             notes=(*_describe_faults(tracker), *_describe_streams(simulation), *simulation.notes),
             step=record,
         )
+
+
+_OF_PLANS = (ValueError, NotImplementedError)
+
+
+def _make_inputs(contract: Contract, settings: Any, claim: Claim) -> Any:
+    with contract.wrap_errors("make_inputs"), _on(claim.device):
+        inputs = contract.make_inputs(settings)
+    _check_inputs(contract, inputs)
+    return inputs
 
 
 def _check_inputs(contract: Contract, inputs: Any) -> None:
@@ -289,43 +311,58 @@ def shard_sizes(model: nn.Module, shards: int) -> list[tuple[int, ...]]:
 
 
 def _sizes_of_ranks(
-    plan: Plan, layout: Layout, model: nn.Module, optimizer: torch.optim.Optimizer
-) -> list[tuple[int, ...]]:
-    """The sizes of what each rank has of its own: split parameters, shards, optimizer states."""
+    plan: Plan, rank: int, layout: Layout, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> dict[int, tuple[int, ...]]:
+    """The sizes of what each rank has of its own: split parameters, shards, optimizer states.
+
+    In a pipeline only of the ranks with the same stages.
+    """
     if plan.zero:
-        return [
-            tuple(each.numel() for group in groups for each in group["params"])
-            for groups in cast(Any, optimizer)._partition_parameters()
-        ]
+        partition = cast(Any, optimizer)._partition_parameters()
+        return {
+            other: tuple(each.numel() for group in groups for each in group["params"])
+            for other, groups in enumerate(partition)
+        }
     shards = shard_sizes(model, plan.shards) if plan.is_sharded else [()]
-    return [
-        layout.tensor_sizes[rank % plan.tp] + shards[rank // plan.tp % plan.shards]
+    ranks = ranks_of_stage(plan, rank)
+    return {
+        other: layout.tensor_sizes[other % plan.tp] + shards[other // plan.tp % plan.shards]
         if not plan.dp
         else ()
-        for rank in range(plan.world_size)
-    ]
+        for other in ranks
+    }
 
 
-def _ranks_like(sizes: Sequence[tuple[int, ...]], rank: int) -> tuple[int, ...]:
-    return tuple(other for other, each in enumerate(sizes) if each == sizes[rank])
+def ranks_of_stage(plan: Plan, rank: int) -> range:
+    """The ranks with the same stages of the pipeline; without one, all ranks."""
+    count = plan.world_size // plan.pp
+    first = rank // count * count
+    return range(first, first + count)
 
 
-def _largest_rank(sizes: Sequence[tuple[int, ...]]) -> int:
-    return max(range(len(sizes)), key=lambda rank: sum(sizes[rank]))
+def _ranks_like(sizes: Mapping[int, tuple[int, ...]], rank: int) -> tuple[int, ...]:
+    return tuple(other for other, each in sizes.items() if each == sizes[rank])
 
 
-def next_rank(world_size: int, done: Sequence[Run], wanted: str) -> int | None:
+def _largest_rank(sizes: Mapping[int, tuple[int, ...]]) -> int:
+    return max(sizes, key=lambda rank: sum(sizes[rank]))
+
+
+def next_rank(plan: Plan, done: Sequence[Run], wanted: str) -> int | None:
     """The next rank to simulate, or None if all requested ranks are done.
 
-    "worst" needs only the first, the last and the largest rank: shards of FSDP2 and DTensor get
-    smaller with the rank, and gathered parameters are the same on all of them.
+    "worst" needs only the first, the last and the largest rank of each place in the pipeline:
+    shards of FSDP2 and DTensor get smaller with the rank, and gathered parameters are the same on
+    all of them.
     """
     covered = {rank for run in done for rank in run.like_ranks}
     if wanted.isdecimal():
         return None if done else int(wanted)
-    if not done:
-        return 0
+    world_size = plan.world_size
     if wanted == "worst":
-        wanted_ranks = (world_size - 1, done[0].largest_rank)
-        return next((each for each in wanted_ranks if each not in covered), None)
+        count = world_size // plan.pp
+        firsts = range(0, world_size, count)
+        largest = [run.largest_rank for run in done]
+        candidates = [*firsts, *(first + count - 1 for first in firsts), *largest]
+        return next((each for each in candidates if each not in covered), None)
     return next((rank for rank in range(world_size) if rank not in covered), None)

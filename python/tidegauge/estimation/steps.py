@@ -13,7 +13,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
 from tidegauge.estimation.contract import Contract, ContractError
+from tidegauge.estimation.pipeline import Pipeline
 from tidegauge.estimation.plan import Plan
+from tidegauge.estimation.preparation import autocast
 from tidegauge.estimation.step_record import StepRecorder
 from tidegauge.trackers.mem_tracker import MemTracker
 
@@ -30,7 +32,7 @@ Progress = Callable[[str], None]
 def train(
     contract: Contract,
     plan: Plan,
-    model: nn.Module,
+    model: nn.Module | Pipeline,
     optimizer: torch.optim.Optimizer,
     inputs: Any,
     tracker: MemTracker,
@@ -47,7 +49,11 @@ def train(
         for batch in range(plan.accumulate):
             is_last = batch == plan.accumulate - 1
             with _reduce(model, is_last), _choose_attention(plan):
-                _run_batch(contract, plan, model, inputs, device)
+                if isinstance(model, Pipeline):
+                    with contract.wrap_errors("the pipeline"):
+                        model.step()
+                else:
+                    _run_batch(contract, plan, model, inputs, device)
         with contract.wrap_errors("optimizer step"):
             if plan.clip:
                 clip_gradients(plan, model, device)
@@ -60,19 +66,18 @@ def train(
     return _MOST_STEPS, False
 
 
-def clip_gradients(plan: Plan, model: nn.Module, device: str) -> None:
+def clip_gradients(plan: Plan, model: nn.Module | Pipeline, device: str) -> None:
     options: dict[str, Any] = {}
     if plan.tp > 1 and not plan.is_sharded:
         options["foreach"] = False  # foreach ops cannot mix DTensors and plain tensors
     elif device == "cpu":
         options["foreach"] = True  # torch's own choice on a GPU
-    nn.utils.clip_grad_norm_(model.parameters(), plan.clip, **options)
+    module = model.model if isinstance(model, Pipeline) else model
+    nn.utils.clip_grad_norm_(module.parameters(), plan.clip, **options)
 
 
 def _run_batch(contract: Contract, plan: Plan, model: nn.Module, inputs: Any, device: str) -> None:
-    is_autocast = plan.compute_dtype is not None and not plan.is_sharded
-    autocast = torch.autocast(device, plan.compute_dtype, enabled=is_autocast)
-    with contract.wrap_errors("compute_loss"), autocast:
+    with contract.wrap_errors("compute_loss"), autocast(plan, device):
         loss = contract.compute_loss(model, inputs)
     _check_loss(contract, loss)
     if plan.accumulate > 1:
@@ -81,7 +86,7 @@ def _run_batch(contract: Contract, plan: Plan, model: nn.Module, inputs: Any, de
         loss.backward()  # type: ignore[no-untyped-call]
 
 
-def _reduce(model: nn.Module, is_last: bool) -> contextlib.AbstractContextManager[Any]:
+def _reduce(model: object, is_last: bool) -> contextlib.AbstractContextManager[Any]:
     """DDP reduces the gradients only after the last batch of a step; FSDP2 after each one."""
     if isinstance(model, DistributedDataParallel) and not is_last:
         return model.no_sync()

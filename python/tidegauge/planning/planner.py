@@ -86,6 +86,8 @@ def find_plan(
     Raises BudgetError if no plan fits, ValueError if the model has no blocks or if the peaks of
     the device are not known.
     """
+    if plan.pp > 1:
+        raise ValueError(f"pp={plan.pp} cannot be planned: its ranks have different blocks")
     budget = device.memory_bytes if budget_bytes is None else budget_bytes
     timed = speed or device.key
     if not _core.knows_speed(timed):

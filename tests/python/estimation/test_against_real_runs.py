@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from processes import run_ranks
 from tidegauge.estimation import Contract, Plan, estimate, load_contract
+from torch_version import NO_PIPELINE_SHAPES
 
 SCRIPT = Path(__file__).parents[1] / "support" / "real_run.py"
 PLANS: list[dict[str, Any]] = [
@@ -26,11 +27,18 @@ PLANS: list[dict[str, Any]] = [
 # loss, or so few words that it is in the backward of a block. Fewer tokens would move the peak to
 # the reduction of gradients, where gloo makes a copy that no estimate includes ("Other", 61,488 B
 # for the root with 121 words in fp32, which raises a peak of 431,000 B to 455,286 B).
+PIPELINES: list[dict[str, Any]] = [
+    {"pp": 2, "schedule": "gpipe"},
+    {"pp": 2, "microbatches": 5, "ac": "full"},
+    {"pp": 2, "schedule": "interleaved", "mp": "bf16"},
+    {"pp": 2, "schedule": "zbv"},
+]
 SETTINGS = {
     "loss": {"words": 121, "width": 63, "batch": 64},
     "backward": {"words": 31, "width": 63, "batch": 16},
 }
 RUNS = [(plan, peak_at) for plan in PLANS for peak_at in SETTINGS]
+PIPELINE_SETTINGS = {"words": 31, "width": 63, "batch": 16, "layers": 5}
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +46,7 @@ def real_runs(tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, A
     """The figures of a tracker for each run on each rank: two processes with gloo."""
     folder = tmp_path_factory.mktemp("real")
     runs = [{"plan": plan, "settings": SETTINGS[peak_at]} for plan, peak_at in RUNS]
+    runs += [{"plan": plan, "settings": PIPELINE_SETTINGS} for plan in PIPELINES]
     task = json.dumps({"runs": runs, "folder": str(folder)})
     run_ranks(SCRIPT, 2, lambda rank: [task, str(rank)])
     return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
@@ -53,6 +62,25 @@ def test_estimate_equals_a_run_of_two_processes(
         real = runs[number]
         found = estimate(model_file, settings=settings, rank=rank, simulated_device="cpu", **plan)
         assert [kind for _, kind in found.peak.running[:1]] == ["backward"] * (peak_at != "loss")
+        assert found.peak.categories == real["categories"]
+        assert found.peak.total_bytes == real["peak_bytes"]
+        assert found.first_step_bytes == real["first_step_bytes"]
+
+
+@NO_PIPELINE_SHAPES.skips
+@pytest.mark.parametrize("number", range(len(PIPELINES)), ids=lambda number: str(PIPELINES[number]))
+def test_pipeline_equals_a_run_of_two_processes(
+    model_file: str, number: int, real_runs: list[list[dict[str, Any]]]
+) -> None:
+    for rank, runs in enumerate(real_runs):
+        real = runs[len(RUNS) + number]
+        found = estimate(
+            model_file,
+            settings=PIPELINE_SETTINGS,
+            rank=rank,
+            simulated_device="cpu",
+            **PIPELINES[number],
+        )
         assert found.peak.categories == real["categories"]
         assert found.peak.total_bytes == real["peak_bytes"]
         assert found.first_step_bytes == real["first_step_bytes"]

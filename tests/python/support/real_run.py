@@ -17,6 +17,7 @@ import torch.distributed as dist
 from one_thread_gloo import init_one_thread_gloo, settle
 from tidegauge import FSDPMemTracker, MemTracker
 from tidegauge.estimation import Contract, Plan, load_contract
+from tidegauge.estimation.pipeline import prepare_pipeline
 from tidegauge.estimation.preparation import prepare_model
 from tidegauge.report import read_summary
 from torch.distributed.optim import ZeroRedundancyOptimizer
@@ -47,6 +48,8 @@ def train(
 ) -> dict[str, Any]:
     chosen = contract.resolve(settings or {})
     model = contract.build_model(chosen)
+    if plan.pp > 1:
+        return train_pipeline(contract, plan, trace, model, contract.make_inputs(chosen))
     prepare_model(contract, plan, model, "cpu")
     if plan.is_sharded or plan.dp:  # DDP sends the sizes of its rebuilt buckets in forward
         settle_around_units(model)
@@ -83,6 +86,28 @@ def train(
                 torch.nn.utils.clip_grad_norm_(model.parameters(), plan.clip, foreach=True)
             optimizer.step()
             optimizer.zero_grad()
+    return read_peak(trace)
+
+
+def train_pipeline(
+    contract: Contract, plan: Plan, trace: Path, model: torch.nn.Module, inputs: torch.Tensor
+) -> dict[str, Any]:
+    pipeline = prepare_pipeline(contract, plan, model, inputs, "cpu")
+    optimizer = torch.optim.AdamW(pipeline.model.parameters(), lr=1e-3, foreach=True)
+    settle()
+    tracker = MemTracker(record=trace)
+    tracker.track_external(pipeline.model, optimizer)
+    if pipeline.inputs is not None:
+        tracker.track_external(pipeline.inputs)
+    with tracker:
+        for _ in range(3):
+            pipeline.step()
+            optimizer.step()
+            optimizer.zero_grad()
+    return read_peak(trace)
+
+
+def read_peak(trace: Path) -> dict[str, Any]:
     summary = read_summary(trace)
     peak = next(peak for peak in summary.peaks if peak.device == "cpu")
     steps = [step.total_bytes for step in summary.steps if step.device == "cpu"]
