@@ -16,6 +16,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from tidegauge._torch.absent_messages import REPLACED
 from tidegauge._torch.patching import Installation, Patch
 
 # What another rank would have written: the size of an NCCL id, which is all that torch checks.
@@ -140,6 +141,9 @@ def _make_patches() -> dict[str, Patch]:
         "torch.distributed.distributed_c10d:split_group": _split_group,
         "torch.distributed.device_mesh:split_group": _split_group,
     }
+    for name, new in REPLACED.items():
+        replaced[f"torch.distributed:{name}"] = new
+        replaced[f"torch.distributed.distributed_c10d:{name}"] = new
     for name in _STORE_NAMES:
         replaced[f"torch.distributed:{name}"] = _make_store
         replaced[f"torch.distributed.rendezvous:{name}"] = _make_store

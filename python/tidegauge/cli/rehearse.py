@@ -11,6 +11,8 @@ import argparse
 import os
 import subprocess
 import sys
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +44,7 @@ EXAMPLES = """\
 
 _DEFAULT_DEVICE = "h100-80g"
 _ENGINE = "TIDEGAUGE_REHEARSAL"  # set in the child: how it pretends
+_MESSAGES = "TIDEGAUGE_REHEARSAL_MESSAGES"  # of tidegauge._torch.absent_messages
 
 
 def _count(text: str) -> int:
@@ -52,6 +55,23 @@ def _count(text: str) -> int:
 
 def _count_or_zero(text: str) -> int:
     return 0 if text == "0" else _count(text)
+
+
+def _fraction(text: str) -> float:
+    with suppress(ValueError):
+        if 0 <= (number := float(text)) <= 1:
+            return number
+    raise argparse.ArgumentTypeError(f"invalid fraction '{text}' (expected 0 to 1)")
+
+
+def _routing(text: str) -> str | int:
+    if text in ("balanced", "worst"):
+        return text
+    if text.isdecimal():
+        return int(text)
+    raise argparse.ArgumentTypeError(
+        f"invalid routing '{text}' (expected balanced, worst, or a seed such as 7)"
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,8 +99,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=1.0,
         metavar="NUMBER",
-        help="the floating point number that the script reads instead of a computed one; computed "
-        "integers are 0 (default: %(default)s)",
+        help="the floating point number that the script reads instead of a computed one "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--mask-fraction",
+        type=_fraction,
+        default=1.0,
+        metavar="F",
+        help="the fraction of elements that a mask selects, if it was computed from unknown "
+        "numbers (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--routing",
+        type=_routing,
+        default="balanced",
+        metavar="balanced|worst|SEED",
+        help="the experts that the tokens choose in a mixture of experts (default: balanced)",
     )
     parser.add_argument(
         "--events",
@@ -119,8 +154,10 @@ def run(args: argparse.Namespace) -> int:
     environment, engine = _choose_engine(args, device)
     environment[_ENGINE] = engine
     code = EXIT_DONE
-    for rank in ranks:
-        code = code or _start(args, rank, environment)
+    with tempfile.TemporaryDirectory(prefix="tidegauge-") as messages:
+        environment[_MESSAGES] = messages
+        for rank in ranks:
+            code = code or _start(args, rank, environment)
     return code
 
 
@@ -228,7 +265,7 @@ def _run_rank(
     args: argparse.Namespace, words: list[str], is_module: bool, device: DeviceModel, engine: str
 ) -> int:
     from tidegauge import standin
-    from tidegauge.rehearsal import Job, RealRehearsal, Rehearsal, SimulatedRehearsal
+    from tidegauge.rehearsal import Job, RealRehearsal, Rehearsal, SimulatedRehearsal, Values
 
     size = args.nodes * args.gpus
     assumed = standin.resolve_assumptions(parse_assumptions(args.assume), device, size)
@@ -239,11 +276,12 @@ def _run_rank(
         assumed.context_bytes or 0,
         assumed.communication_bytes or 0,
     )
+    values = Values(args.item, args.mask_fraction, args.routing)
     rehearsal: Rehearsal
     if engine == "real":
-        rehearsal = RealRehearsal(job, args.steps, args.item)
+        rehearsal = RealRehearsal(job, args.steps, values)
         args.allocator = True
     else:
-        rehearsal = SimulatedRehearsal(job, args.steps, args.item)
+        rehearsal = SimulatedRehearsal(job, args.steps, values)
         args.allocator = False
     return run_command.run_script(args, words, is_module, rehearsal)

@@ -16,6 +16,7 @@ from tidegauge._torch.absent_ranks import FOR_ABSENT_RANKS, FOR_SIMULATED_RANKS
 from tidegauge._util.formatting import render_bytes
 from tidegauge.allocator import DeviceModel, replay_trace
 from tidegauge.simulation import simulate
+from tidegauge.simulation.routing import make_route
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,15 @@ class Job:
     @property
     def local_rank(self) -> int:
         return self.rank % self.gpus
+
+
+@dataclass(frozen=True)
+class Values:
+    """What the script reads instead of computed values; as for `simulate`."""
+
+    number: float
+    mask_fraction: float
+    routing: str | int
 
 
 class EndOfRehearsal(SystemExit):
@@ -87,14 +97,16 @@ class RealRehearsal(Rehearsal):
     # torch's autograd threads may abort a process that ends just after a backward on a device.
     ends_process = True
 
-    def __init__(self, job: Job, steps: int, number: float) -> None:
+    def __init__(self, job: Job, steps: int, values: Values) -> None:
         super().__init__(job, steps)
-        self._number = number
+        self._values = values
 
     def begin(self) -> None:
         super().begin()
         FOR_ABSENT_RANKS.install(self)
-        if not _C.answer_standin_values(self._number):
+        values = self._values
+        route = make_route(values.routing)
+        if not _C.answer_standin_values(values.number, values.mask_fraction, route):
             raise NotImplementedError(
                 "the stand-in for CUDA is not loaded; start it by `tidegauge rehearse`"
             )
@@ -138,9 +150,14 @@ class RealRehearsal(Rehearsal):
 class SimulatedRehearsal(Rehearsal):
     """On any torch: tensors are simulated, and the allocator is ours."""
 
-    def __init__(self, job: Job, steps: int, number: float) -> None:
+    def __init__(self, job: Job, steps: int, values: Values) -> None:
         super().__init__(job, steps)
-        self._simulation = simulate("cuda", item=number)
+        self._simulation = simulate(
+            "cuda",
+            item=values.number,
+            mask_fraction=values.mask_fraction,
+            routing=values.routing,
+        )
 
     def begin(self) -> None:
         super().begin()

@@ -12,7 +12,6 @@
 #include "bindings/torch/python_stack.h"
 #include "bindings/torch/recording.h"
 #include "bindings/torch/simulate.h"
-#include "bindings/torch/standin.h"
 
 PYBIND11_MODULE(_C, m) {
   // Has EventSource and PostMortem, which classes here derive from and return, and translates our
@@ -33,5 +32,4 @@ PYBIND11_MODULE(_C, m) {
   tidegauge::bindings::bind_units(mem_tracker);
   tidegauge::bindings::bind_simulate(m);
   tidegauge::bindings::bind_op_log(m);
-  tidegauge::bindings::bind_standin(m);
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bindings/torch/python_stack.h"
+#include "rehearse/answers.h"
 #include "simulate/adopt.h"
 #include "simulate/claimed_cuda.h"
 #include "simulate/fused_ops.h"
@@ -77,6 +78,12 @@ void bind_simulate(py::module_& m) {
         simulation::start({item, mask_fraction, make_routing(routing)}, decomposed);
       },
       py::arg("item"), py::arg("mask_fraction"), py::arg("routing"), py::arg("decomposed"));
+  m.def(
+      "answer_standin_values",
+      [](double number, double mask_fraction, const py::object& routing) {
+        return rehearsal::answer_values({number, mask_fraction, make_routing(routing)});
+      },
+      py::arg("number"), py::arg("mask_fraction") = 1.0, py::arg("routing") = py::none());
   m.def("simulation_stop", &simulation::stop);
   m.def("simulation_is_on", &simulation::is_on);
   const auto made = [](bool only_integers) {

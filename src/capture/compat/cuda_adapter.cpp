@@ -7,8 +7,6 @@
 #include <mutex>
 #include <string>
 
-#include "capture/compat/cuda/standin_values.h"
-
 namespace tidegauge::cuda_adapter {
 namespace {
 
@@ -19,11 +17,9 @@ std::string path_of_adapter() {
   return path.substr(0, path.rfind('/') + 1) + "libtidegauge_cuda.so";
 }
 
-/// The library stays loaded: torch keeps pointers into it. Null if it cannot be loaded.
-void* load_adapter() { return dlopen(path_of_adapter().c_str(), RTLD_NOW | RTLD_LOCAL); }
-
 void load(void* libc10_cuda, const DeviceTraceReceiver& receiver) {
-  void* library = load_adapter();
+  // The library stays loaded: torch keeps pointers into it.
+  void* library = dlopen(path_of_adapter().c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return receiver.fail(dlerror());
   const auto attach_cuda =
       reinterpret_cast<decltype(&tidegauge_attach_cuda)>(dlsym(library, "tidegauge_attach_cuda"));
@@ -43,14 +39,6 @@ void attach(const DeviceTraceReceiver& receiver) {
   if (libc10_cuda == nullptr) return;  // a program may load it later
   load(libc10_cuda, receiver);
   is_done.store(true, std::memory_order_release);
-}
-
-bool answer_standin_values(double number) {
-  void* library = load_adapter();
-  if (library == nullptr) return false;
-  const auto answer = reinterpret_cast<decltype(&tidegauge_answer_standin_values)>(
-      dlsym(library, "tidegauge_answer_standin_values"));
-  return answer != nullptr && answer(number);
 }
 
 }  // namespace tidegauge::cuda_adapter

@@ -15,8 +15,4 @@ namespace tidegauge::cuda_adapter {
 /// nothing. A failure, such as a missing file, is reported once to the receiver.
 void attach(const DeviceTraceReceiver& receiver);
 
-/// Calls tidegauge_answer_standin_values (cuda/standin_values.h). False without a stand-in for
-/// CUDA.
-TIDEGAUGE_API bool answer_standin_values(double number);
-
 }  // namespace tidegauge::cuda_adapter

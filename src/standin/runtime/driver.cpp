@@ -230,6 +230,20 @@ int cuLinkComplete(void*, void** cubin, size_t* size_bytes) {
 }
 // Triton asks for these by name, so no shared object of torch mentions them.
 int cuCtxSetLimit(int, size_t) { return kSuccess; }
+int cuCtxGetLimit(size_t* limit, int) {
+  *limit = 0;
+  return kSuccess;
+}
+int cuCtxSetCurrent(uintptr_t) { return kSuccess; }
+int cudaStreamIsCapturing(void* stream, int* status);
+int cuStreamIsCapturing(void* stream, int* status) { return cudaStreamIsCapturing(stream, status); }
+int cuPointerGetAttributes(unsigned count, const int* attributes, void** out, const void* address) {
+  for (unsigned index = 0; index < count; ++index) {
+    const int error = cuPointerGetAttribute(out[index], attributes[index], address);
+    if (error != kSuccess) return error;
+  }
+  return kSuccess;
+}
 int cuFuncSetAttribute(void*, int, int) { return kSuccess; }
 int cuFuncSetCacheConfig(void*, int) { return kSuccess; }
 int cuLaunchKernelEx(const void*, void*, void**, void**) { return kSuccess; }

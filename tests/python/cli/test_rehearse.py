@@ -85,6 +85,51 @@ def test_parallel_script_runs_as_one_rank(
 
 
 @needs_cuda
+@pytest.mark.parametrize(
+    ("name", "options", "packages"),
+    [
+        ("compiled", "", "triton"),
+        ("cuda_graph", "", ""),
+        ("context_parallel", "--gpus 4", ""),
+        ("expert_parallel", "--gpus 4", ""),
+        ("hybrid_sharding", "--nodes 2 --gpus 4", ""),
+        ("transformers_trainer", "", "transformers accelerate"),
+        ("transformers_trainer", "--gpus 8", "transformers accelerate"),
+        ("accelerate_loop", "--gpus 8", "accelerate"),
+        ("lightning_module", "", "pytorch_lightning"),
+        ("lightning_module", "--gpus 4", "pytorch_lightning"),
+        ("trl_sft", "--gpus 8", "trl datasets"),
+    ],
+)
+def test_example_runs_to_its_end(tmp_path: Path, name: str, options: str, packages: str) -> None:
+    for package in packages.split():
+        pytest.importorskip(package)
+    script = str(EXAMPLES / f"{name}.py")
+    done = rehearse(tmp_path, "--steps", "0", *options.split(), script)
+    assert done.returncode == 0, done.stderr
+    text = done.stdout + done.stderr
+    assert re.search(r"loss 1\.000|'loss': '?1", text), text
+    assert read_reserved(done.stderr)[2] == "fits"
+
+
+@needs_cuda
+def test_stages_of_a_pipeline_learn_shapes_from_earlier_ranks(tmp_path: Path) -> None:
+    script = str(EXAMPLES / "pipeline.py")
+    done = rehearse(tmp_path, "--gpus", "4", "--rank", "0,2,3", script)
+    assert done.returncode == 0, done.stderr
+    assert "step 1: loss 1.000" in done.stdout
+    assert done.stderr.count("ended the script after 3 optimizer steps") == 3
+
+
+@needs_cuda
+def test_stage_without_earlier_ranks_says_what_to_do(tmp_path: Path) -> None:
+    done = rehearse(tmp_path, "--gpus", "4", "--rank", "1", str(EXAMPLES / "pipeline.py"))
+    assert done.returncode == 1
+    assert "rank 1 waits for Python objects from rank 0" in done.stderr
+    assert "--rank 0,1" in done.stderr
+
+
+@needs_cuda
 def test_run_that_needs_too_much_is_out_of_memory(tmp_path: Path) -> None:
     script = str(EXAMPLES / "single_gpu.py")
     done = rehearse(tmp_path, "--device-memory", "2GiB", script, "--width", "8192")
@@ -207,6 +252,8 @@ def test_without_cuda_the_script_is_simulated(tmp_path: Path) -> None:
         (("--rank", "8", "--gpus", "8", "x.py"), "invalid rank '8' (expected 0 to 7 for 8 ranks)"),
         (("--rank", "x", "x.py"), "invalid rank 'x' (expected 0 to 0 for 1 ranks)"),
         (("--device", "h1000", "x.py"), "unknown device 'h1000'"),
+        (("--mask-fraction", "2", "x.py"), "invalid fraction '2' (expected 0 to 1)"),
+        (("--routing", "best", "x.py"), "invalid routing 'best' (expected balanced, worst, or"),
         (("missing.py",), "no such script: missing.py"),
         ((), "no script given"),
     ],
