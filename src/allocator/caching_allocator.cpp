@@ -63,12 +63,23 @@ void CachingAllocator::compute_limits() {
   }
 }
 
-bool CachingAllocator::may_release_for(int64_t requested_bytes, int64_t new_bytes) const {
-  const AllocConfig& config = options_.config;
-  const int64_t whole_bytes = segment_bytes(round_request(requested_bytes, config), config);
+bool CachingAllocator::may_release_for(const TraceEvent& request, int64_t new_bytes) {
+  if (!request.pool.is_default() && !has_pool(request.pool)) return false;
+  const Request made =
+      make_request(std::max<int64_t>(request.size_bytes, 1), request.stream, request.pool);
+  if (find_free_block(made) != nullptr) return false;  // it would need no new memory
   return reserved_bytes() > limits_.garbage_bytes ||
          new_bytes > limits_.device_bytes - reserved_bytes() ||
-         whole_bytes > limits_.allowed_bytes - reserved_bytes();
+         made.segment_bytes > limits_.allowed_bytes - reserved_bytes();
+}
+
+CachingAllocator::Request CachingAllocator::make_request(int64_t requested_bytes, int64_t stream,
+                                                         PoolId pool) {
+  const int64_t size_bytes = round_request(requested_bytes, options_.config);
+  return {.requested_bytes = requested_bytes,
+          .size_bytes = size_bytes,
+          .segment_bytes = segment_bytes(size_bytes, options_.config),
+          .shelf = &pool_for(size_bytes, pool).shelf(stream)};
 }
 
 Block* CachingAllocator::malloc(int64_t requested_bytes, int64_t stream, PoolId pool) {
@@ -78,11 +89,7 @@ Block* CachingAllocator::malloc(int64_t requested_bytes, int64_t stream, PoolId 
   }
   if (captures_ == 0) poll_waits(/*is_sync=*/false);
 
-  const int64_t size_bytes = round_request(requested_bytes, options_.config);
-  Request request{.requested_bytes = requested_bytes,
-                  .size_bytes = size_bytes,
-                  .segment_bytes = segment_bytes(size_bytes, options_.config),
-                  .shelf = &pool_for(size_bytes, pool).shelf(stream)};
+  Request request = make_request(requested_bytes, stream, pool);
   Block* block = take_free_block(request);
   if (block == nullptr) {
     collect_garbage();
@@ -111,9 +118,8 @@ BlockPool& CachingAllocator::pool_for(int64_t size_bytes, PoolId pool) {
   return is_small ? owner.small : owner.large;
 }
 
-Block* CachingAllocator::take_free_block(const Request& request) {
-  FreeBlocks& free = request.shelf->free;
-  if (limits_.garbage_bytes != kNoLimit) ++request.shelf->pool->searches;
+Block* CachingAllocator::find_free_block(const Request& request) const {
+  const FreeBlocks& free = request.shelf->free;
   auto found = free.lower_bound(FitKey{request.size_bytes});
   if (found == free.end()) return nullptr;
   if ((*found)->segment->is_expandable()) {
@@ -136,7 +142,13 @@ Block* CachingAllocator::take_free_block(const Request& request) {
   } else if (block->size_bytes - request.size_bytes >= config.max_non_split_rounding_bytes) {
     return nullptr;
   }
-  free.erase(found);
+  return block;
+}
+
+Block* CachingAllocator::take_free_block(const Request& request) {
+  if (limits_.garbage_bytes != kNoLimit) ++request.shelf->pool->searches;
+  Block* block = find_free_block(request);
+  if (block != nullptr) take_off_shelf(block);
   return block;
 }
 

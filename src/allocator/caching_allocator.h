@@ -64,11 +64,10 @@ class CachingAllocator {
 
   const MemoryStats& stats() const { return stats_; }
   MemoryStats& stats() { return stats_; }
-  /// All of torch.cuda.memory_stats, private pools included.
-  FlatStats flat_stats() const;
+  FlatStats flat_stats() const;  ///< torch.cuda.memory_stats, private pools included
   int64_t reserved_bytes() const { return stats_.reserved_bytes.all().current; }
-  /// True if a request that needs `new_bytes` from the driver may release cached memory.
-  bool may_release_for(int64_t requested_bytes, int64_t new_bytes) const;
+  /// True if a recorded request that got `new_bytes` from the driver may release cached memory.
+  bool may_release_for(const TraceEvent& request, int64_t new_bytes);
   const AllocatorOptions& options() const { return options_; }
 
  private:
@@ -91,10 +90,11 @@ class CachingAllocator {
     int64_t reject_bytes = kNoLimit;         // limit of throw_on_cudamalloc_oom
     int64_t garbage_bytes = kNoLimit;        // garbage is collected above it
   };
-
   // caching_allocator.cpp
   void compute_limits();
   BlockPool& pool_for(int64_t size_bytes, PoolId pool);
+  Request make_request(int64_t requested_bytes, int64_t stream, PoolId pool);
+  Block* find_free_block(const Request& request) const;
   Block* take_free_block(const Request& request);
   Block* borrow_from_pools(const Request& request);
   bool should_split(const Block& block, const Request& request) const;

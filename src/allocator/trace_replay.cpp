@@ -242,7 +242,7 @@ class Replay {
   }
 
   /// True if the release at this event is the first of those caused by emptying the cache.
-  bool is_cue() const {
+  bool is_cue() {
     if (index_ > 0 && releases(index_ - 1)) return false;
     if (options_.total_bytes == kNoLimit) return true;
     size_t next = index_;
@@ -255,7 +255,7 @@ class Replay {
     const TraceEvent& request = trace_.events[next];
     if (request.action == TraceAction::OutOfMemory) return false;
     return new_bytes == 0 || request.action != TraceAction::Alloc ||
-           !allocator_.may_release_for(std::max<int64_t>(request.size_bytes, 1), new_bytes);
+           !allocator_.may_release_for(request, new_bytes);
   }
 
   /// If the memory of a private pool was released, the pool was no longer in use.
