@@ -10,6 +10,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "core/util/utf8.h"
+
 namespace tidegauge::trace {
 namespace {
 
@@ -54,6 +56,8 @@ RunFacts read_run_facts(const RunFacts& of_user) {
       {"started_ns",
        std::to_string(std::chrono::duration_cast<std::chrono::nanoseconds>(clock_ns).count())},
   });
+  // Arguments and variables are any bytes.
+  for (auto& [name, value] : facts) value = to_valid_utf8(value);
   return facts;
 }
 

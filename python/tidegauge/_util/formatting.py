@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+from typing import TextIO
 
 from tidegauge._core import BYTE_UNITS
 from tidegauge._core import render_bytes as render_bytes
@@ -17,6 +18,11 @@ def parse_bytes(text: str) -> int | None:
     if not match or float(match[1]) >= 2**62:
         return None
     return round(float(match[1]) * BYTE_UNITS[match[2] or "B"])
+
+
+def parse_count(text: str) -> int | None:
+    """A number of at most nine digits, without a sign; None if the text is not one."""
+    return int(text) if re.fullmatch(r"\s*[0-9]{1,9}\s*", text) else None
 
 
 def render_change(size_bytes: int) -> str:
@@ -59,9 +65,14 @@ def shorten(text: str, width: int) -> str:
     return text[:head] + "…" + text[len(text) - (width - 1 - head) :]
 
 
+def is_terminal(stream: TextIO | None) -> bool:
+    """False if the stream is closed: `>&-` in a shell."""
+    return stream is not None and not stream.closed and stream.isatty()
+
+
 def text_width() -> int:
     """The columns of the terminal, between 60 and 200; 80 if the output is not a terminal."""
-    if sys.stdout is None or not sys.stdout.isatty():
+    if not is_terminal(sys.stdout):
         return 80
     return min(max(shutil.get_terminal_size().columns, 60), 200)
 

@@ -14,8 +14,9 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 
-from tidegauge.cli.common import EXIT_FAILED
+from tidegauge.cli.common import EXIT_FAILED, flush_output, print_line
 
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -33,9 +34,7 @@ def run_in_child(args: argparse.Namespace, run: Callable[[argparse.Namespace], i
     hint = "; the machine may be out of memory" if -code == signal.SIGKILL else ""
     if -code in _CRASHES and args.simulate == "cuda":
         hint = "; for a rougher estimate with CPU kernels use --simulate cpu"
-    print(
-        f"tidegauge: the simulation was killed by {describe_signal(-code)}{hint}", file=sys.stderr
-    )
+    print_line(f"the simulation was killed by {describe_signal(-code)}{hint}")
     return 128 - code
 
 
@@ -67,11 +66,12 @@ def _run_and_exit(run: Callable[[], int]) -> None:
     code = EXIT_FAILED
     try:
         code = run()
-        sys.stdout.flush()
+        flush_output()
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stderr.flush()
+        with suppress(AttributeError, OSError, ValueError):  # it may be closed
+            sys.stderr.flush()
         os._exit(code)
 
 

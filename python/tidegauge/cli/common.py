@@ -126,9 +126,9 @@ def parse_assumptions(texts: list[str]) -> Assumptions:
 
 
 def parse_top(text: str) -> int:
-    if not text.isdecimal():
+    if (count := formatting.parse_count(text)) is None:
         raise argparse.ArgumentTypeError(f"invalid row count '{text}' (expected e.g. 20; 0: all)")
-    return int(text)
+    return count
 
 
 def add_top(parser: argparse.ArgumentParser, default: int = 10) -> None:
@@ -185,6 +185,12 @@ def print_error(text: str) -> None:
     if sys.stderr is not None:
         with suppress(OSError, ValueError):
             print(text, file=sys.stderr)
+
+
+def flush_output() -> None:
+    """Flushes standard output, if it is open. Raises OSError if that fails."""
+    if sys.stdout is not None and not sys.stdout.closed:
+        sys.stdout.flush()
 
 
 def to_json(value: Any) -> str:
@@ -256,7 +262,7 @@ def note_health(args: argparse.Namespace, summary: Summary) -> None:
 @contextmanager
 def show_progress(args: argparse.Namespace, what: str) -> Iterator[Callable[[float], None] | None]:
     """Shows the progress of a slow task in one line, if standard error is a terminal."""
-    if args.quiet or not sys.stderr.isatty():
+    if args.quiet or not formatting.is_terminal(sys.stderr):
         yield None
         return
 

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidegauge._util.formatting import render_rough_duration
+from tidegauge._util.formatting import is_terminal, render_rough_duration
 from tidegauge.cli.common import (
     EXIT_DOES_NOT_FIT,
     EXIT_DONE,
@@ -205,7 +205,7 @@ def run_checked(args: argparse.Namespace, body: Callable[[argparse.Namespace], i
     """
     from tidegauge.estimation.contract import ContractError, ModelError
 
-    args.progress = Progress(is_shown=sys.stderr.isatty() and not args.quiet)
+    args.progress = Progress(is_shown=is_terminal(sys.stderr) and not args.quiet)
     try:
         _check_arguments(args)
         return body(args)
@@ -435,7 +435,7 @@ def _fields(value: Any, *names: str) -> dict[str, Any]:
 
 
 def clear_progress(args: argparse.Namespace) -> None:
-    if sys.stderr.isatty() and not args.quiet:
+    if is_terminal(sys.stderr) and not args.quiet:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 

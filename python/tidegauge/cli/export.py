@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
-from tidegauge._util.formatting import make_printable
+from tidegauge._util.formatting import is_terminal, make_printable
 from tidegauge.cli.common import (
     EXIT_DONE,
     UsageError,
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"--{option.replace('_', '-')} requires --to {of_format}")
     if args.to == "csv" and not args.table and not args.output:
         raise UsageError("csv needs -o FOLDER for all tables, or --table for one of them")
-    if args.to == "memory-viz" and not args.output and sys.stdout.isatty():
+    if args.to == "memory-viz" and not args.output and is_terminal(sys.stdout):
         raise UsageError("memory-viz is binary; write it to a file with -o FILE")
     summaries = [read_trace(args, path) for path in args.traces]
     try:

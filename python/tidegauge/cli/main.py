@@ -41,6 +41,7 @@ from tidegauge.cli.common import (
     EXIT_INTERRUPTED,
     EXIT_USAGE,
     UsageError,
+    flush_output,
     print_line,
 )
 from tidegauge.errors import FormatError, TorchError
@@ -118,7 +119,7 @@ def _run(args: argparse.Namespace) -> int:
     try:
         code: int = args.run(args)
         if args.command not in _RUN_A_SCRIPT:  # its output is the script's, which may close it
-            sys.stdout.flush()
+            flush_output()
         return code
     except UsageError as error:
         return _fail(error, EXIT_USAGE)

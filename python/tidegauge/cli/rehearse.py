@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidegauge._util.formatting import parse_count
 from tidegauge.cli import run as run_command
 from tidegauge.cli.child import describe_signal, fork_and_wait
 from tidegauge.cli.common import (
@@ -43,14 +44,18 @@ EXAMPLES = """\
 """
 
 _DEFAULT_DEVICE = "h100-80g"
+_MOST_RANKS = 1 << 20
 _ENGINE = "TIDEGAUGE_REHEARSAL"  # set in the child: how it pretends
 _MESSAGES = "TIDEGAUGE_REHEARSAL_MESSAGES"  # of tidegauge._torch.absent_messages
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"invalid number '{text}' (expected at least 1)")
-    return int(text)
+    count = parse_count(text)
+    if not count:
+        raise argparse.ArgumentTypeError(
+            f"invalid number '{text}' (expected 1 or more, with at most nine digits)"
+        )
+    return count
 
 
 def _count_or_zero(text: str) -> int:
@@ -172,11 +177,14 @@ def _read_device(args: argparse.Namespace) -> DeviceModel:
 
 def _read_ranks(args: argparse.Namespace) -> list[int]:
     size = args.nodes * args.gpus
+    if size > _MOST_RANKS:
+        raise UsageError(f"a job of {size:,} ranks is too large (expected at most {_MOST_RANKS:,})")
     ranks = []
     for text in args.rank.split(","):
-        if not text.strip().isdecimal() or int(text) >= size:
+        rank = parse_count(text)
+        if rank is None or rank >= size:
             raise UsageError(f"invalid rank '{text}' (expected 0 to {size - 1} for {size} ranks)")
-        ranks.append(int(text))
+        ranks.append(rank)
     return ranks
 
 
@@ -191,8 +199,8 @@ def _read_launcher(
     launcher = get_args_parser().parse_args(words[1:])
     for option, text in (("nodes", launcher.nnodes), ("gpus", launcher.nproc_per_node)):
         number = str(text).rpartition(":")[2]  # the most of MIN:MAX
-        if getattr(args, option) is None and number.isdecimal():
-            setattr(args, option, int(number))
+        if getattr(args, option) is None and (count := parse_count(number)):
+            setattr(args, option, count)
     script = [launcher.training_script, *launcher.training_script_args]
     return script, bool(launcher.module)
 
@@ -271,7 +279,7 @@ def _run_rank(
     assumed = standin.resolve_assumptions(parse_assumptions(args.assume), device, size)
     job = Job(
         device,
-        int(os.environ.get("RANK", "0")),
+        parse_count(os.environ.get("RANK", "0")) or 0,
         args.gpus,
         assumed.context_bytes or 0,
         assumed.communication_bytes or 0,

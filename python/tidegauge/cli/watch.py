@@ -9,12 +9,20 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import socket
 import sys
 import time
 
 from tidegauge import _core
-from tidegauge._util.formatting import make_printable, render_duration, shorten, text_width
+from tidegauge._util.formatting import (
+    is_terminal,
+    make_printable,
+    parse_count,
+    render_duration,
+    shorten,
+    text_width,
+)
 from tidegauge.cli.common import EXIT_DONE, EXIT_FAILED, render_bytes
 from tidegauge.report.summary import largest_first
 from tidegauge.report.text import name_device, wrap
@@ -98,13 +106,11 @@ class LiveRun:
 
 def _is_gone(facts: dict[str, str]) -> bool:
     """True if the process of a run on this host does not exist. False if that is not known."""
-    pid = facts.get("pid", "")
-    if facts.get("host") != socket.gethostname() or not (
-        pid.isdecimal() and 0 < int(pid) < 1 << 31
-    ):
+    pid = parse_count(facts.get("pid", ""))
+    if facts.get("host") != socket.gethostname() or not pid:
         return False
     try:
-        os.kill(int(pid), 0)
+        os.kill(pid, 0)
     except ProcessLookupError:
         return True
     except PermissionError:
@@ -125,9 +131,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     live = LiveRun(args.trace)
-    if not sys.stdout.isatty():
+    if not is_terminal(sys.stdout):
         print("\n".join(render(live)))
         return EXIT_FAILED if live.has_died else EXIT_DONE
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)  # so that the terminal becomes as before
     try:
         sys.stdout.write(_ALTERNATE)
         while True:
@@ -145,6 +153,10 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(_NORMAL)
     print("\n".join(render(live)))
     return EXIT_FAILED if live.has_died else EXIT_DONE
+
+
+def _end(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def render(live: LiveRun) -> list[str]:

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from tidegauge import _core
-from tidegauge._util.formatting import parse_bytes, render_bytes
+from tidegauge._util.formatting import parse_bytes, parse_count, render_bytes
 from tidegauge._util.notebook import render_peaks
 from tidegauge._util.suggestions import did_you_mean
 from tidegauge.allocator import (
@@ -442,7 +442,8 @@ def _find_model(device: str | None, device_memory: str | None) -> DeviceModel | 
 def check_rank(rank: int | str, plan: Plan) -> str:
     """The rank in the form that Estimator takes. Raises ValueError if it does not exist."""
     text = str(rank)
-    if text not in ("all", "worst") and not (text.isdecimal() and 0 <= int(text) < plan.world_size):
+    number = parse_count(text)
+    if text not in ("all", "worst") and (number is None or number >= plan.world_size):
         raise ValueError(
             f"invalid rank '{text}' (expected worst, all, or 0 to {plan.world_size - 1})"
         )

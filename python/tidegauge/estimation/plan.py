@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tidegauge._util.formatting import parse_count
 from tidegauge._util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ class Plan:
     settings: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.hsdp and not re.fullmatch(r"[1-9]\d*x[1-9]\d*", self.hsdp):
+        if self.hsdp and not re.fullmatch(r"[1-9][0-9]{,8}x[1-9][0-9]{,8}", self.hsdp):
             raise ValueError(f"invalid hsdp '{self.hsdp}' (expected replicas x ranks, e.g. 2x4)")
         if self.hsdp and self.fsdp:
             raise ValueError(
@@ -150,6 +151,10 @@ class Plan:
             raise ValueError(
                 f"invalid dp={self.dp}, fsdp={self.fsdp}, tp={self.tp} (expected at least 1 rank "
                 "each)"
+            )
+        if self.world_size > _MOST_RANKS:
+            raise ValueError(
+                f"{self.world_size:,} ranks are too many (expected at most {_MOST_RANKS:,})"
             )
         self._check_replicas()
         self._check_pipeline()
@@ -200,15 +205,15 @@ class Plan:
             raise ValueError(f"invalid clip={self.clip} (expected the largest norm, e.g. 1.0)")
         if self.accumulate < 1:
             raise ValueError(f"invalid accumulate={self.accumulate} (expected at least 1 batch)")
-        if self.routing not in ("", "balanced", "worst") and not self.routing.isdecimal():
+        if self.routing not in ("", "balanced", "worst") and parse_count(self.routing) is None:
             raise ValueError(
                 f"invalid routing '{self.routing}' (expected balanced, worst, or a seed such as 7)"
             )
 
     def _check_sharding(self) -> None:
         if self.reshard not in ("auto", "yes", "no"):
-            degree = int(self.reshard) if self.reshard.isdecimal() else 0
-            if degree < 1 or self.shards % degree:
+            degree = parse_count(self.reshard)
+            if not degree or self.shards % degree:
                 raise ValueError(
                     f"invalid reshard '{self.reshard}' (expected auto, yes, no, or a number of "
                     f"ranks that divides {self.shards})"
@@ -322,11 +327,12 @@ OPTIONS = tuple(field.name for field in dataclasses.fields(Plan) if field.name !
 def parse_option(name: str, text: str) -> Any:
     """The value of a command-line option. Raises ValueError if it is invalid."""
     if name in _COUNTS:
-        if not text.isdecimal() or int(text) < 1:
+        count = parse_count(text)
+        if not count:
             raise ValueError(
                 f"invalid {name} '{text}' (expected a number of {_COUNTS[name]}, at least 1)"
             )
-        return int(text)
+        return count
     if name in ("offload", "zero"):
         if text not in ("yes", "no"):
             raise ValueError(f"invalid {name} '{text}' (expected yes or no)")
@@ -336,6 +342,7 @@ def parse_option(name: str, text: str) -> Any:
     return text
 
 
+_MOST_RANKS = 1 << 20
 _COUNTS = {"dp": "ranks", "fsdp": "ranks", "tp": "ranks", "pp": "ranks"}
 _COUNTS |= {"accumulate": "batches", "microbatches": "microbatches"}
 
@@ -349,7 +356,7 @@ def parse_checkpointing(text: str) -> tuple[str, str]:
 def _check_checkpointing(text: str) -> None:
     kind, rest = parse_checkpointing(text)
     if kind == "every":
-        if not rest.isdecimal() or int(rest) < 1:
+        if not parse_count(rest):
             raise ValueError(f"invalid ac '{text}' (expected every:N, e.g. every:2)")
     elif kind == "ops":
         if not rest:
@@ -371,7 +378,7 @@ def _describe_checkpointing(text: str) -> str:
     return "no checkpointing" if kind == "none" else f"{kind} checkpointing"
 
 
-_RULE = re.compile(r"([a-z]+):(\d+)(?:-(\d+))?")
+_RULE = re.compile(r"([a-z]+):([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
 def _read_rules(text: str) -> list[tuple[str, int, int]]:
@@ -424,7 +431,7 @@ def render_ac(kinds: Sequence[str]) -> str:
 
 def parse_lora(text: str) -> tuple[int, tuple[str, ...]]:
     """The rank and the names of the modules; no names: all linear layers but the output."""
-    found = re.fullmatch(r"rank=([1-9]\d*)(?:,targets=([^=]+))?", text)
+    found = re.fullmatch(r"rank=([1-9][0-9]{,8})(?:,targets=([^=]+))?", text)
     if found is None:
         raise ValueError(
             f"invalid lora '{text}' (expected e.g. rank=16 or rank=16,targets=q_proj/v_proj)"

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -65,7 +67,7 @@ def test_pickle_that_hashes_for_ever(tmp_path: Path, capsys: pytest.CaptureFixtu
     path = tmp_path / "snapshot.pickle"
     path.write_bytes(b"\x80\x04})" + b"2\x86" * 60 + b"Ns.")
     text = fail(["replay", str(path)], capsys)
-    assert "uses a key that is neither a number nor a text" in text
+    assert "uses a key that is neither a text nor a small number" in text
 
 
 def test_setting_beyond_all_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,3 +171,59 @@ def test_unexpected_error_is_one_line(
         monkeypatch.setenv("TIDEGAUGE_DEBUG", "1")
         with pytest.raises(type(error)):
             main(["devices"])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["report", "{trace}", "--top", "{long}"],
+        ["estimate", "m.py", "--fsdp", "{long}"],
+        ["estimate", "m.py", "--hsdp", "2x{long}"],
+        ["estimate", "m.py", "--hsdp", "99999999x99999999"],
+        ["estimate", "m.py", "--routing", "{long}"],
+        ["estimate", "m.py", "--lora", "rank={long}"],
+        ["estimate", "m.py", "--ac", "every:{long}"],
+        ["estimate", "m.py", "--ac", "full:0-{long}"],
+        ["estimate", "m.py", "--device-memory", "{long}GiB"],
+        ["plan", "m.py", "--budget", "{long}GiB"],
+        ["rehearse", "--gpus", "{long}", "m.py"],
+        ["rehearse", "--gpus", "99999999", "--nodes", "99999999", "m.py"],
+        ["rehearse", "--rank", "{long}", "m.py"],
+        ["rehearse", "--steps", "{long}", "m.py"],
+        ["watch", "{trace}", "--every", "{long}"],
+    ],
+    ids=lambda command: " ".join(command[:3]),
+)
+def test_numbers_of_any_length_are_refused_in_one_line(
+    command: list[str], trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python's own conversion fails beyond 4,300 digits."""
+    (tmp_path / "m.py").touch()
+    words = [word.format(trace=trace, long="9" * 5000) for word in command]
+    words = [str(tmp_path / "m.py") if word == "m.py" else word for word in words]
+    try:
+        code = main(words)
+    except SystemExit as end:  # of argparse, which prints the usage before
+        code = end.code  # type: ignore[assignment]
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert code == 2
+    assert message.startswith("tidegauge")
+    assert len(message) <= 500
+
+
+@pytest.mark.parametrize("closing", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("devices", 0), ("watch {trace}", 0), ("report {trace}", 0), ("estimate none.py", 2)],
+)
+def test_closed_streams_do_not_change_the_exit_code(
+    command: str, code: int, closing: str, trace: str
+) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m tidegauge {command.format(trace=trace)} {closing}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr

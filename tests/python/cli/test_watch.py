@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import functools
+import os
+import pty
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+import pytest
 import torch
 from commands import run_command
 from tidegauge import MemTracker, _core
@@ -108,3 +112,28 @@ def test_wrong_use_is_one_line(tmp_path: Path) -> None:
     done = watch(tmp_path, "--every", "soon", "missing.tide")
     assert done.returncode == 2
     assert "invalid time 'soon' (expected e.g. 0.5, in seconds)" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_terminal_is_as_before_after_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+    recorder = Recorder(tmp_path / "run.tide")
+    with MemTracker(record=recorder):
+        torch.ones(10)
+        recorder.flush()
+        main, terminal = pty.openpty()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tidegauge", "watch", "run.tide"], cwd=tmp_path, stdout=terminal
+        )
+        os.close(terminal)
+        shown = b""
+        while b"total" not in shown:
+            shown += os.read(main, 4096)
+        process.send_signal(number)
+        with suppress(OSError):  # at the end of the terminal
+            while chunk := os.read(main, 4096):
+                shown += chunk
+        os.close(main)
+        assert process.wait(60) == 128 + number
+    recorder.close()
+    assert b"\x1b[?1049h" in shown
+    assert shown.endswith(b"\x1b[?25h\x1b[?1049l")

@@ -49,6 +49,9 @@ def _tables(database: sqlite3.Connection) -> list[str]:
 
 def _change_events(database: sqlite3.Connection, draw: random.Random) -> None:
     rows = database.execute("SELECT first_sequence, event_count, events FROM batches").fetchall()
+    rows = [row for row in rows if isinstance(row[2], bytes) and row[2]]
+    if not rows:  # an earlier change took them
+        return
     sequence, count, content = draw.choice(rows)
     changed = bytearray(content)
     for _ in range(draw.choice((1, 3, 30))):

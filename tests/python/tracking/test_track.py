@@ -164,3 +164,11 @@ def test_logger_can_be_started_and_stopped_twice() -> None:
     memory.stop()
     memory.stop()
     assert memory.take() == {}
+
+
+def test_variables_of_any_bytes_are_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An argument or a variable need not be UTF-8: `train.py caf\\xe9`."""
+    monkeypatch.setenv("RANK", "\udce9")
+    with tidegauge.track() as memory:
+        pass
+    assert memory.summary.facts["rank"] == "\ufffd"
