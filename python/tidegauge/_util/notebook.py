@@ -52,6 +52,14 @@ def render_peaks(
     return _frame(parts)
 
 
+def render_rows(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of text under a title."""
+    lines = [f"<tr>{''.join(_cell(f'<b>{_text(head)}</b>', 'left') for head in heads)}</tr>"]
+    lines += [f"<tr>{''.join(_cell(_text(each), 'left') for each in row)}</tr>" for row in rows]
+    table = f'<table style="{_TABLE}">{"".join(lines)}</table>' if rows else ""
+    return _frame([f"<b>{_text(title)}</b>", table])
+
+
 def _frame(parts: Iterable[str]) -> str:
     return f'<div style="max-width:{_WIDTH}px">{"".join(parts)}</div>'
 

@@ -356,11 +356,12 @@ def estimate(
 ) -> Estimate:
     """Estimates the memory that a training run needs and whether it fits a device.
 
-    `target`: a Python file (docs/estimate.md), a `Contract`, a Hugging Face config.json,
-    "module:Class" with `config`, or a model with `inputs`, the arguments of its forward; then
-    `compute_loss(model, inputs)` is the mean of its output by default. `device`: a name in the
-    catalogue, e.g. "h100-80g", or `device_memory`, e.g. "40GiB". `alloc_conf`: as in
-    PYTORCH_CUDA_ALLOC_CONF. `settings`: settings of the target, as with `--set`.
+    `target`: a Python file (docs/estimate.md), a `Contract`, a Hugging Face config.json or the id
+    of a model in the local cache, "module:Class" with `config`, or a model with `inputs`, the
+    arguments of its forward; then `compute_loss(model, inputs)` is the mean of its output by
+    default. `device`: a name in the catalogue, e.g. "h100-80g", or `device_memory`, e.g. "40GiB".
+    `alloc_conf`: as in PYTORCH_CUDA_ALLOC_CONF. `settings`: settings of the target, as with
+    `--set`.
 
     The training plan: `dp` (DDP), `fsdp`, `hsdp` ("2x4") and `tp`: numbers of ranks; `zero`: the
     ranks of `dp` share optimizer states; `pp`, `schedule` ("1f1b", "gpipe", "interleaved", "zbv",

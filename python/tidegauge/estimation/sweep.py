@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tidegauge._util.notebook import render_rows
 from tidegauge.allocator import DeviceModel, find_device
 from tidegauge.estimation.contract import Contract
 from tidegauge.estimation.estimator import Estimate, Estimator
@@ -23,6 +24,17 @@ class SweepPoint:
     values: dict[str, str]
     estimate: Estimate | None
     fault: str = ""
+
+    def __str__(self) -> str:
+        """`batch 4, ac full: llama.py, FSDP2 over 8 ranks: fits, ...`"""
+        values = ", ".join(f"{name} {value}" for name, value in self.values.items())
+        return f"{values}: {self.estimate or self.fault}"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: that of the estimate."""
+        if self.estimate is None:
+            return render_rows(str(self), (), ())
+        return self.estimate._repr_html_()
 
 
 @dataclass(frozen=True)

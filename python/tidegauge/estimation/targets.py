@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Makes a contract from a target: a Python file, a Hugging Face config, or `module:Class`."""
+"""Makes a contract from a target: a Python file, a Hugging Face config or id, or `module:Class`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidegauge.estimation.contract import (
     describe_error,
     describe_line,
 )
-from tidegauge.estimation.target_kind import find_target_kind
+from tidegauge.estimation.target_kind import find_cached_config, find_target_kind
 from tidegauge.estimation.transformers_models import load_config
 
 _REQUIRED = ("build_model", "make_inputs", "compute_loss")
@@ -33,7 +33,8 @@ _SMALLEST = """\
 
 
 def load_contract(target: str | os.PathLike[str], config: str | None = None) -> Contract:
-    """`target`: a Python file, a Hugging Face config (.json), or `module:Class` with `config`.
+    """`target`: a Python file, a Hugging Face config (.json) or the id of one in the local cache,
+    or `module:Class` with `config`.
 
     Raises ContractError for an invalid target, ModelError if its code fails.
     """
@@ -42,6 +43,10 @@ def load_contract(target: str | os.PathLike[str], config: str | None = None) -> 
         module, _, name = os.fspath(target).partition(":")
         return load_class(module, name, config)
     path = Path(target)
+    if kind == "hub":
+        cached = find_cached_config(os.fspath(target))
+        assert cached is not None
+        return load_config(cached, os.fspath(target))
     if kind == "config":
         return load_config(path / "config.json" if path.is_dir() else path)
     return _load_file(path)

@@ -16,15 +16,18 @@ from tidegauge.estimation.contract import Contract, ContractError, describe_erro
 _DEFAULT_SEQ = 2048
 
 
-def load_config(path: Path) -> Contract:
-    """A language model: its input is tokens, its loss is that of predicting them."""
+def load_config(path: Path, name: str | None = None) -> Contract:
+    """A language model: its input is tokens, its loss is that of predicting them.
+
+    `name`: shown instead of the path.
+    """
     values = read_config(path)
     if "model_type" not in values:
         raise ContractError(
             f"{path} has no model_type, so it is not a Hugging Face config; for other models write "
             "a Python file (docs/estimate.md)"
         )
-    return make_contract(str(path), values, None)
+    return make_contract(name or str(path), values, None)
 
 
 def make_contract(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from torch import nn
 
 from tidegauge._util.files import MAX_TEXT_BYTES, read_file
 from tidegauge._util.formatting import make_printable, shorten
+from tidegauge._util.notebook import render_rows
 from tidegauge.errors import FormatError
 from tidegauge.planning.block_checkpointing import KEPT_OPS, checkpoint_block, find_ops
 
@@ -26,6 +28,23 @@ class AppliedPlan:
 
     blocks: Mapping[str, tuple[str, ...]]
     facts: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        """`checkpoints 12 blocks: 8 keep nothing, 4 keep mm, bmm`"""
+        if not self.blocks:
+            return "checkpoints no block"
+        counts = Counter(self.blocks.values())
+        parts = [
+            f"{count} {'keeps' if count == 1 else 'keep'} {', '.join(kept) or 'nothing'}"
+            for kept, count in counts.most_common()
+        ]
+        blocks = "block" if len(self.blocks) == 1 else "blocks"
+        return f"checkpoints {len(self.blocks)} {blocks}: {'; '.join(parts)}"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the ops that each block keeps."""
+        rows = [(name, ", ".join(kept) or "nothing") for name, kept in self.blocks.items()]
+        return render_rows(str(self), ("block", "keeps the outputs of"), rows)
 
     def apply(self, model: nn.Module) -> nn.Module:
         """Checkpoints the blocks. Call it before `fully_shard` and before the first step.

@@ -278,3 +278,22 @@ def test_text_part_of_a_multimodal_config_is_estimated(model_type: str, tmp_path
     assert whole.target.endswith("config.json, its text part")
     assert whole.parameter_count == alone.parameter_count
     assert whole.peak.total_bytes == alone.peak.total_bytes
+
+
+def test_id_of_a_cached_model_is_a_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache has the layout of the Hub: refs/main names a snapshot."""
+    model = tmp_path / "models--someone--tiny-llama"
+    snapshot = model / "snapshots" / "0123abcd"
+    snapshot.mkdir(parents=True)
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text("0123abcd")
+    config = write_config(snapshot, "llama", SMALL)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    by_id = estimate("someone/tiny-llama", settings={"seq": 16})
+    by_file = estimate(config, settings={"seq": 16})
+    assert by_id.peak.categories == by_file.peak.categories
+    assert by_id.peak.tensors == by_file.peak.tensors
+    assert by_id.target == "someone/tiny-llama"
+    message = "or an id in the cache of Hugging Face: hf download someone/other config.json"
+    with pytest.raises(ContractError, match=message):
+        load_contract("someone/other")

@@ -174,3 +174,13 @@ def test_binary_file_is_reported(tmp_path: Path) -> None:
 def test_facts_are_optional(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps({"format": 1, "blocks": {"a": []}}))
     assert tidegauge.plan.load(tmp_path / "plan.json") == AppliedPlan({"a": ()}, {})
+
+
+def test_a_plan_is_described_in_one_line_and_in_notebooks() -> None:
+    plan = AppliedPlan({"a.<0>": (), "a.1": (), "a.2": ("mm", "bmm")}, {})
+    assert str(plan) == "checkpoints 3 blocks: 2 keep nothing; 1 keeps mm, bmm"
+    html = plan._repr_html_()
+    assert "a.&lt;0&gt;" in html
+    assert html.count("<tr>") == 4
+    assert str(AppliedPlan({}, {})) == "checkpoints no block"
+    assert "<table" not in AppliedPlan({}, {})._repr_html_()
