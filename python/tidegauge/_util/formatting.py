@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from typing import TextIO
 
 from tidegauge._core import BYTE_UNITS
@@ -75,6 +76,40 @@ def text_width() -> int:
     if not is_terminal(sys.stdout):
         return 80
     return min(max(shutil.get_terminal_size().columns, 60), 200)
+
+
+def squeeze(lines: Sequence[str], width: int) -> list[str]:
+    """Narrows a table to `width` columns, as far as its gaps allow: the widest gaps first.
+
+    A gap is where all its rows are blank. What is still too long continues on the next line at its
+    last parenthesis. Lines without a gap are text, which is wrapped already.
+    """
+    rows = [line for line in lines if "  " in line.strip()]
+    over = max(map(len, rows), default=0) - width
+    if over <= 0:
+        return [*lines]
+    gaps: list[list[int]] = [[]]
+    for column in range(max(map(len, rows))):
+        if all(row[column : column + 1].strip() == "" for row in rows):
+            gaps[-1].append(column)
+        elif gaps[-1]:
+            gaps.append([])
+    if gaps[0][:1] == [0]:
+        gaps[0] = gaps[0][1:]  # the indentation stays two columns wide
+    dropped: set[int] = set()
+    while over > 0 and len(widest := max(gaps, key=len)) > 1:
+        dropped.add(widest.pop())
+        over -= 1
+    narrow: list[str] = []
+    for line in lines:
+        if line not in rows:
+            narrow.append(line)
+            continue
+        row = "".join(letter for i, letter in enumerate(line) if i not in dropped)
+        head, mark, tail = row.rpartition(" (")
+        is_cut = len(row) > width and bool(mark)
+        narrow += [head.rstrip(), f"      ({tail}"] if is_cut else [row]
+    return narrow
 
 
 def make_printable(text: str, keep: str = "") -> str:

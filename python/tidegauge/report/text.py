@@ -19,6 +19,7 @@ from tidegauge._util.formatting import (
     render_duration,
     render_share,
     shorten,
+    squeeze,
     text_width,
 )
 from tidegauge._util.ordering import natural_order
@@ -53,7 +54,8 @@ def wrap(text: str, indent: str = "") -> list[str]:
 
 
 def join_lines(lines: Iterable[str]) -> str:
-    return "\n".join(make_printable(line.rstrip()) for line in lines)
+    narrow = squeeze([line.rstrip() for line in lines], text_width())
+    return "\n".join(map(make_printable, narrow))
 
 
 def join_sections(sections: Iterable[Sequence[str]]) -> str:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import pytest
-from tidegauge._util.formatting import parse_bytes, render_bytes, render_change
+from tidegauge._util.formatting import parse_bytes, render_bytes, render_change, squeeze
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,30 @@ def test_sizes_are_parsed_with_and_without_a_space(text: str, size_bytes: int) -
 @pytest.mark.parametrize("text", ["", "GiB", "24 GB", "-1KiB", "1e3", "9" * 30])
 def test_other_texts_are_no_size(text: str) -> None:
     assert parse_bytes(text) is None
+
+
+def test_a_narrow_terminal_narrows_the_gaps_of_a_table() -> None:
+    table = [
+        "Memory on cpu",
+        "  parameters       1.00 MiB      assumed",
+        "  all              1.00 KiB               (1 to 2)",
+    ]
+    assert squeeze(table, 80) == table
+    assert squeeze(table, 40) == [
+        "Memory on cpu",
+        "  parameters 1.00 MiB  assumed",
+        "  all        1.00 KiB           (1 to 2)",
+    ]
+    assert squeeze(table, 30) == [  # what does not fit continues below
+        "Memory on cpu",
+        "  parameters 1.00 MiB assumed",
+        "  all        1.00 KiB",
+        "      (1 to 2)",
+    ]
+
+
+def test_indentation_of_a_narrow_table_stays() -> None:
+    assert squeeze(["        1   a      b", "       12   ccc    d"], 10) == [
+        "   1 a   b",
+        "  12 ccc d",
+    ]

@@ -72,11 +72,11 @@ def test_watch_shows_a_run_that_goes_on_and_tells_its_death_at_once(tmp_path: Pa
     assert f"Process {running.process.pid} is gone and did not complete the trace" in text
 
 
-@pytest.mark.parametrize(("columns", "widest"), [(100, 100), (300, 200)])
+@pytest.mark.parametrize(("columns", "widest"), [(40, 60), (100, 100), (300, 200)])
 def test_text_is_as_wide_as_the_terminal(columns: int, widest: int, recorded: Path) -> None:
     command = [*TIDEGAUGE, "diff", "before.tide", "after.tide"]
     with open_terminal(command, recorded, columns) as terminal:
         text, _ = terminal.read_all()
     lines = [line.rstrip() for line in text.splitlines()]
     assert max(map(len, lines)) <= widest
-    assert not any("…" in line for line in lines)
+    assert columns == 40 or not any("…" in line for line in lines)
