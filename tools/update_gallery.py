@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
+from update_screenshot import hide_times
 
 REPO = Path(__file__).parent.parent
 EXAMPLES = REPO / "examples" / "python"
@@ -91,12 +92,13 @@ def run_commands(case: Case, folder: Path) -> None:
 def take_picture(page: Page, case: Case, source: Path, target: Path) -> None:
     page.goto(source.as_uri())
     page.wait_for_selector("html[data-ready]")
-    page.wait_for_timeout(500)  # wait until it is drawn
     # `rehearse` runs a child, which names Python by its full path.
     page.evaluate(
         "find = document.getElementById('command');"
         "find.textContent = find.textContent.replace(/^\\S*python( -B)? /, 'python ')"
     )
+    hide_times(page)
+    page.wait_for_timeout(500)  # wait until it is drawn
     box = page.locator(case.start).bounding_box()
     assert box is not None
     top = max(0, box["y"] - 12)
