@@ -359,13 +359,14 @@ class Call {
   /// Only the kernel's own requests count, not those of ops that the simulation runs instead.
   void run_plain() {
     KernelRequests& requests = KernelRequests::of_this_op();
-    const size_t before = requests.size();
+    const bool is_wanted = requests.is_wanted();
     const bool has_kernel =
-        traits_.kernel_memory != nullptr && requests.is_wanted() && found_.device.is_cuda();
+        traits_.kernel_memory != nullptr && is_wanted && found_.device.is_cuda();
     std::vector<IValue> asked;
     if (has_kernel) asked.assign(arguments().begin(), arguments().end());
+    requests.set_wanted(false);
     run_values();
-    requests.cut_back(before);
+    requests.set_wanted(is_wanted);
     if (!has_kernel) return;
     requests.set_device(found_.device);
     traits_.kernel_memory({asked, std::span<const IValue>(*stack_).subspan(base_)}, requests);

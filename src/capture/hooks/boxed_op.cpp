@@ -57,8 +57,10 @@ void simulate(const OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) 
     switch_off_in_this_thread();
     return runner(op, keys, stack);
   }
-  if (StorageRegistry::get().listeners().empty() && !op_stream::has_listeners())
+  if (StorageRegistry::get().listeners().empty() && !op_stream::has_listeners()) {
+    KernelRequests::of_this_op().restart(/*wanted=*/false);
     return runner(op, keys, stack);
+  }
   const SimulatedDepth depth;
   watch_simulated(op.schema(), *stack, [&] { runner(op, keys, stack); });
 }

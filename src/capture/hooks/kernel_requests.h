@@ -42,9 +42,7 @@ class TIDEGAUGE_API KernelRequests {
   /// Drops all steps. Nobody needs steps unless they are `wanted`.
   void restart(bool wanted);
   bool is_wanted() const { return is_wanted_; }
-  /// A position to which the steps can be cut back.
-  size_t size() const { return steps_.size(); }
-  void cut_back(size_t size) { steps_.resize(size); }
+  void set_wanted(bool wanted) { is_wanted_ = wanted; }
 
   /// Notifies the listeners of the steps. `observe(position)`: observes the results at a position.
   /// The lock of StorageRegistry must be held.

@@ -46,6 +46,12 @@ def test_workspace_depends_on_the_capability() -> None:
         assert peak_of(lambda: a @ a)[0] == 256 * 256 * 4 + 8_519_680
 
 
+def test_product_that_is_made_of_others_requests_its_own_workspace() -> None:
+    with simulate("cuda", capability=(9, 0)):
+        a = torch.empty(256, 256, device=GPU)
+        assert peak_of(lambda: torch.addmm(a, a, a))[0] == 256 * 256 * 4 + 32 * MIB
+
+
 def test_only_the_allocator_channel_sees_workspaces() -> None:
     with simulate("cuda"):
         a = torch.empty(256, 256, device=GPU)
