@@ -38,6 +38,7 @@ SUITES = {
     "fsdp": ["trackers/fsdp"],
     "simulate": ["simulation", "_torch"],
     "estimate": ["estimation"],
+    "planning": ["planning"],
     "cli": ["cli", "report", "allocator"],
 }
 SUITE_SECONDS = 1800

@@ -52,6 +52,7 @@ _ONLY_IN: dict[str, tuple[tuple[int, int], tuple[int, int]]] = {
     f"{_STAGE}._warmup_backward_result": ((2, 12), (2, 14)),
     f"{_STAGE}._send_meta": ((2, 12), _NEWEST),
     f"{_STAGE}._recv_meta": ((2, 12), _NEWEST),
+    f"{_SCHEDULE}._warmup_p2p": ((2, 12), (2, 14)),
     f"{_SCHEDULE}._initialize_pipeline_distributed_state": ((2, 15), _NEWEST),
     "torch.distributed.fsdp._fully_shard._fsdp_param:FSDPParam.to_accumulated_grad_if_needed": (
         (2, 10),

@@ -37,8 +37,9 @@ class _Sent:
 _outputs: dict[tuple[int, int], _Sent] = {}  # by number of stages, and stage
 
 
-def _initialize_state(self: Any, stages: Any, has_backward: bool, initialize_p2p: bool) -> None:
-    """torch refuses to infer shapes over its fake process group, because nothing is received."""
+def _set_modes(torchs: Callable[[], None], stages: Any, has_backward: bool) -> None:
+    """torch refuses to infer shapes over its fake process group, because nothing is received; or
+    the stages vote whether all know their shapes."""
     from torch.distributed.pipelining._utils import InferenceMode, _StageMeta
 
     asking = [
@@ -51,13 +52,24 @@ def _initialize_state(self: Any, stages: Any, has_backward: bool, initialize_p2p
     try:
         for stage in asking:
             stage._user_meta = _StageMeta(inputs=(), outputs=())  # asks for nothing
-        _variables["initialize_state"](self, stages, has_backward, initialize_p2p)
+        torchs()
     finally:
         for stage, meta in zip(asking, given, strict=True):
             stage._user_meta = meta
     if asking:
         for stage in stages:
             stage._inference_mode = InferenceMode.DYNAMIC
+
+
+def _initialize_state(self: Any, stages: Any, has_backward: bool, initialize_p2p: bool) -> None:
+    torchs = _variables["initialize_state"]
+    _set_modes(lambda: torchs(self, stages, has_backward, initialize_p2p), stages, has_backward)
+
+
+def _warm_up(self: Any, stages: Any, has_backward: bool, p2p_done: bool) -> None:
+    """The name in older versions."""
+    torchs = _variables["warm_up"]
+    _set_modes(lambda: torchs(self, stages, has_backward, p2p_done), stages, has_backward)
 
 
 def _send_meta(self: Any, meta: Any, dst_stage: int) -> None:
@@ -123,14 +135,7 @@ def refuse_shapes_of_neighbours(stage: Any) -> NoReturn:
 
 
 def _vote(self: Any, has_backward: bool, received_acc: Any = None) -> torch.Tensor:
-    """Pipeline stages vote whether all know their shapes; a simulation has only one stage.
-
-    A torch without these votes needs no patch.
-    """
-    from torch.distributed.pipelining._utils import InferenceMode
-
-    if InferenceMode.needs_dynamic(self._user_meta, has_backward):
-        refuse_shapes_of_neighbours(self)
+    """Older versions ask the neighbours, too, whether they know their shapes."""
     return torch.ones(1, dtype=torch.int32)
 
 
@@ -147,16 +152,14 @@ def _infer_shapes(self: Any, args: Any, kwargs: Any = None) -> Any:
 
 
 _STAGE = "torch.distributed.pipelining:PipelineStage"
+_SCHEDULE = "torch.distributed.pipelining.schedules:_PipelineSchedule"
 _UTILS = "torch.distributed.pipelining._utils"
 _PLACES: dict[str, tuple[str, Callable[..., Any]]] = {
     "vote": (f"{_STAGE}._warmup_forward_vote", _vote),
     "vote_result": (f"{_STAGE}._warmup_backward_result", _vote_result),
     "infer_shapes": (f"{_STAGE}._shape_inference", _infer_shapes),
-    "initialize_state": (
-        "torch.distributed.pipelining.schedules:_PipelineSchedule."
-        "_initialize_pipeline_distributed_state",
-        _initialize_state,
-    ),
+    "initialize_state": (f"{_SCHEDULE}._initialize_pipeline_distributed_state", _initialize_state),
+    "warm_up": (f"{_SCHEDULE}._warmup_p2p", _warm_up),
     "send_meta": (f"{_STAGE}._send_meta", _send_meta),
     "recv_meta": (f"{_STAGE}._recv_meta", _recv_meta),
 }
@@ -164,7 +167,7 @@ _PLACES: dict[str, tuple[str, Callable[..., Any]]] = {
 
 def _find_reads() -> list[Reads]:
     """What the wrappers read."""
-    if is_expected(_PLACES["initialize_state"][0]):
+    if is_expected(_PLACES["recv_meta"][0]):
         names = ("_user_meta", "_inference_mode", "_stage_meta", "num_stages", "stage_index")
         return [
             Reads(_STAGE, *names, "stage_index_to_group_rank", "group_rank"),
@@ -173,8 +176,6 @@ def _find_reads() -> list[Reads]:
             Reads(f"{_UTILS}:_StageForwardMeta", "forward_metas"),
             Reads(f"{_UTILS}:_StageBackwardMeta", "backward_metas"),
         ]
-    if is_expected(_PLACES["vote"][0]):
-        return [Reads(_STAGE, "_user_meta"), Reads(f"{_UTILS}:InferenceMode", "needs_dynamic")]
     if is_expected(_PLACES["infer_shapes"][0]):
         return [Reads(_STAGE, "stage_index", "is_first", "stage_index_to_group_rank", "group_rank")]
     return []

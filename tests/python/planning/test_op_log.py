@@ -17,6 +17,7 @@ from torch.nn import functional as F  # noqa: N812, its usual name
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
+from torch_version import NO_FLOPS_OF_CPU_ATTENTION
 
 BACKWARD, RECOMPUTE, STEP = 1, 2, 4
 
@@ -69,7 +70,10 @@ def train_layer() -> None:
     layer(torch.randn(2, 8, 16)).sum().backward()
 
 
-PROGRAMS = [convolve, convolve_back, attend, multiply, train_layer]
+PROGRAMS = [
+    *(convolve, convolve_back, multiply, train_layer),
+    pytest.param(attend, marks=NO_FLOPS_OF_CPU_ATTENTION.skips),
+]
 
 
 def under_nothing() -> Any:

@@ -62,6 +62,9 @@ NO_ADAM_ON_META = Only("Adam fails on meta tensors", last=(2, 12))
 UNWRITTEN_GATHER = Only(
     "the fake process group does not write what it gathers, so values are undefined", last=(2, 12)
 )
+PEAK_TIMES_1000 = Only(
+    "upstream's RuntimeEstimator takes the peak of a device for 1,000 times as large", last=(2, 12)
+)
 PROPAGATION_IN_UPSTREAM = Only(
     "upstream's MemTracker counts DTensor's sharding propagation", last=(2, 12)
 )
@@ -70,11 +73,11 @@ FEWER_FSDP_SETTINGS = Only(
     "`set_separate_reduce_scatter_group`",
     last=(2, 12),
 )
+NO_FLOPS_OF_CPU_ATTENTION = Only(
+    "FlopCounterMode does not count attention on the CPU", last=(2, 14)
+)
 LATE_PIPELINE_BUFFERS = Only(
     "pipeline stages allocate a buffer when they receive, and drop outputs once sent",
     first=(2, 15),
 )
-NO_FAKE_PIPELINE_SHAPES = Only(
-    "pipeline stages refuse to infer shapes over a fake process group", first=(2, 14)
-)
-NO_PIPELINE_SHAPES = Only("a simulation cannot infer the shapes of pipeline stages", last=(2, 14))
+NO_PIPELINE_SHAPES = Only("a simulation cannot infer the shapes of pipeline stages", last=(2, 11))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from unittest.mock import patch
 
 import torch
@@ -18,12 +19,14 @@ H100_GB = 3350
 @contextmanager
 def upstream_estimators() -> Iterator[FakeTensorMode]:
     """A FakeTensorMode in which upstream believes in an H100."""
-    rates = "torch.utils._runtime_estimation"
+    rates = import_module("torch.utils._runtime_estimation")
+    names = ("get_device_dram_gbps", "get_gpu_dram_gbps")  # the first since torch 2.15
+    bandwidth = next(name for name in names if hasattr(rates, name))
     with (
         patch("torch.accelerator.is_available", lambda: True),
         patch("torch.cuda.is_available", lambda: True),
-        patch(f"{rates}.get_device_tflops", lambda *_, **__: H100_TFLOPS),
-        patch(f"{rates}.get_device_dram_gbps", lambda *_, **__: H100_GB),
+        patch.object(rates, "get_device_tflops", lambda *_, **__: H100_TFLOPS),
+        patch.object(rates, bandwidth, lambda *_, **__: H100_GB),
         FakeTensorMode() as mode,
     ):
         RuntimeEstimator.fake_mode = mode
