@@ -54,3 +54,29 @@ def test_every_point_has_a_mark_with_its_bytes_and_shape(
     assert page.title() == f"estimate of {command[1]}"
     assert page.evaluate(CONTRAST.read_text())["faint"] == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_sweep_begins_with_the_run_that_its_headline_names(
+    open_page: OpenPage, command: list[str]
+) -> None:
+    page = open_page(*command)
+    headline = page.locator("#peak").inner_text()
+    shown = page.eval_on_selector("#run", "one => one.selectedOptions[0].textContent")
+    assert f"; the largest: {shown}, " in headline
+    assert page.locator("#run-cards [aria-pressed=true] .name").inner_text() == shown
+
+
+def test_a_simulated_run_shows_no_times(open_page: OpenPage) -> None:
+    page = open_page("estimate", str(MODEL), "--device-memory", "900MiB")
+    assert page.locator("#headline").inner_text().endswith("steps, simulated")
+    assert page.locator("#steps-table .time").count() > 1
+    assert not page.locator("#steps-table .time").first.is_visible()
+    assert "after the start" not in page.locator("#chosen-moment").inner_text()
+    assert not page.locator("#axis").is_visible()
+    assert page.locator("#left-out").is_hidden()
+
+
+def test_a_recorded_run_shows_its_times(open_page: OpenPage) -> None:
+    page = open_page("report", "before.tide")
+    assert page.locator("#steps-table .time").first.is_visible()
+    assert "after the start" in page.locator("#chosen-moment").inner_text()
