@@ -36,6 +36,31 @@ def test_fork_leaves_parent_and_child_usable(run: Script) -> None:
     """)
 
 
+def test_several_processes_use_the_standin_at_once(run: Script) -> None:
+    run("""
+        import subprocess, sys
+        script = "import torch, os; x = torch.tensor([1.0, 2.0]).cuda(); "
+        script += "assert x.tolist() == [1, 2]"
+        script += "; (x * torch.nn.Parameter(x)).sum().backward(); os._exit(0)"
+        children = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(3)]
+        assert [child.wait() for child in children] == [0] * 3
+    """)
+
+
+def test_device_is_usable_after_an_exception_and_after_running_out_of_memory(run: Script) -> None:
+    run("""
+        a = torch.ones(4, 4, device="cuda")
+        other = torch.ones(3, device="cuda")
+        for wrong in (lambda: a @ other, lambda: torch.empty(1 << 44, device="cuda")):
+            try:
+                wrong()
+                raise AssertionError("no error")
+            except RuntimeError:
+                pass
+        assert (a @ a).shape == (4, 4) and torch.cuda.memory_allocated() < 64 * MIB
+    """)
+
+
 def test_data_loader_with_workers_and_pinned_memory(run: Script) -> None:
     run("""
         from torch.utils.data import DataLoader, TensorDataset

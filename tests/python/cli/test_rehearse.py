@@ -112,6 +112,39 @@ def test_example_runs_to_its_end(tmp_path: Path, name: str, options: str, packag
     assert read_reserved(done.stderr)[2] == "fits"
 
 
+def make_torchtitan_assets(folder: Path) -> None:
+    """What torchtitan's debug models read from its repository: a tokenizer and texts."""
+    tokenizers = pytest.importorskip("tokenizers")
+    assets = folder / "tests" / "assets"
+    (assets / "tokenizer").mkdir(parents=True)
+    (assets / "c4_test").mkdir()
+    words = {"<unk>": 0, "<s>": 1, "</s>": 2, **{f"w{i}": i + 3 for i in range(1997)}}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.save(str(assets / "tokenizer" / "tokenizer.json"))
+    config = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    (assets / "tokenizer" / "tokenizer_config.json").write_text(json.dumps(config))
+    texts = [" ".join(f"w{i * j % 1997}" for j in range(400)) for i in range(2000)]
+    (assets / "c4_test" / "data.json").write_text(
+        "".join(json.dumps({"text": text}) + "\n" for text in texts)
+    )
+
+
+@needs_cuda
+def test_trainer_of_torchtitan_runs(tmp_path: Path) -> None:
+    pytest.importorskip("torchtitan")
+    make_torchtitan_assets(tmp_path)
+    done = rehearse(
+        tmp_path,
+        *("--gpus", "8", "-m", "torchtitan.train", "--module", "llama3"),
+        *("--config", "llama3_debugmodel", "--compile.no-enable"),
+        *("--parallelism.tensor_parallel_degree", "2"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"step: +2 .*loss: +1\.0000", done.stdout + done.stderr), done.stderr
+    assert "ended the script after 3 optimizer steps" in done.stderr
+
+
 @needs_cuda
 def test_stages_of_a_pipeline_learn_shapes_from_earlier_ranks(tmp_path: Path) -> None:
     script = str(EXAMPLES / "pipeline.py")
