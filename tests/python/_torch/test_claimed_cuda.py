@@ -23,6 +23,7 @@ from torch.distributed._tools.mem_tracker import MemTracker as UpstreamMemTracke
 from torch.distributed.fsdp import fully_shard
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
+from torch_version import CUDNN_ATTENTION_FIRST
 
 MIB = 2**20
 
@@ -150,17 +151,19 @@ def test_mixing_devices_is_an_error_except_for_numbers() -> None:
 
 
 H100, A100 = (9, 0), (8, 0)
+USUAL = "cudnn" if CUDNN_ATTENTION_FIRST else "flash"
+WITH_MASK = "cudnn" if CUDNN_ATTENTION_FIRST else "efficient"
 
 
 @pytest.mark.parametrize(
     ("capability", "dtype", "head", "options", "expected"),
     [
-        (H100, torch.bfloat16, 64, {}, "cudnn"),
-        (H100, torch.float16, 128, {"is_causal": True}, "cudnn"),
+        (H100, torch.bfloat16, 64, {}, USUAL),
+        (H100, torch.float16, 128, {"is_causal": True}, USUAL),
         (H100, torch.bfloat16, 512, {}, "efficient"),
         (H100, torch.float32, 64, {}, "efficient"),
-        (H100, torch.bfloat16, 64, {"attn_mask": True}, "cudnn"),
-        (H100, torch.bfloat16, 64, {"dropout_p": 0.5}, "cudnn"),
+        (H100, torch.bfloat16, 64, {"attn_mask": True}, WITH_MASK),
+        (H100, torch.bfloat16, 64, {"dropout_p": 0.5}, USUAL),
         (H100, torch.float64, 64, {}, None),
         (A100, torch.bfloat16, 64, {}, "flash"),
         (A100, torch.bfloat16, 64, {"attn_mask": True}, "efficient"),
