@@ -155,6 +155,17 @@ def test_stages_of_a_pipeline_learn_shapes_from_earlier_ranks(tmp_path: Path) ->
 
 
 @needs_cuda
+def test_stages_are_sliced_and_sharded_too(tmp_path: Path) -> None:
+    sizes = "--width 256 --hidden 512 --layers 4 --heads 8 --words 1024 --seq 128"
+    script = str(EXAMPLES / "four_dimensions.py")
+    words = [script, "--tp", "2", "--pp", "2", *sizes.split()]
+    done = rehearse(tmp_path, "--gpus", "8", "--rank", "0,7", "--steps", "2", *words)
+    assert done.returncode == 0, done.stderr
+    assert "step 0: loss 1.000" in done.stdout
+    assert done.stderr.count("ended the script after 2 optimizer steps") == 2
+
+
+@needs_cuda
 def test_stage_without_earlier_ranks_says_what_to_do(tmp_path: Path) -> None:
     done = rehearse(tmp_path, "--gpus", "4", "--rank", "1", str(EXAMPLES / "pipeline.py"))
     assert done.returncode == 1
