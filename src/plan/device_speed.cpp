@@ -3,6 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <string>
+
+#include "tidegauge/errors.h"
 
 namespace tidegauge {
 namespace {
@@ -11,35 +15,46 @@ struct Row {
   std::string_view device;  // a key of the device catalogue
   double half_tflops, single_tflops;
   double memory_gb, link_gb;  // GB/s
+  std::string_view source;
 };
 
+constexpr std::string_view kA100 = "NVIDIA A100 data sheet, SXM (NVLink: 600 GB/s)";
+
 // NVLink: half of the figure of the data sheet, which adds both directions. PCIe 4.0 x16: 32 GB/s.
+// Half of the flops of a data sheet that counts "with sparsity".
 constexpr std::array kRows{
-    // NVIDIA A100 data sheet (nvidia-a100-datasheet-us-nvidia-1758950-r4-web.pdf), SXM; NVLink 600
-    Row{"a100-40g", 312, 19.5, 1555, 300},
-    Row{"a100-80g", 312, 19.5, 2039, 300},
-    // NVIDIA H100 data sheet (nvidia.com/en-us/data-center/h100), SXM: 1,979 with sparsity; NVLink
-    // 900
-    Row{"h100-80g", 989.4, 66.9, 3350, 450},
-    // The same chip; the memory bandwidth is that of a published run on this board
-    Row{"h100-96g", 989.4, 66.9, 2400, 450},
-    // NVIDIA H200 data sheet (nvidia.com/en-us/data-center/h200): an H100 with faster memory
-    Row{"h200", 989.4, 66.9, 4800, 450},
-    // NVIDIA Blackwell data sheet, HGX B200 (nvidia.com/en-us/data-center/hgx): 4,500 with
-    // sparsity;
-    // NVLink 1,800
-    Row{"b200", 2250, 75, 7700, 900},
-    // NVIDIA L4 data sheet: 242 with sparsity; PCIe
-    Row{"l4", 121, 30.3, 300, 32},
-    // NVIDIA L40S data sheet: 733 with sparsity; PCIe
-    Row{"l40s", 362, 91.6, 864, 32},
-    // NVIDIA A40 data sheet: 299.3 with sparsity; PCIe
-    Row{"a40", 149.7, 37.4, 696, 32},
-    // NVIDIA RTX A6000 data sheet: 309.7 with sparsity; PCIe
-    Row{"rtx-a6000", 154.8, 38.7, 768, 32},
-    // AMD Instinct MI355X brochure (amd-instinct-mi355x-gpu-brochure.pdf); seven links of 76.8
-    Row{"mi355x", 2516.6, 157.3, 8000, 537.6},
+    Row{"a100-40g", 312, 19.5, 1555, 300, kA100},
+    Row{"a100-80g", 312, 19.5, 2039, 300, kA100},
+    Row{"h100-80g", 989.4, 66.9, 3350, 450, "NVIDIA H100 data sheet, SXM (1,979 TFLOPS sparse)"},
+    Row{"h100-96g", 989.4, 66.9, 2400, 450,
+        "NVIDIA H100 data sheet, SXM; memory bandwidth of a published run on this board"},
+    Row{"h200", 989.4, 66.9, 4800, 450, "NVIDIA H200 data sheet, SXM"},
+    Row{"b200", 2250, 75, 7700, 900, "NVIDIA HGX B200 data sheet (4,500 TFLOPS sparse)"},
+    Row{"l4", 121, 30.3, 300, 32, "NVIDIA L4 data sheet (242 TFLOPS sparse)"},
+    Row{"l40s", 362, 91.6, 864, 32, "NVIDIA L40S data sheet (733 TFLOPS sparse)"},
+    Row{"a40", 149.7, 37.4, 696, 32, "NVIDIA A40 data sheet (299.3 TFLOPS sparse)"},
+    Row{"rtx-a6000", 154.8, 38.7, 768, 32, "NVIDIA RTX A6000 data sheet (309.7 TFLOPS sparse)"},
+    Row{"mi355x", 2516.6, 157.3, 8000, 537.6,
+        "AMD Instinct MI355X brochure; seven links of 76.8 GB/s"},
 };
+
+/// What a calibration may replace.
+constexpr std::array<std::pair<std::string_view, double DeviceSpeed::*>, 14> kConstants{{
+    {"half_flops", &DeviceSpeed::half_flops},
+    {"single_flops", &DeviceSpeed::single_flops},
+    {"memory_bytes", &DeviceSpeed::memory_bytes},
+    {"link_bytes", &DeviceSpeed::link_bytes},
+    {"network_bytes", &DeviceSpeed::network_bytes},
+    {"host_bytes", &DeviceSpeed::host_bytes},
+    {"matmul_share", &DeviceSpeed::matmul_share},
+    {"attention_share", &DeviceSpeed::attention_share},
+    {"convolution_share", &DeviceSpeed::convolution_share},
+    {"memory_share", &DeviceSpeed::memory_share},
+    {"link_share", &DeviceSpeed::link_share},
+    {"launch_ns", &DeviceSpeed::launch_ns},
+    {"kernel_ns", &DeviceSpeed::kernel_ns},
+    {"collective_ns", &DeviceSpeed::collective_ns},
+}};
 
 DeviceSpeed to_speed(const Row& row) {
   DeviceSpeed speed;
@@ -75,13 +90,25 @@ double collective_time_ns(const DeviceSpeed& speed, const OpCost& cost) {
 
 }  // namespace
 
-DeviceSpeed DeviceSpeed::scaled(double factor) const {
-  DeviceSpeed speed = *this;
-  for (double* share : {&speed.matmul_share, &speed.attention_share, &speed.convolution_share,
-                        &speed.memory_share}) {
-    *share *= factor;
+void DeviceSpeed::set(std::string_view name, double value) {
+  const auto* const constant = std::ranges::find(
+      kConstants, name, &std::pair<std::string_view, double DeviceSpeed::*>::first);
+  if (constant == kConstants.end()) {
+    throw UsageError("a device has no constant '" + std::string(name) +
+                     "' (expected e.g. matmul_share)");
   }
-  return speed;
+  if (!std::isfinite(value) || value <= 0) {
+    throw UsageError("invalid constant " + std::string(name) + " " + std::to_string(value) +
+                     " (expected a positive number)");
+  }
+  this->*constant->second = value;
+}
+
+std::vector<std::pair<std::string_view, double>> DeviceSpeed::constants() const {
+  std::vector<std::pair<std::string_view, double>> all;
+  all.reserve(kConstants.size());
+  for (const auto& [name, member] : kConstants) all.emplace_back(name, this->*member);
+  return all;
 }
 
 double DeviceSpeed::peak_flops(std::string_view dtype) const {
@@ -116,6 +143,11 @@ const DeviceSpeed* find_speed(std::string_view device) {
   }();
   const auto row = std::ranges::find(kRows, device, &Row::device);
   return row == kRows.end() ? nullptr : &speeds[static_cast<size_t>(row - kRows.begin())];
+}
+
+std::string_view find_speed_source(std::string_view device) {
+  const auto* const row = std::ranges::find(kRows, device, &Row::device);
+  return row == kRows.end() ? std::string_view{} : row->source;
 }
 
 }  // namespace tidegauge

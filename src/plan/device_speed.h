@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "plan/op_cost.h"
 
@@ -10,7 +12,7 @@ namespace tidegauge {
 /// What a device can do per second, and which part of that programs get.
 ///
 /// Peaks are those of data sheets, dense: half the figures "with sparsity". The efficiencies are
-/// assumptions; `scaled` fits them to a measured step.
+/// assumptions, which a calibration replaces (`set`).
 struct DeviceSpeed {
   double half_flops = 0;        ///< products of float16 and bfloat16
   double single_flops = 0;      ///< products of float32, which torch does not compute in TF32
@@ -30,8 +32,11 @@ struct DeviceSpeed {
   double kernel_ns = 2000;       ///< the least time of a kernel
   double collective_ns = 20000;  ///< the least time of a collective
 
-  /// All shares of compute and memory times `factor`.
-  DeviceSpeed scaled(double factor) const;
+  /// Replaces the member with this name. Throws UsageError for an unknown name, and if the value is
+  /// not a positive number.
+  void set(std::string_view name, double value);
+  /// The members that `set` knows, by name.
+  std::vector<std::pair<std::string_view, double>> constants() const;
   double peak_flops(std::string_view dtype) const;
   /// The time that the device needs for an op, without its launch. 0 for a free op.
   double time_ns(const OpCost& cost) const;
@@ -40,5 +45,7 @@ struct DeviceSpeed {
 /// The speed of a device of the catalogue (tidegauge/fit.h). Null if we know none: we have no data
 /// sheet of it.
 const DeviceSpeed* find_speed(std::string_view device);
+/// Where the peaks of this device are from; empty if we know none.
+std::string_view find_speed_source(std::string_view device);
 
 }  // namespace tidegauge

@@ -335,7 +335,8 @@ OpCost find_op_cost(const OpCall& call) {
     return cost;
   }
   cost.dtype = first_dtype(call, 0);
-  if (call.is_view || only_allocates(name)) return cost;
+  const bool has_tensors = !cost.dtype.empty();
+  if (!has_tensors || call.is_view || only_allocates(name)) return cost;
   count_bytes(call, name, cost);
   cost.kind = OpClass::Memory;
   if (const auto factors = find_factors(name)) {

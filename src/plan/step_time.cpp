@@ -2,6 +2,7 @@
 #include "plan/step_time.h"
 
 #include <algorithm>
+#include <iterator>
 #include <unordered_map>
 
 #include "core/events/event.h"
@@ -12,7 +13,7 @@ namespace {
 
 class Clock {
  public:
-  explicit Clock(const DeviceSpeed& speed) : speed_(speed) {}
+  Clock(const DeviceSpeed& speed, std::vector<OpSlice>* slices) : speed_(speed), slices_(slices) {}
 
   void run(const OpEntry& entry, const OpCost& cost) {
     if (cost.kind == OpClass::Free) return;
@@ -22,6 +23,10 @@ class Clock {
     const double start = std::max(free, host_);
     if (entry.stream == 0) result_.idle_ns += start - free;
     free = start + time;
+    if (slices_ != nullptr) {
+      const ModuleId module = modules_.empty() ? ModuleId{} : modules_.back();
+      slices_->push_back({entry.number, entry.stream, entry.facts, module, start, free});
+    }
     count(entry, cost, time);
   }
 
@@ -39,6 +44,14 @@ class Clock {
     free = std::max(free, event->second);
   }
 
+  void enter(const OpEntry& entry) { modules_.emplace_back(entry.number); }
+
+  /// Calls may end in another order than they began: backwards of several threads, for example.
+  void leave(const OpEntry& entry) {
+    const auto open = std::find(modules_.rbegin(), modules_.rend(), ModuleId(entry.number));
+    if (open != modules_.rend()) modules_.erase(std::next(open).base());
+  }
+
   StepTime finish() {
     result_.total_ns = host_;
     for (const auto& [stream, free] : streams_) {
@@ -53,6 +66,8 @@ class Clock {
     const bool is_recompute = (entry.facts & kInRecompute) != 0;
     if (is_recompute) {
       result_.recompute_flops = saturated::add(result_.recompute_flops, cost.flops);
+    } else if (cost.flops > 0) {
+      result_.ideal_ns += static_cast<double>(cost.flops) / speed_.peak_flops(cost.dtype) * 1e9;
     }
     if (cost.kind == OpClass::Collective) {
       result_.communication_ns += time;
@@ -68,6 +83,8 @@ class Clock {
   }
 
   const DeviceSpeed& speed_;
+  std::vector<OpSlice>* const slices_;  // may be null
+  std::vector<ModuleId> modules_;       // that run, outermost first
   double host_ = 0;
   std::unordered_map<uint16_t, double> streams_;  // when each is free
   std::unordered_map<uint32_t, double> events_;
@@ -77,13 +94,13 @@ class Clock {
 }  // namespace
 
 StepTime find_step_time(std::span<const OpEntry> entries, const std::vector<OpCost>& costs,
-                        const DeviceSpeed& speed) {
+                        const DeviceSpeed& speed, std::vector<OpSlice>* slices) {
   const bool has_device = std::ranges::any_of(entries, [&costs](const OpEntry& entry) {
     if (entry.kind != OpEntry::Kind::Op) return false;
     const OpCost& cost = costs[entry.number];
     return cost.kind != OpClass::Free && !cost.is_on_host;
   });
-  Clock clock(speed);
+  Clock clock(speed, slices);
   for (const OpEntry& entry : entries) {
     switch (entry.kind) {
       case OpEntry::Kind::Op:
@@ -94,6 +111,12 @@ StepTime find_step_time(std::span<const OpEntry> entries, const std::vector<OpCo
         break;
       case OpEntry::Kind::Wait:
         clock.wait(entry);
+        break;
+      case OpEntry::Kind::Enter:
+        clock.enter(entry);
+        break;
+      case OpEntry::Kind::Leave:
+        clock.leave(entry);
         break;
     }
   }

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "core/events/ids.h"
 #include "core/events/op_call.h"
 #include "plan/device_speed.h"
 #include "plan/op_cost.h"
@@ -32,11 +33,24 @@ struct StepTime {
   double idle_ns = 0;           ///< stream 0 has nothing to do until the host launches more
   int64_t flops = 0;            ///< with those of recompute
   int64_t recompute_flops = 0;
+  /// What the products of forward and backward would take at the peaks of their dtypes.
+  double ideal_ns = 0;
+};
+
+/// The run of an op on its stream.
+struct OpSlice {
+  uint32_t call = 0;  ///< number of the OpCall
+  uint16_t stream = 0;
+  uint8_t facts = 0;  ///< of its entry
+  ModuleId module{};  ///< the innermost that ran; 0: none
+  double begin_ns = 0;
+  double end_ns = 0;
 };
 
 /// `costs`: of the calls that the entries name by number. Ops on the host are left out, if any op
-/// runs on the device; else all run on the device.
+/// runs on the device; else all run on the device. `slices`: receives each op that takes time, in
+/// the order of the entries.
 StepTime find_step_time(std::span<const OpEntry> entries, const std::vector<OpCost>& costs,
-                        const DeviceSpeed& speed);
+                        const DeviceSpeed& speed, std::vector<OpSlice>* slices = nullptr);
 
 }  // namespace tidegauge

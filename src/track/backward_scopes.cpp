@@ -5,6 +5,7 @@
 
 #include "capture/compat/autograd_node.h"
 #include "capture/compat/torch_thread.h"
+#include "capture/hooks/op_stream.h"
 #include "track/tracked_events.h"
 
 namespace tidegauge {
@@ -52,6 +53,7 @@ void BackwardScopes::move(Scope& scope, const torch::autograd::Node* node) {
     if (is_dead && (enters || !events_.apply_all().open_calls().is_open(module, Phase::Backward))) {
       continue;
     }
+    op_stream::move_module(*modules_, module, enters);
     events_.append_call(enters ? EventKind::ModuleEnter : EventKind::ModuleExit, module,
                         Phase::Backward);
     if (is_dead) events_.apply(events::module_gone(events_.origin(), module));

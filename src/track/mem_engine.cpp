@@ -14,6 +14,7 @@
 #include "capture/hooks/fake_hook.h"
 #include "capture/hooks/moment_facts.h"
 #include "capture/hooks/op_hook.h"
+#include "capture/hooks/op_stream.h"
 #include "capture/hooks/running_node.h"
 #include "capture/hooks/unseen_changes.h"
 #include "capture/storages/known_storage.h"
@@ -213,6 +214,7 @@ void MemEngine::enter_module(ModuleId module, Phase phase, std::span<const at::T
   const bool is_forward = phase == Phase::Forward;
   if (is_forward) thread_left_backward();
   const int64_t input_bytes = is_forward ? observe_bytes_locked(inputs) : 0;
+  op_stream::move_module(events_.modules(), module, true);
   events_.append_call(EventKind::ModuleEnter, module, phase, input_bytes);
 }
 
@@ -223,6 +225,7 @@ void MemEngine::exit_module(ModuleId module, Phase phase, std::span<const at::Te
   StorageRegistry::get().poll(64);
   const bool is_forward = phase == Phase::Forward;
   const int64_t output_bytes = is_forward ? observe_bytes_locked(outputs) : 0;
+  op_stream::move_module(events_.modules(), module, false);
   events_.append_call(EventKind::ModuleExit, module, phase, output_bytes);
 }
 

@@ -46,6 +46,11 @@ std::vector<OpCall> OpLog::calls(int64_t begin) const {
   return {calls_.begin() + begin, calls_.end()};
 }
 
+std::unordered_map<uint32_t, std::string> OpLog::module_names() const {
+  const std::lock_guard lock(mutex_);
+  return module_names_;
+}
+
 size_t OpLog::hash(std::span<const int64_t> words) {
   uint64_t hash = words.size();
   for (const int64_t word : words) {
@@ -77,6 +82,12 @@ void OpLog::event_recorded(uint32_t event, uint16_t stream) {
 void OpLog::event_awaited(uint32_t event, uint16_t stream) {
   const std::lock_guard lock(mutex_);
   entries_.push_back({OpEntry::Kind::Wait, 0, stream, event});
+}
+
+void OpLog::module_moved(ModuleId module, const std::string& name, bool enters) {
+  const std::lock_guard lock(mutex_);
+  module_names_[module.value] = name;
+  entries_.push_back({enters ? OpEntry::Kind::Enter : OpEntry::Kind::Leave, 0, 0, module.value});
 }
 
 }  // namespace tidegauge

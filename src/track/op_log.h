@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <mutex>
 #include <span>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "capture/hooks/op_hook.h"
@@ -38,10 +40,13 @@ class TIDEGAUGE_API OpLog final : public op_stream::OpListener {
   std::vector<OpEntry> entries(int64_t begin, int64_t end) const;
   /// From the call of this number on.
   std::vector<OpCall> calls(int64_t begin) const;
+  /// The names of the modules that the entries name by number.
+  std::unordered_map<uint32_t, std::string> module_names() const;
 
   void op_ran(std::span<const int64_t> words, uint8_t facts, uint16_t stream) override;
   void event_recorded(uint32_t event, uint16_t stream) override;
   void event_awaited(uint32_t event, uint16_t stream) override;
+  void module_moved(ModuleId module, const std::string& name, bool enters) override;
 
  private:
   static size_t hash(std::span<const int64_t> words);
@@ -52,6 +57,7 @@ class TIDEGAUGE_API OpLog final : public op_stream::OpListener {
   std::vector<std::vector<int64_t>> words_;  // by number
   std::vector<OpCall> calls_;                // by number
   std::vector<OpEntry> entries_;
+  std::unordered_map<uint32_t, std::string> module_names_;
   op_hook::Thread thread_;
   mutable std::mutex mutex_;
 };

@@ -29,8 +29,8 @@ class TrackedEvents {
   TrackedEvents(std::shared_ptr<ModuleActivity> modules, StackMode stack_mode)
       : stack_mode_(stack_mode), modules_(std::move(modules)) {}
 
+  const ModuleActivity& modules() const { return *modules_; }
   // The thread and time of the next events (CaptureLog).
-
   void set_thread() { log_.set_thread(); }
   void set_moment() {
     set_thread();

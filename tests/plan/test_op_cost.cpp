@@ -198,6 +198,11 @@ TEST(OpCost, CopyBetweenHostAndDeviceIsATransfer) {
   EXPECT_TRUE(find_op_cost(call).is_on_host);
 }
 
+TEST(OpCost, OpWithoutTensorsRunsNoKernel) {
+  EXPECT_EQ(find_op_cost({"profiler::_record_function_enter_new", {numbers({1}, "name")}, {}}).kind,
+            OpClass::Free);
+}
+
 TEST(OpCost, UnknownOpCostsItsBytes) {
   const OpCost cost = find_op_cost({"mylib::norm", {value({8})}, {value({8})}});
   EXPECT_EQ(cost.kind, OpClass::Memory);

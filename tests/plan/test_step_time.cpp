@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <vector>
+
 #include "core/events/event.h"
 #include "plan/step_time.h"
+#include "tidegauge/errors.h"
 #include "tidegauge/fit.h"
 
 namespace {
@@ -12,6 +16,7 @@ using tidegauge::device_catalogue;
 using tidegauge::DeviceModel;
 using tidegauge::DeviceSpeed;
 using tidegauge::find_speed;
+using tidegauge::find_speed_source;
 using tidegauge::find_step_time;
 using tidegauge::kInBackward;
 using tidegauge::kInOptimizerStep;
@@ -19,7 +24,9 @@ using tidegauge::kInRecompute;
 using tidegauge::OpClass;
 using tidegauge::OpCost;
 using tidegauge::OpEntry;
+using tidegauge::OpSlice;
 using tidegauge::StepTime;
+using tidegauge::UsageError;
 
 /// 1 flop and 1 byte per ns, and nothing else.
 DeviceSpeed unit_speed() {
@@ -45,6 +52,8 @@ OpEntry op(uint32_t number, uint16_t stream = 0, uint8_t facts = 0) {
 OpEntry record(uint32_t event, uint16_t stream) {
   return {OpEntry::Kind::Record, 0, stream, event};
 }
+OpEntry enter(uint32_t module) { return {OpEntry::Kind::Enter, 0, 0, module}; }
+OpEntry leave(uint32_t module) { return {OpEntry::Kind::Leave, 0, 0, module}; }
 OpEntry wait(uint32_t event, uint16_t stream) { return {OpEntry::Kind::Wait, 0, stream, event}; }
 
 TEST(StepTime, OpsOfAStreamRunOneAfterAnother) {
@@ -117,15 +126,50 @@ TEST(StepTime, HostOpsCountOnlyIfNothingRunsOnTheDevice) {
   EXPECT_EQ(find_step_time(entries, {host, matmul(10)}, unit_speed()).total_ns, 10);
 }
 
-TEST(StepTime, ScaleChangesComputeAndMemory) {
-  const DeviceSpeed twice = unit_speed().scaled(2);
-  EXPECT_EQ(twice.time_ns(matmul(100)), 50);
-  EXPECT_EQ(twice.time_ns(gather(400)), 200);
+TEST(StepTime, CalibrationReplacesConstants) {
+  DeviceSpeed speed = unit_speed();
+  speed.set("matmul_share", 2);
+  EXPECT_EQ(speed.time_ns(matmul(100)), 50);
+  EXPECT_EQ(speed.time_ns(gather(400)), 200);
+  for (const auto& [name, value] : unit_speed().constants()) {
+    if (value == 0) continue;
+    speed.set(name, value);
+  }
+  EXPECT_EQ(speed.time_ns(matmul(100)), 100);
+  EXPECT_THROW(speed.set("magic", 1), UsageError);
+  EXPECT_THROW(speed.set("matmul_share", 0), UsageError);
+  EXPECT_THROW(speed.set("matmul_share", std::nan("")), UsageError);
+}
+
+TEST(StepTime, SlicesNameTheInnermostModule) {
+  const std::vector<OpEntry> entries{enter(1), op(0),    enter(2), op(1, 7), leave(2),
+                                     op(0),    leave(9), leave(1), op(0)};
+  std::vector<OpSlice> slices;
+  find_step_time(entries, {matmul(10), gather(400)}, unit_speed(), &slices);
+  std::vector<uint32_t> modules;
+  for (const OpSlice& slice : slices) modules.push_back(slice.module.value);
+  EXPECT_EQ(modules, (std::vector<uint32_t>{1, 2, 1, 0}));
+  EXPECT_EQ(slices[1].stream, 7);
+  EXPECT_EQ(slices[1].end_ns, 200);
+  EXPECT_EQ(slices[2].begin_ns, 10);
+  EXPECT_EQ(slices[2].end_ns, 20);
+}
+
+TEST(StepTime, IdealTimeIsThatOfProductsAtThePeakWithoutRecompute) {
+  OpCost single = matmul(10);
+  single.dtype = "float32";
+  const std::vector<OpEntry> entries{op(0), op(1), op(0, 0, kInBackward | kInRecompute)};
+  DeviceSpeed speed = unit_speed();
+  speed.set("matmul_share", 0.5);
+  EXPECT_EQ(find_step_time(entries, {matmul(10), single}, speed).ideal_ns, 10 + 20);
 }
 
 TEST(StepTime, EverySpeedBelongsToADeviceOfTheCatalogue) {
   int known = 0;
-  for (const DeviceModel& device : device_catalogue()) known += find_speed(device.key) != nullptr;
+  for (const DeviceModel& device : device_catalogue()) {
+    known += find_speed(device.key) != nullptr;
+    EXPECT_EQ(find_speed_source(device.key).empty(), find_speed(device.key) == nullptr);
+  }
   EXPECT_EQ(known, 11);
   EXPECT_EQ(find_speed("h100-80g")->half_flops, 989.4e12);
   EXPECT_EQ(find_speed("example"), nullptr);

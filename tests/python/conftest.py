@@ -21,6 +21,14 @@ def _freeze_what_stays() -> Iterator[None]:
     gc.unfreeze()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _no_calibrations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Figures do not depend on what the user of this machine calibrated."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _keep_formatwarning(monkeypatch: pytest.MonkeyPatch) -> None:
     """Restores the formatting of warnings, which upstream's tracker replaces when it warns."""

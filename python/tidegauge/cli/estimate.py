@@ -30,6 +30,7 @@ from tidegauge.cli.common import (
     read_device,
     refuse_to_replace,
     to_json,
+    write_file,
     write_result,
 )
 from tidegauge.cli.html import add_html, check_html, make_page, write_page
@@ -50,6 +51,7 @@ EXAMPLES = """\
 """
 IN_CHILD = True  # because simulating a GPU may crash the process
 T = TypeVar("T")
+_SHOWN_ROWS = 5
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -172,18 +174,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-advice", action="store_true", help="do not look for changes that make it fit"
     )
     parser.add_argument("--trace", metavar="FILE", help="save the trace of the simulated run")
+    parser.add_argument(
+        "--timeline", metavar="FILE", help="save the modelled step as slices for Perfetto"
+    )
     add_html(parser)
-    add_top(parser, default=5)
-    parser.set_defaults(folder=None)
+    add_top(parser, default=_SHOWN_ROWS)
+    parser.set_defaults(folder=None, top=None)
     add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     check_html(args)
+    args.has_top_times = args.top is not None  # they are shown on request
+    args.top = _SHOWN_ROWS if args.top is None else args.top
     if args.routing and "," in args.routing:  # a comparison
         args.sweep, args.routing = [*args.sweep, f"routing={args.routing}"], None
-    if args.trace:
-        refuse_to_replace(args, args.trace)
+    for path in filter(None, (args.trace, args.timeline)):
+        refuse_to_replace(args, path)
     if args.sweep and args.max:
         raise UsageError("--sweep and --max are mutually exclusive")
     return run_checked(args, _answer)
@@ -263,9 +270,7 @@ def read_question(args: argparse.Namespace) -> tuple[Contract, Question]:
     return contract, question
 
 
-def make_estimator(
-    args: argparse.Namespace, contract: Contract, question: Question, *, records_steps: bool = False
-) -> Estimator:
+def make_estimator(args: argparse.Namespace, contract: Contract, question: Question) -> Estimator:
     from tidegauge.estimation import Estimator
     from tidegauge.estimation.estimator import check_rank
 
@@ -276,7 +281,6 @@ def make_estimator(
         simulated_device=args.simulate,
         progress=args.progress,
         folder=args.folder,
-        records_steps=records_steps,
     )
 
 
@@ -312,6 +316,8 @@ def _estimate(args: argparse.Namespace, estimator: Estimator, question: Question
     found = question.estimate(estimator)
     if args.trace:
         estimator.save_trace(found, args.trace, overwrite=args.force)
+    if args.timeline:
+        _write_timeline(args, estimator, found)
     advice: list[Advice] | None = None
     is_whole = True
     if found.fits is False and not args.no_advice:
@@ -328,11 +334,22 @@ def _estimate(args: argparse.Namespace, estimator: Estimator, question: Question
         whole = {**estimate_to_json(found, args.top), "advice": listed}
         write_result(args, to_json(whole))
     else:
-        write_result(args, render_estimate(found, args.top, advice))
+        text = render_estimate(found, args.top, advice, has_top_times=args.has_top_times)
+        write_result(args, text)
     _write_html(args, estimator, [SweepPoint({}, found)])
     if not is_whole:
         return EXIT_INTERRUPTED
     return EXIT_DOES_NOT_FIT if found.verdict == "does not fit" else EXIT_DONE
+
+
+def _write_timeline(args: argparse.Namespace, estimator: Estimator, found: Estimate) -> None:
+    from tidegauge.estimation.timeline import render_timeline
+    from tidegauge.planning.speed import find_speed
+
+    speed = find_speed(found.device.key) if found.device else None
+    if speed is None:
+        raise UsageError("--timeline needs --device, with peaks that are known")
+    write_file(args, args.timeline, render_timeline(estimator.step_of(found), speed))
 
 
 def _write_html(
@@ -423,6 +440,9 @@ def estimate_to_json(estimate: Estimate, top: int) -> dict[str, Any]:
         dataclasses.replace(estimate, peak=shorten_peak(estimate.peak, top))
     )
     fields["plan"]["settings"] = dict(estimate.plan.settings)
+    if fields["time"]:
+        for name in ("modules", "ops"):
+            fields["time"][name] = fields["time"][name][: top or None]
     return fields
 
 

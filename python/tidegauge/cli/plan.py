@@ -77,7 +77,7 @@ def _plan(args: argparse.Namespace) -> int:
     contract, question = read_question(args)
     if question.device is None:
         raise UsageError("plan needs --device, e.g. --device h100-80g")
-    with make_estimator(args, contract, question, records_steps=True) as estimator:
+    with make_estimator(args, contract, question) as estimator:
         try:
             found = find_plan(
                 estimator,

@@ -97,7 +97,7 @@ class Run:
     is_steady: bool
     recorder: MemoryRecorder
     notes: tuple[str, ...]
-    step: StepRecord | None
+    step: StepRecord
 
 
 def run_plan(
@@ -106,13 +106,8 @@ def run_plan(
     rank: int,
     claim: Claim,
     progress: Progress,
-    *,
-    records_steps: bool = False,
 ) -> Run:
-    """Raises ModelError if the program fails, ValueError if it does not support the plan.
-
-    `records_steps`: also logs the ops of the last step, and reads the memory of its blocks.
-    """
+    """Raises ModelError if the program fails, ValueError if it does not support the plan."""
     if plan.offload and claim.device == "cpu":
         raise NotImplementedError(
             "offload is not supported when the CPU is simulated: host and device memory would be "
@@ -144,23 +139,19 @@ def run_plan(
         parameter_count = sum(each.numel() for each in model.parameters())
         if not parameter_count:
             raise ContractError(f"the model of {contract.name} has no parameters to train")
-        steps: StepRecorder | None = None
         called: nn.Module | Pipeline
         if plan.pp > 1:
             inputs = _make_inputs(contract, settings, claim)
             with contract.wrap_errors("the pipeline", let_pass=_OF_PLANS), _on(claim.device):
                 called = prepare_pipeline(contract, plan, model, inputs, claim.device)
-            if records_steps:
-                steps = StepRecorder(called.model, called.blocks)
+            steps = StepRecorder(called.model, called.blocks)
             model, inputs, layout = called.model, called.inputs, called.layout
             with contract.wrap_errors("make_optimizer"):
                 optimizer = make_optimizer(contract, plan, model, claim.device)
         else:
-            if records_steps:
-                steps = StepRecorder(model, blocks_of(contract, model))
-            watch = steps.watch if steps else None
+            steps = StepRecorder(model, blocks_of(contract, model))
             with contract.wrap_errors("sharding", let_pass=_OF_PLANS):
-                layout = prepare_model(contract, plan, model, claim.device, watch)
+                layout = prepare_model(contract, plan, model, claim.device, steps.watch)
             with contract.wrap_errors("make_optimizer"):
                 optimizer = make_optimizer(contract, plan, model, claim.device)
                 called = replicate(plan, model)
@@ -174,7 +165,7 @@ def run_plan(
         )
         tracker = _make_tracker(plan, model, optimizer, inputs, recorder, claim)
         with tracker:
-            with steps or contextlib.nullcontext():
+            with steps:
                 step_count, is_steady = train(
                     contract,
                     plan,
@@ -186,7 +177,7 @@ def run_plan(
                     progress,
                     steps,
                 )
-            record = steps.finish(tracker, claim.device) if steps else None
+            record = steps.finish(tracker, claim.device)
         sizes = _sizes_of_ranks(plan, rank, layout, model, optimizer)
         return Run(
             plan=plan,

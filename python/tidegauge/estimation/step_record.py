@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from torch import nn
 
 from tidegauge import _C
+from tidegauge.planning.speed import Speed
 from tidegauge.trackers.mem_tracker import MemTracker
 from tidegauge.trackers.printing import TOTAL_KEY
 
@@ -17,6 +18,19 @@ from tidegauge.trackers.printing import TOTAL_KEY
 _BEFORE = ("Pre-Forward", "Before Pre-Forward")
 _AFTER = ("Post-Forward", "After Post-Forward")
 _PEAKS = ("Peak-Forward", "Peak-Backward", "Peak Forward", "Peak Backward")
+
+
+class Slice(NamedTuple):
+    """An op on a stream of the device, in nanoseconds since the step began. `call`: the number of
+    its call; `facts`: those of `_C.OpLog.entries`; `module`: the innermost; 0 if none ran.
+    """
+
+    call: int
+    stream: int
+    facts: int
+    module: int
+    begin_ns: float
+    end_ns: float
 
 
 @dataclass(frozen=True)
@@ -44,18 +58,30 @@ class StepRecord:
     end: int
     blocks: tuple[BlockRecord, ...]
 
-    def time(self, device: str, scale: float = 1.0) -> dict[str, float]:
+    def time(self, speed: Speed) -> dict[str, float]:
         """How long the step takes on a device: members of StepTime (src/plan/step_time.h)."""
-        return self.log.time(self.begin, self.end, device, scale)
+        return self.log.time(self.begin, self.end, speed.device, dict(speed.constants))
 
-    def recompute_ns(self, block: BlockRecord, device: str, scale: float = 1.0) -> int:
+    def recompute_ns(self, block: BlockRecord, speed: Speed) -> int:
         """The time in which the block recomputes."""
         return round(
             sum(
-                self.log.time(begin, end, device, scale)["recompute_ns"]
+                self.log.time(begin, end, speed.device, dict(speed.constants))["recompute_ns"]
                 for begin, end in block.recomputes
             )
         )
+
+    def slices(self, speed: Speed) -> list[Slice]:
+        """When each op runs, in the order of the program."""
+        rows = self.log.slices(self.begin, self.end, speed.device, dict(speed.constants))
+        return [Slice(*row) for row in rows]
+
+    def op_names(self) -> list[str]:
+        """By the number of the call."""
+        return [call.op for call in self.log.calls()]
+
+    def module_names(self) -> dict[int, str]:
+        return self.log.module_names()
 
 
 @dataclass

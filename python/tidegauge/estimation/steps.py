@@ -38,14 +38,13 @@ def train(
     tracker: MemTracker,
     device: str,
     progress: Progress,
-    steps: StepRecorder | None = None,
+    steps: StepRecorder,
 ) -> tuple[int, bool]:
     """The number of steps, and whether the last one began and ended with the same memory."""
     before: object = None
     for step in range(1, _MOST_STEPS + 1):
         progress("the first step" if step == 1 else f"step {step}")
-        if steps:
-            steps.begin_step()
+        steps.begin_step()
         for batch in range(plan.accumulate):
             is_last = batch == plan.accumulate - 1
             with _reduce(model, is_last), _choose_attention(plan):

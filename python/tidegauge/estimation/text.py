@@ -10,6 +10,7 @@ from tidegauge._util.formatting import render_bytes, render_duration, shorten
 from tidegauge.estimation.advice import Advice, find_too_large
 from tidegauge.estimation.estimator import Estimate
 from tidegauge.estimation.sweep import SweepPoint, find_telling, to_points
+from tidegauge.estimation.time_text import render_step_time, render_top_times
 from tidegauge.report.text import (
     join_sections,
     render_layer_rows,
@@ -23,21 +24,42 @@ from tidegauge.report.text import (
 _SHOWN_SETTINGS = 10  # a config has dozens, most of them irrelevant here
 
 
-def render_estimate(estimate: Estimate, top: int, advice: Sequence[Advice] | None = None) -> str:
-    """The output of `tidegauge estimate`; `advice` is None if it was not requested."""
+def render_estimate(
+    estimate: Estimate,
+    top: int,
+    advice: Sequence[Advice] | None = None,
+    *,
+    has_top_times: bool = False,
+) -> str:
+    """The output of `tidegauge estimate`; `advice` is None if it was not requested.
+    `has_top_times`: also lists the modules and ops with the most time.
+    """
+    time = estimate.time
     return join_sections(
         [
             _render_head(estimate),
             render_verdict(estimate.judged),
             [] if advice is None else render_advice(advice, find_too_large(estimate)),
+            _render_time(estimate),
             ["Device memory", *render_layer_rows(estimate.layers)],
             _render_steps(estimate),
             render_peak(estimate.peak),
             render_modules(estimate.peak, top),
             render_units(estimate.peak, top, with_times=False),
+            *(render_top_times(time, top) if time and has_top_times else ()),
             _render_ranks(estimate),
             _render_basis(estimate),
         ]
+    )
+
+
+def _render_time(estimate: Estimate) -> list[str]:
+    if estimate.time is not None:
+        return render_step_time(estimate.time)
+    if estimate.device is None or not estimate.device.key:
+        return []
+    return wrap(
+        f"Step time: not estimated, because the peaks of {estimate.device.name} are unknown"
     )
 
 

@@ -20,6 +20,7 @@ from tidegauge.allocator import DeviceModel
 from tidegauge.estimation.estimator import Estimate, Estimator
 from tidegauge.estimation.plan import CHECKPOINTING, Plan, render_ac
 from tidegauge.estimation.step_record import BlockRecord, StepRecord
+from tidegauge.planning.speed import Speed, find_speed
 
 _FEW = 16  # plans, which are all simulated
 _MOST_SIMULATIONS = 12
@@ -29,7 +30,11 @@ _LEAST_GAIN = 0.001
 
 
 class BudgetError(ValueError):
-    """No choice of checkpointing fits the budget."""
+    """No choice of checkpointing fits the budget. `least_bytes`: what the run needs at least."""
+
+    def __init__(self, message: str, least_bytes: int) -> None:
+        super().__init__(message)
+        self.least_bytes = least_bytes
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,7 @@ class PlanResult:
     rows: tuple[Row, ...]
     simulated: int
     gain_ns: float
+    speed: Speed
 
     @property
     def slowdown(self) -> float:
@@ -77,11 +83,10 @@ def find_plan(
     *,
     budget_bytes: int | None = None,
     alloc_conf: str | None = None,
-    scale: float = 1.0,
     speed: str = "",
 ) -> PlanResult:
-    """`estimator` must record steps. `budget_bytes`: all of the device by default. `speed`: the
-    device whose time is estimated, if it is not `device`.
+    """`budget_bytes`: all of the device by default. `speed`: the device whose time is estimated, if
+    it is not `device`.
 
     Raises BudgetError if no plan fits, ValueError if the model has no blocks or if the peaks of
     the device are not known.
@@ -89,14 +94,40 @@ def find_plan(
     if plan.pp > 1:
         raise ValueError(f"pp={plan.pp} cannot be planned: its ranks have different blocks")
     budget = device.memory_bytes if budget_bytes is None else budget_bytes
-    timed = speed or device.key
-    if not _core.knows_speed(timed):
-        raise ValueError(
-            f"the peaks of {device.name or 'this device'} are not known, so plans cannot be "
-            "compared by time; name another device with --speed"
-        )
-    search = _Search(estimator, plan, device, budget, alloc_conf, timed, scale)
+    search = _Search(estimator, plan, device, budget, alloc_conf, speed_of(device, speed))
     return search.run()
+
+
+def speed_of(device: DeviceModel, name: str) -> Speed:
+    """`name`: of another device. Raises ValueError if the peaks are not known."""
+    speed = find_speed(name or device.key)
+    if speed is None:
+        raise ValueError(
+            f"the peaks of {name or device.name or 'this device'} are not known, so plans cannot "
+            "be compared by time; name another device with --speed"
+        )
+    return speed
+
+
+def simulate(
+    estimator: Estimator,
+    plan: Plan,
+    device: DeviceModel,
+    budget_bytes: int,
+    alloc_conf: str | None,
+    speed: Speed,
+    name: str = "",
+) -> Row:
+    """One plan as it is."""
+    found = estimator.estimate(plan, device, alloc_conf)
+    step = estimator.step_of(found)
+    return Row(
+        name=name,
+        estimate=found,
+        kinds=found.plan.checkpointing_of(len(step.blocks)),
+        time=step.time(speed),
+        fits=found.high_bytes <= budget_bytes and not found.failed_requests,
+    )
 
 
 @dataclass
@@ -106,8 +137,7 @@ class _Search:
     device: DeviceModel
     budget: int
     alloc_conf: str | None
-    speed: str
-    scale: float
+    speed: Speed
 
     def __post_init__(self) -> None:
         self._done: dict[str, Row] = {}
@@ -121,7 +151,7 @@ class _Search:
                 "blocks(model)"
             )
         rows = [uniform["none"], *self._try_every_second(), *[*uniform.values()][1:]]
-        chosen, gain_ns = self._choose(rows, _Model(uniform, self._step, self.speed, self.scale))
+        chosen, gain_ns = self._choose(rows, _Model(uniform, self._step, self.speed))
         return PlanResult(
             budget_bytes=self.budget,
             device=self.device,
@@ -130,6 +160,7 @@ class _Search:
             rows=tuple(rows),
             simulated=len(self._done),
             gain_ns=gain_ns,
+            speed=self.speed,
         )
 
     def _try_every_second(self) -> list[Row]:
@@ -141,17 +172,16 @@ class _Search:
     def _simulate(self, name: str, ac: str) -> Row:
         if ac in self._done:
             return self._done[ac]
-        found = self.estimator.estimate(self.plan.change(ac=ac), self.device, self.alloc_conf)
-        step = self.estimator.step_of(found)
-        row = Row(
-            name=name,
-            estimate=found,
-            kinds=found.plan.checkpointing_of(len(step.blocks)),
-            time=step.time(self.speed, self.scale),
-            fits=found.high_bytes <= self.budget and not found.failed_requests,
+        self._done[ac] = simulate(
+            self.estimator,
+            self.plan.change(ac=ac),
+            self.device,
+            self.budget,
+            self.alloc_conf,
+            self.speed,
+            name,
         )
-        self._done[ac] = row
-        return row
+        return self._done[ac]
 
     def _step(self, row: Row) -> StepRecord:
         return self.estimator.step_of(row.estimate)
@@ -190,7 +220,8 @@ class _Search:
                 failing = at + 1
                 offset = max(offset, row.estimate.high_bytes - front[at].peak_bytes)
         if not fitting:
-            raise BudgetError(self._explain(min(self._done.values(), key=_need)))
+            least = min(self._done.values(), key=_need)
+            raise BudgetError(self._explain(least), _need(least))
         gain_ns = 0.0
         if failing < fitting_at < len(front):
             gain_ns = front[fitting_at].time_ns - front[failing].time_ns
@@ -249,8 +280,7 @@ class _Model:
         self,
         uniform: dict[str, Row],
         step_of: Callable[[Row], StepRecord],
-        speed: str,
-        scale: float,
+        speed: Speed,
     ) -> None:
         self._kinds = tuple(uniform)
         steps = {kind: step_of(row) for kind, row in uniform.items()}
@@ -264,7 +294,7 @@ class _Model:
             before = 0
             for position, block in enumerate(step.blocks):
                 working = max(0, block.peak_bytes - before)
-                time_ns = step.recompute_ns(block, speed, scale)
+                time_ns = step.recompute_ns(block, speed)
                 blocks[position].append((kept[position], working, time_ns))
                 before += kept[position]
             tails.append(uniform[kind].estimate.peak.total_bytes - before)

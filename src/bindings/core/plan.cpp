@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -67,6 +68,20 @@ void bind_plan(py::module_& m) {
   m.def(
       "knows_speed", [](const std::string& device) { return find_speed(device) != nullptr; },
       py::arg("device"), "True if the peaks of this device of the catalogue are known.");
+  m.def(
+      "speed_constants",
+      [](const std::string& device) {
+        const DeviceSpeed* speed = find_speed(device);
+        std::map<std::string, double> all;
+        if (speed == nullptr) return all;
+        for (const auto& [name, value] : speed->constants()) all.emplace(name, value);
+        return all;
+      },
+      py::arg("device"), "Members of DeviceSpeed by name; empty if they are not known.");
+  m.def(
+      "speed_source",
+      [](const std::string& device) { return std::string(find_speed_source(device)); },
+      py::arg("device"), "Where the peaks of this device are from; empty if they are not known.");
 }
 
 }  // namespace tidegauge::bindings

@@ -4,7 +4,7 @@
 #include <pybind11/stl.h>
 
 #include <cstdint>
-#include <memory>
+#include <map>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -64,26 +64,59 @@ std::vector<EntryRow> list_entries(const OpLog& log, int64_t begin, int64_t end)
   return rows;
 }
 
+using Constants = std::map<std::string, double>;
+
+/// Entries with what their ops cost, and the speed of a device.
+struct Timed {
+  Timed(const OpLog& log, int64_t begin, int64_t end, const std::string& device,
+        const Constants& constants)
+      : entries(log.entries(begin, end)) {
+    const DeviceSpeed* known = find_speed(device);
+    if (known == nullptr) {
+      throw UsageError("the peaks of the device '" + device +
+                       "' are not known; name a device of the catalogue that has them");
+    }
+    speed = *known;
+    for (const auto& [name, value] : constants) speed.set(name, value);
+    calls = log.calls(0);
+    costs.reserve(calls.size());
+    for (const OpCall& call : calls) costs.push_back(find_op_cost(call));
+  }
+
+  std::vector<OpEntry> entries;
+  std::vector<OpCall> calls;  // costs refer to them
+  std::vector<OpCost> costs;
+  DeviceSpeed speed;
+};
+
 /// The entries from one position to another on a device of the catalogue.
 py::dict time_entries(const OpLog& log, int64_t begin, int64_t end, const std::string& device,
-                      double scale) {
+                      const Constants& constants) {
   using py::literals::operator""_a;
-  const DeviceSpeed* speed = find_speed(device);
-  if (speed == nullptr) {
-    throw UsageError("the peaks of the device '" + device +
-                     "' are not known; name a device of the catalogue that has them");
-  }
-  const std::vector<OpCall> calls = log.calls(0);
-  std::vector<OpCost> costs;
-  costs.reserve(calls.size());
-  for (const OpCall& call : calls) costs.push_back(find_op_cost(call));
-  const StepTime time = find_step_time(log.entries(begin, end), costs, speed->scaled(scale));
+  const Timed timed(log, begin, end, device, constants);
+  const StepTime time = find_step_time(timed.entries, timed.costs, timed.speed);
   return py::dict("total_ns"_a = time.total_ns, "forward_ns"_a = time.forward_ns,
                   "backward_ns"_a = time.backward_ns, "recompute_ns"_a = time.recompute_ns,
                   "optimizer_ns"_a = time.optimizer_ns,
                   "communication_ns"_a = time.communication_ns, "exposed_ns"_a = time.exposed_ns,
-                  "idle_ns"_a = time.idle_ns, "flops"_a = time.flops,
-                  "recompute_flops"_a = time.recompute_flops, "peak_flops"_a = speed->half_flops);
+                  "idle_ns"_a = time.idle_ns, "ideal_ns"_a = time.ideal_ns, "flops"_a = time.flops,
+                  "recompute_flops"_a = time.recompute_flops);
+}
+
+using SliceRow = std::tuple<uint32_t, int, int, uint32_t, double, double>;
+
+std::vector<SliceRow> list_slices(const OpLog& log, int64_t begin, int64_t end,
+                                  const std::string& device, const Constants& constants) {
+  const Timed timed(log, begin, end, device, constants);
+  std::vector<OpSlice> slices;
+  find_step_time(timed.entries, timed.costs, timed.speed, &slices);
+  std::vector<SliceRow> rows;
+  rows.reserve(slices.size());
+  for (const OpSlice& slice : slices) {
+    rows.emplace_back(slice.call, slice.stream, slice.facts, slice.module.value, slice.begin_ns,
+                      slice.end_ns);
+  }
+  return rows;
 }
 
 }  // namespace
@@ -118,8 +151,11 @@ void bind_op_log(py::module_& m) {
       .def_property_readonly("position", &OpLog::position)
       .def("entries", &list_entries, py::arg("begin"), py::arg("end"))
       .def("calls", &price_calls, py::arg("begin") = 0)
+      .def("module_names", &OpLog::module_names)
       .def("time", &time_entries, py::arg("begin"), py::arg("end"), py::arg("device"),
-           py::arg("scale") = 1.0);
+           py::arg("constants") = Constants{})
+      .def("slices", &list_slices, py::arg("begin"), py::arg("end"), py::arg("device"),
+           py::arg("constants") = Constants{});
 }
 
 }  // namespace tidegauge::bindings

@@ -211,6 +211,12 @@ void await_event(uint32_t event, uint16_t stream) {
   for (OpListener* listener : listeners().all) listener->event_awaited(event, stream);
 }
 
+void report_move(const ModuleActivity& modules, ModuleId module, bool enters) {
+  const std::string name = modules.name(module);
+  const std::lock_guard lock(listeners().mutex);
+  for (OpListener* listener : listeners().all) listener->module_moved(module, name, enters);
+}
+
 Call::Call(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) noexcept
     : schema_(schema) {
   try {

@@ -9,8 +9,11 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "capture/compat/at_every_op.h"
+#include "capture/modules/module_activity.h"
+#include "core/events/ids.h"
 #include "core/events/op_call.h"
 #include "tidegauge/export.h"
 
@@ -33,6 +36,7 @@ class OpListener {
   virtual void op_ran(std::span<const int64_t> words, uint8_t facts, uint16_t stream) = 0;
   virtual void event_recorded(uint32_t event, uint16_t stream) = 0;
   virtual void event_awaited(uint32_t event, uint16_t stream) = 0;
+  virtual void module_moved(ModuleId module, const std::string& name, bool enters) = 0;
   /// The FakeTensorMode whose ops it wants. Compared, never dereferenced.
   const void* fake_mode() const { return fake_mode_; }
 
@@ -51,6 +55,12 @@ bool has_listener_in(const void* fake_mode);
 /// An event of a device. `record_event` returns its number, from 1.
 uint32_t record_event(uint16_t stream);
 void await_event(uint32_t event, uint16_t stream);
+/// A module begins or ends its forward, backward or recompute in this thread.
+void report_move(const ModuleActivity& modules, ModuleId module, bool enters);
+inline void move_module(const ModuleActivity& modules, ModuleId module, bool enters) {
+  if (has_listeners()) [[unlikely]]
+    report_move(modules, module, enters);
+}
 
 /// One op from before to after its run. Never throws; our own failures are counted.
 class Call {

@@ -41,11 +41,13 @@ struct OpEntry {
     Op,
     Record,  ///< an event was recorded on `stream`
     Wait,    ///< `stream` waits for the event
+    Enter,   ///< a module begins its forward or backward, if a memory tracker is entered, too
+    Leave,
   };
   Kind kind = Kind::Op;
   uint8_t facts = 0;    ///< BirthFact bits (event.h): backward, recompute, optimizer step
   uint16_t stream = 0;  ///< of the device; 0: the default stream
-  uint32_t number = 0;  ///< of the OpCall, or of the event
+  uint32_t number = 0;  ///< of the OpCall, the event or the module
 };
 
 }  // namespace tidegauge

@@ -101,7 +101,7 @@ def test_too_few_blocks_are_refused(model_file: str) -> None:
 
 
 def test_step_of_a_rank_is_recorded(model_file: str) -> None:
-    with Estimator(load_contract(model_file), rank="1", records_steps=True) as estimator:
+    with Estimator(load_contract(model_file), rank="1") as estimator:
         step = estimator.step_of(estimator.estimate(Plan(pp=3, ac="full")))
         assert [block.name for block in step.blocks] == ["stages.0.model.blocks.1"]
 

@@ -16,9 +16,11 @@ from tidegauge.cli.main import main
 from tidegauge.estimation import Contract, Estimator
 from tidegauge.estimation.plan import CHECKPOINTING, Plan, render_ac
 from tidegauge.planning.planner import BudgetError, PlanResult, find_plan
+from tidegauge.planning.speed import Speed
 from torch import nn
 
 DEVICE = find_device("l4")
+L4 = Speed("l4")
 
 
 class Block(nn.Module):
@@ -65,7 +67,7 @@ def bounds_of(estimator: Estimator) -> tuple[int, int]:
 
 @pytest.fixture(scope="module")
 def estimator() -> Iterator[Estimator]:
-    with Estimator(make_contract(256, [1024] * 4), records_steps=True) as made:
+    with Estimator(make_contract(256, [1024] * 4)) as made:
         yield made
 
 
@@ -94,11 +96,11 @@ def test_plan_fits_and_is_never_slower_than_simple_ones(estimator: Estimator) ->
 
 def test_plan_is_the_fastest_of_all_combinations() -> None:
     """All 4 x 4 plans of two blocks, each simulated."""
-    with Estimator(make_contract(256, [512, 2048]), records_steps=True) as estimator:
+    with Estimator(make_contract(256, [512, 2048])) as estimator:
         every = []
         for kinds in itertools.product(CHECKPOINTING, repeat=2):
             estimate = estimator.estimate(Plan(ac=render_ac(kinds)), DEVICE)
-            time = estimator.step_of(estimate).time("l4")["total_ns"]
+            time = estimator.step_of(estimate).time(L4)["total_ns"]
             every.append((estimate.high_bytes, time))
         for budget in sorted({high for high, _ in every}):
             best = min(time for high, time in every if high <= budget)
@@ -112,9 +114,9 @@ def test_budget_below_the_least_tells_the_least(estimator: Estimator) -> None:
 
 def test_predicted_recompute_is_that_of_the_simulated_run(estimator: Estimator) -> None:
     """The flops of a step under a plan are those without it and those that it recomputes."""
-    without = estimator.step_of(estimator.estimate(Plan(), DEVICE)).time("l4")
+    without = estimator.step_of(estimator.estimate(Plan(), DEVICE)).time(L4)
     for ac in ("full", "selective", "attention", "full:0-1,selective:3"):
-        step = estimator.step_of(estimator.estimate(Plan(ac=ac), DEVICE)).time("l4")
+        step = estimator.step_of(estimator.estimate(Plan(ac=ac), DEVICE)).time(L4)
         assert step["flops"] - without["flops"] == step["recompute_flops"]
         assert (step["recompute_flops"] > 0) == (ac != "selective")
 
@@ -124,7 +126,7 @@ def test_random_models_stay_below_random_budgets() -> None:
     for _ in range(4):
         hiddens = [choose.choice((256, 1024, 3000)) for _ in range(choose.randint(2, 5))]
         contract = make_contract(128, hiddens, choose.randint(1, 8), choose.choice((128, 500)))
-        with Estimator(contract, records_steps=True) as estimator:
+        with Estimator(contract) as estimator:
             least, most = bounds_of(estimator)
             for _ in range(2):
                 budget = choose.randint(least, most)
@@ -142,7 +144,7 @@ def test_model_without_blocks_is_reported() -> None:
         compute_loss=lambda model, x: model(x).sum(),
     )
     with (
-        Estimator(contract, records_steps=True) as estimator,
+        Estimator(contract) as estimator,
         pytest.raises(ValueError, match="layer has no list of blocks to checkpoint"),
     ):
         find(estimator, 1 << 30)
