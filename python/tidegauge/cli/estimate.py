@@ -54,10 +54,11 @@ T = TypeVar("T")
 _SHOWN_ROWS = 5
 
 
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+def add_run_arguments(parser: argparse.ArgumentParser, *, is_target_needed: bool = True) -> None:
     """The target, how it is trained, and the device."""
     parser.add_argument(
         "target",
+        nargs=None if is_target_needed else "?",
         metavar="TARGET",
         help="a Python file, a Hugging Face config.json, or module:Class",
     )

@@ -19,6 +19,7 @@ from typing import NoReturn
 from tidegauge._build_info import __version__
 from tidegauge._util.suggestions import did_you_mean
 from tidegauge.cli import (
+    calibrate,
     completion,
     devices,
     diff,
@@ -48,7 +49,7 @@ from tidegauge.errors import FormatError, TorchError
 
 COMMANDS: tuple[ModuleType, ...] = (
     *(estimate, plan, rehearse, run, watch, report, diff, merge, info, replay, export, devices),
-    *(completion, doctor, standin),
+    *(calibrate, completion, doctor, standin),
 )
 _RUN_A_SCRIPT = (run.NAME, rehearse.NAME)
 

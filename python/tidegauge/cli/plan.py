@@ -117,7 +117,8 @@ def _render(args: argparse.Namespace, found: PlanResult, applied: AppliedPlan) -
         return to_json(
             {
                 **_facts(found),
-                "is_calibrated": False,
+                "is_calibrated": bool(found.speed.calibration),
+                "times_are": found.speed.describe(),
                 "chosen": _row_to_json(found.chosen),
                 "compared": [_row_to_json(row) for row in found.rows],
                 "simulated": found.simulated,

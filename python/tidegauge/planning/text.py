@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterator
 
 from tidegauge._util.formatting import render_bytes
+from tidegauge.estimation.time_text import describe_unknown
 from tidegauge.planning.planner import PlanResult, Row
 from tidegauge.report.text import join_lines, wrap
 
@@ -62,13 +63,16 @@ def _render_blocks(found: PlanResult) -> Iterator[str]:
 
 def _basis(found: PlanResult) -> str:
     """What was proved, and what the figures rest on."""
+    low, high = found.speed.band
     search = "No faster plan of the search fits."
     if found.gain_ns:
         search = (
             f"Plans that were not simulated are at most {found.gain_ns / 1e6:.1f} ms a step faster."
         )
+    time = found.chosen.estimate.time
+    unknown = f" {describe_unknown(time)}" if time and time.unknown_ops else ""
     return (
         f"Simulated {found.simulated} plans; each row is a run of its own. {search} Peaks are the "
-        "upper ends of their bands. Times are not calibrated: from data sheets and assumed "
-        "efficiencies, about 0.7 to 1.4 times the real ones; their ratios are closer."
+        f"upper ends of their bands. Times are {found.speed.describe()}; expect {low:g} to "
+        f"{high:g} times these; their ratios are closer.{unknown}"
     )
