@@ -27,6 +27,7 @@ from tidegauge.cli.estimate import (
 )
 
 if TYPE_CHECKING:
+    from tidegauge.planning.configurations import Choice, Variant
     from tidegauge.planning.plan_file import AppliedPlan
     from tidegauge.planning.planner import PlanResult, Row
 
@@ -36,6 +37,7 @@ EXAMPLES = """\
   tidegauge plan llama.py --fsdp 8 --mp bf16/fp32 --device h100-80g
   tidegauge plan llama.py --fsdp 8 --device l40s --write plan.json
   tidegauge plan config.json --device l40s --code
+  tidegauge plan llama.py --fsdp 8 --device l40s --try batch --global-batch 64
   (exit code 3: no choice fits; docs/plan.md describes how to apply a plan)
 """
 IN_CHILD = True  # because simulating a GPU may crash the process
@@ -56,10 +58,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="device of the catalogue whose times are estimated; default: that of --device",
     )
+    plan.add_argument(
+        "--try",
+        dest="choices",
+        default="ac",
+        metavar="WHAT",
+        help="what to choose beside ac, the checkpointing: some of ac,batch,reshard,offload",
+    )
+    plan.add_argument(
+        "--global-batch",
+        type=_parse_count,
+        metavar="N",
+        help="for batch: what all ranks train on in one step; micro-batch x accumulation is chosen",
+    )
     plan.add_argument("--write", metavar="FILE", help="write the plan as JSON")
     plan.add_argument("--code", action="store_true", help="print the plan as PyTorch code")
     parser.set_defaults(folder=None)
     add_output(parser)
+
+
+def _parse_count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"invalid batch '{text}' (expected a number, at least 1)")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -71,17 +92,24 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _plan(args: argparse.Namespace) -> int:
+    from tidegauge.planning.configurations import (
+        find_configuration,
+        list_variants,
+        parse_choices,
+    )
     from tidegauge.planning.plan_file import make_applied
-    from tidegauge.planning.planner import BudgetError, find_plan
+    from tidegauge.planning.planner import BudgetError
 
+    choices = parse_choices(args.choices)
     contract, question = read_question(args)
     if question.device is None:
         raise UsageError("plan needs --device, e.g. --device h100-80g")
+    plans = list_variants(contract, question.plan, choices, args.global_batch)
     with make_estimator(args, contract, question) as estimator:
         try:
-            found = find_plan(
+            choice = find_configuration(
                 estimator,
-                question.plan,
+                plans,
                 question.device,
                 budget_bytes=args.budget,
                 alloc_conf=question.alloc_conf,
@@ -91,11 +119,12 @@ def _plan(args: argparse.Namespace) -> int:
             clear_progress(args)
             note(args, str(error))
             return EXIT_DOES_NOT_FIT
+    found = choice.best
     clear_progress(args)
     applied = make_applied(found.blocks, found.chosen.kinds, _facts(found))
     if args.write:
         write_file(args, args.write, applied.to_json())
-    write_result(args, _render(args, found, applied))
+    write_result(args, _render(args, choice, applied))
     return EXIT_DONE
 
 
@@ -112,7 +141,8 @@ def _facts(found: PlanResult) -> dict[str, Any]:
     }
 
 
-def _render(args: argparse.Namespace, found: PlanResult, applied: AppliedPlan) -> str:
+def _render(args: argparse.Namespace, choice: Choice, applied: AppliedPlan) -> str:
+    found = choice.best
     if args.json:
         return to_json(
             {
@@ -121,6 +151,7 @@ def _render(args: argparse.Namespace, found: PlanResult, applied: AppliedPlan) -
                 "times_are": found.speed.describe(),
                 "chosen": _row_to_json(found.chosen),
                 "compared": [_row_to_json(row) for row in found.rows],
+                "tried": [_variant_to_json(each) for each in choice.variants],
                 "simulated": found.simulated,
                 "gain_ns": found.gain_ns,
                 "blocks": {name: list(kept) for name, kept in applied.blocks.items()},
@@ -130,7 +161,20 @@ def _render(args: argparse.Namespace, found: PlanResult, applied: AppliedPlan) -
         return applied.to_code()
     from tidegauge.planning.text import render_plan
 
-    return render_plan(found)
+    return render_plan(found, choice.variants)
+
+
+def _variant_to_json(variant: Variant) -> dict[str, Any]:
+    return {
+        "batch": dict(variant.plan.settings).get("batch"),
+        "accumulate": variant.plan.accumulate,
+        "reshard": variant.plan.reshard,
+        "offload": variant.plan.offload,
+        "is_slower": variant.is_slower,
+        "least_bytes": variant.least_bytes,
+        "without_checkpointing": _row_to_json(variant.fastest),
+        "chosen": variant.result and _row_to_json(variant.result.chosen),
+    }
 
 
 def _row_to_json(row: Row) -> dict[str, Any]:

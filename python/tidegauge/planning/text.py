@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tidegauge._util.formatting import render_bytes
+from tidegauge.estimation.plan import Plan
 from tidegauge.estimation.time_text import describe_unknown
+from tidegauge.planning.configurations import Variant
 from tidegauge.planning.planner import PlanResult, Row
 from tidegauge.report.text import join_lines, wrap
 
@@ -19,7 +21,8 @@ _DOES = {
 }
 
 
-def render_plan(found: PlanResult) -> str:
+def render_plan(found: PlanResult, variants: Sequence[Variant] = ()) -> str:
+    """`variants`: the combinations that were tried; `found` belongs to one of them."""
     lines = [
         *wrap(f"{found.chosen.estimate.target}: {found.chosen.estimate.plan.describe()}"),
         "",
@@ -29,6 +32,7 @@ def render_plan(found: PlanResult) -> str:
         *(_render_row(row, row.name) for row in found.rows),
         _render_row(found.chosen, "plan"),
         "",
+        *_render_variants(found, variants),
         *_render_blocks(found),
         "",
         *wrap(_basis(found)),
@@ -49,6 +53,38 @@ def _render_row(row: Row, name: str) -> str:
     step, recompute = row.step_ns / 1e6, row.time["recompute_ns"] / 1e6
     mark = "" if row.fits else "  does not fit"
     return f"  {name:14}{peak:>12}{step:>9,.1f} ms{recompute:>9,.1f} ms{mark}"
+
+
+def _render_variants(found: PlanResult, variants: Sequence[Variant]) -> list[str]:
+    """One line each, the fastest first; the checkpointing is that of its own plan."""
+    if len(variants) < 2:
+        return []
+    lines = [f"{'combinations':38}{'peak':>12}{'step':>12}"]
+    for each in variants:
+        row = each.result.chosen if each.result else each.fastest
+        step = f"{row.step_ns / 1e6:,.1f} ms"
+        head = f"  {describe_variant(each.plan):36}"
+        if each.result is not None:
+            mark = "  chosen" if each.result is found else ""
+            lines.append(f"{head}{render_bytes(row.estimate.high_bytes):>12}{step:>12}{mark}")
+        elif each.is_slower:
+            lines.append(f"{head}{'':12}{step:>12}  or more: slower")
+        else:
+            lines.append(f"{head}{render_bytes(each.least_bytes):>12}{'':12}  does not fit")
+    return [*lines, ""]
+
+
+def describe_variant(plan: Plan) -> str:
+    """`batch 4 x 2, reshard no, offload`"""
+    parts = []
+    batch = dict(plan.settings).get("batch")
+    if batch is not None:
+        parts.append(f"batch {batch} x {plan.accumulate}")
+    if plan.reshard != "auto":
+        parts.append(f"reshard {plan.reshard}")
+    if plan.offload:
+        parts.append("offload")
+    return ", ".join(parts) or "as given"
 
 
 def _render_blocks(found: PlanResult) -> Iterator[str]:
