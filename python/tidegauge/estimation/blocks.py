@@ -21,6 +21,16 @@ def find_blocks(model: nn.Module) -> list[nn.Module]:
     return _without_nested(model, [*named, *listed], names)
 
 
+def find_parts(model: nn.Module) -> list[nn.Module]:
+    """What is checkpointed in a model without blocks: the outermost modules with submodules and
+    parameters. A module that has everything inside one child counts as that child.
+    """
+    children = [each for each in model.children() if next(each.parameters(), None) is not None]
+    if len(children) == 1:
+        return find_parts(children[0])
+    return [each for each in children if _is_block(each)]
+
+
 def find_units(model: nn.Module, blocks: Sequence[nn.Module]) -> list[list[nn.Module]]:
     """The modules of each FSDP2 unit but the root, in the order to shard them.
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from tidegauge.estimation.adapters import add_adapters
-from tidegauge.estimation.blocks import find_blocks, find_units, parameter_share
+from tidegauge.estimation.blocks import find_blocks, find_parts, find_units, parameter_share
 from tidegauge.estimation.checkpointing import WatchBlock, checkpoint_blocks
 from tidegauge.estimation.contract import Contract
 from tidegauge.estimation.plan import Plan, find_dtype
@@ -26,7 +26,8 @@ class Layout:
     `block_share` and `split_share` are fractions of all parameters: those in blocks, and those
     that tensor parallelism splits. `tensor_sizes`: for each position in the mesh of tensor
     parallelism, the elements of each split parameter. `unit_count`: FSDP2 units with the root, of a
-    pipeline those of the rank. `stage_count`: of the pipeline.
+    pipeline those of the rank. `stage_count`: of the pipeline. `part_count`: modules that are
+    checkpointed instead of blocks, if the model has none.
     """
 
     block_count: int
@@ -35,6 +36,7 @@ class Layout:
     split_share: float = 0.0
     tensor_sizes: tuple[tuple[int, ...], ...] = ((),)
     stage_count: int = 0
+    part_count: int = 0
 
     def describe(self, plan: Plan) -> str:
         """`32 blocks with 87 % of the parameters, 33 FSDP2 units`, or what the plan uses of it."""
@@ -45,6 +47,8 @@ class Layout:
                 parts.append(f"{blocks} with {_percent(self.block_share)} of the parameters")
             else:
                 parts.append("no blocks found (define blocks(model))")
+                if self.part_count:
+                    parts.append(f"its {self.part_count} modules with submodules are checkpointed")
         if self.stage_count:
             parts.append(f"{self.stage_count} stages")
         if plan.is_sharded:
@@ -65,6 +69,11 @@ def blocks_of(contract: Contract, model: nn.Module) -> list[nn.Module]:
     return list(contract.blocks(model)) if contract.blocks else find_blocks(model)
 
 
+def checkpointed_of(contract: Contract, model: nn.Module) -> list[nn.Module]:
+    """What a plan checkpoints one by one: the blocks, or the parts of a model without blocks."""
+    return blocks_of(contract, model) or find_parts(model)
+
+
 def prepare_model(
     contract: Contract,
     plan: Plan,
@@ -83,11 +92,13 @@ def prepare_model(
         parallelize(contract, model, meshes["tp"])
         layout = describe_split(layout, plan, model)
     if plan.ac != "none":
-        if not blocks:
+        parts = checkpointed_of(contract, model)
+        if not parts:
             raise ValueError(
                 f"{contract.name} has no list of blocks to checkpoint; define blocks(model)"
             )
-        checkpoint_blocks(blocks, plan.ac, watch)
+        checkpoint_blocks(parts, plan.ac, watch)
+        layout = replace(layout, part_count=0 if blocks else len(parts))
     if plan.is_sharded:
         shard = bind_shard(plan, meshes["data"])
         shard_units(contract, model, blocks, shard)

@@ -20,7 +20,7 @@ from tidegauge.estimation.pipeline import Pipeline, prepare_pipeline
 from tidegauge.estimation.plan import Plan
 from tidegauge.estimation.preparation import (
     Layout,
-    blocks_of,
+    checkpointed_of,
     make_optimizer,
     prepare_model,
     replicate,
@@ -149,7 +149,7 @@ def run_plan(
             with contract.wrap_errors("make_optimizer"):
                 optimizer = make_optimizer(contract, plan, model, claim.device)
         else:
-            steps = StepRecorder(model, blocks_of(contract, model))
+            steps = StepRecorder(model, checkpointed_of(contract, model))
             with contract.wrap_errors("sharding", let_pass=_OF_PLANS):
                 layout = prepare_model(contract, plan, model, claim.device, steps.watch)
             with contract.wrap_errors("make_optimizer"):

@@ -58,6 +58,8 @@ def _render_time(estimate: Estimate) -> list[str]:
         return render_step_time(estimate.time)
     if estimate.device is None or not estimate.device.key:
         return []
+    if estimate.plan.pp > 1:
+        return wrap("Step time: not estimated, because waits between stages are not modelled")
     return wrap(
         f"Step time: not estimated, because the peaks of {estimate.device.name} are unknown"
     )

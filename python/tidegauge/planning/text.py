@@ -25,6 +25,7 @@ def render_plan(found: PlanResult, variants: Sequence[Variant] = ()) -> str:
     """`variants`: the combinations that were tried; `found` belongs to one of them."""
     lines = [
         *wrap(f"{found.chosen.estimate.target}: {found.chosen.estimate.plan.describe()}"),
+        *wrap(found.rows[-1].estimate.layout),  # of what is checkpointed
         "",
         *wrap(_answer(found)),
         "",

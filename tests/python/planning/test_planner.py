@@ -17,6 +17,7 @@ from tidegauge.estimation import Contract, Estimator
 from tidegauge.estimation.plan import CHECKPOINTING, Plan, render_ac
 from tidegauge.planning.planner import BudgetError, PlanResult, find_plan
 from tidegauge.planning.speed import Speed
+from tidegauge.planning.text import render_plan
 from torch import nn
 
 DEVICE = find_device("l4")
@@ -136,7 +137,35 @@ def test_random_models_stay_below_random_budgets() -> None:
                     assert again.estimate(plan, DEVICE).high_bytes <= budget
 
 
-def test_model_without_blocks_is_reported() -> None:
+def make_parts_contract() -> Contract:
+    """Two modules of different classes, so no list of blocks."""
+
+    def build(settings: object) -> nn.Module:
+        encoder = nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 256))
+        whole = nn.ModuleDict({"encoder": encoder, "decoder": Block(256, 2048)})
+        whole.forward = lambda x: whole["decoder"](whole["encoder"](x))  # type: ignore[method-assign]
+        return whole
+
+    return Contract(
+        name="parts",
+        build_model=build,
+        make_inputs=lambda settings: torch.randn(8, 512, 256),
+        compute_loss=lambda model, x: model(x).square().mean(),
+    )
+
+
+def test_model_without_blocks_is_planned_by_module() -> None:
+    with Estimator(make_parts_contract()) as estimator:
+        least, most = bounds_of(estimator)
+        found = find(estimator, (least + most) // 2)
+    assert found.blocks == ("encoder", "decoder")
+    assert found.chosen.estimate.high_bytes <= found.budget_bytes
+    assert set(found.chosen.kinds) != {"none"}
+    text = render_plan(found)
+    assert "no blocks found (define blocks(model)), its 2 modules with submodules are" in text
+
+
+def test_model_without_modules_to_checkpoint_is_reported() -> None:
     contract = Contract(
         name="layer",
         build_model=lambda settings: nn.Linear(8, 8),
