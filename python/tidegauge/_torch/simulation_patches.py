@@ -55,8 +55,8 @@ def _values(tensor: torch.Tensor, asked_by: str) -> torch.Tensor:
     if values is None:
         raise RuntimeError(
             f"{asked_by} asks for the values of a simulated tensor of shape {tuple(tensor.shape)}, "
-            "which holds no data. Compute the values outside of `simulate`, or skip the code that "
-            "needs them"
+            "which holds no data. Compute the values outside of `simulate`, skip the code that "
+            'needs them, or use `simulate(routing="balanced")` if they come from choices of experts'
         )
     return values
 

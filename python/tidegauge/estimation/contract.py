@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import textwrap
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,9 @@ from tidegauge._util.suggestions import did_you_mean
 if TYPE_CHECKING:
     import torch
     from torch import nn
+
+
+_TORCHS = re.compile(r"[/\\]site-packages[/\\]torch[/\\]|^<")
 
 
 class ContractError(ValueError):
@@ -96,12 +100,14 @@ class Contract:
 def describe_error(error: Exception) -> str:
     """The type and the first line of the message, which may have pages."""
     first = (str(error).splitlines() or [""])[0]
-    # An estimate is no place to call `simulate`; its option does the same.
+    # An estimate is no place to call `simulate`; its options do the same.
     first = first.replace("`simulate(item=1)`", "`--item 1`")
+    first = first.replace('`simulate(routing="balanced")`', "`--routing balanced`")
     return f"{type(error).__name__}: {textwrap.shorten(first, 400, placeholder=' ...')}"
 
 
 def describe_line(frames: Sequence[traceback.FrameSummary], name: str) -> str:
-    """The innermost line of the program itself, or the innermost line of all if it has none."""
-    own = [each for each in frames if Path(each.filename).name == Path(name).name] or frames[-1:]
+    """The innermost line of the program itself, or else the innermost one outside of torch."""
+    own = [each for each in frames if Path(each.filename).name == Path(name).name]
+    own = own or [each for each in frames if not _TORCHS.search(each.filename)] or [*frames[-1:]]
     return f" ({os.path.basename(own[-1].filename)}, line {own[-1].lineno})" if own else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tidegauge import estimate
 from tidegauge.cli.main import main
 from tidegauge.estimation import Contract, ContractError, find_largest, load_contract
 from tidegauge.estimation.blocks import find_blocks
+from tidegauge.estimation.contract import describe_error, describe_line
 from tidegauge.estimation.estimator import Estimator
 from tidegauge.estimation.plan import Plan
 from tidegauge.estimation.sweep import Question
@@ -214,3 +216,18 @@ def test_blocks_are_the_outermost_lists_of_equal_modules() -> None:
     outer = nn.ModuleList([nn.ModuleDict({"experts": inner}), nn.ModuleDict({"other": block()})])
     model = nn.ModuleDict({"encoder": outer, "mlp": block(), "lonely": nn.ModuleList([block()])})
     assert find_blocks(model) == [outer[0], outer[1]]
+
+
+def test_error_names_the_innermost_line_outside_of_torch() -> None:
+    torchs = "/x/site-packages/torch/nn/modules/linear.py"
+    files = ["/x/site-packages/transformers/modeling_llama.py", torchs, "<string>"]
+    frames = [traceback.FrameSummary(file, 7 + i, "forward") for i, file in enumerate(files)]
+    assert describe_line(frames, "config.json") == " (modeling_llama.py, line 7)"
+    assert describe_line(frames[1:2], "config.json") == " (linear.py, line 8)"
+    own = traceback.FrameSummary("/y/model.py", 3, "loss")
+    assert describe_line([own, *frames], "model.py") == " (model.py, line 3)"
+
+
+def test_error_names_the_option_of_the_command() -> None:
+    text = describe_error(RuntimeError('use `simulate(routing="balanced")` or `simulate(item=1)`'))
+    assert text == "RuntimeError: use `--routing balanced` or `--item 1`"

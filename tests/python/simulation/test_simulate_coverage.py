@@ -236,6 +236,46 @@ def test_optimizers_have_the_bytes_of_the_real_ones(name: str) -> None:
         assert run() == real
 
 
+NEEDS_A_CLOSURE = {"LBFGS": "its line search depends on data"}
+NEEDS_SPARSE_GRADIENTS = {"SparseAdam": "sparse tensors cannot be simulated"}
+ALL_OPTIMIZERS = sorted(
+    name
+    for name, kind in vars(torch.optim).items()
+    if isinstance(kind, type)
+    and issubclass(kind, torch.optim.Optimizer)
+    and kind is not torch.optim.Optimizer
+    and name not in NEEDS_A_CLOSURE | NEEDS_SPARSE_GRADIENTS
+)
+
+
+@pytest.mark.parametrize("name", ALL_OPTIMIZERS)
+def test_every_optimizer_of_torch_has_the_states_of_the_real_one(name: str) -> None:
+    def run() -> tuple[dict[str, int], list[int]]:
+        model = nn.Sequential(nn.Linear(16, 24, bias=False), nn.Linear(24, 16, bias=False))
+        optimizer = getattr(torch.optim, name)(model.parameters(), lr=0.01)
+        tracker = MemTracker()
+        tracker.track_external(model, optimizer)
+        with tracker:
+            for _ in range(3):
+                model(torch.randn(2, 16)).sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            splits = [
+                tracker.get_tracker_snapshot(kind)[torch.device("cpu")]["Total"]
+                for kind in ("peak", "current")
+            ]
+        states = [state for each in optimizer.state.values() for state in each.items()]
+        sizes: dict[str, int] = {}
+        for key, value in states:
+            if isinstance(value, torch.Tensor):
+                sizes[key] = sizes.get(key, 0) + value.nbytes
+        return sizes, splits
+
+    real = run()
+    with simulate(item=1.0):
+        assert run() == real
+
+
 def test_compiled_model_makes_the_tensors_of_the_model_itself() -> None:
     def run(compile_it: bool) -> tuple[int, int]:
         model, x = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)), torch.randn(4, 8)
