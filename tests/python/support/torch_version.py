@@ -76,6 +76,9 @@ FEWER_FSDP_SETTINGS = Only(
 NO_FLOPS_OF_CPU_ATTENTION = Only(
     "FlopCounterMode does not count attention on the CPU", last=(2, 14)
 )
+KEPT_WORKSPACES = Only(
+    "workspaces of cuBLAS are kept, so the first step of a GPU may peak at another op", last=(2, 14)
+)
 LATE_PIPELINE_BUFFERS = Only(
     "pipeline stages allocate a buffer when they receive, and drop outputs once sent",
     first=(2, 15),
