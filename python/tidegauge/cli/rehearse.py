@@ -72,8 +72,8 @@ def _fraction(text: str) -> float:
 def _routing(text: str) -> str | int:
     if text in ("balanced", "worst"):
         return text
-    if text.isdecimal():
-        return int(text)
+    if (seed := parse_count(text)) is not None:
+        return seed
     raise argparse.ArgumentTypeError(
         f"invalid routing '{text}' (expected balanced, worst, or a seed such as 7)"
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from sealing import edit_trace
+from tidegauge.allocator import replay_snapshot
 
 REPO = Path(__file__).parents[3]
 
@@ -49,6 +50,12 @@ def test_hostile_traces_of_the_corpus_end_cleanly(script: Path, tmp_path: Path) 
 @pytest.mark.parametrize("path", sorted((fuzz.CORPUS / "snapshot").iterdir()), ids=lambda p: p.stem)
 def test_hostile_snapshots_of_the_corpus_end_cleanly(path: Path) -> None:
     assert fuzz.find_fault(["replay", str(path)]) is None
+
+
+def test_close_ranges_of_expandable_segments_are_replayed() -> None:
+    """Their ranges were assumed to have 1 TiB, and the recording was refused as damaged."""
+    (replayed,) = replay_snapshot(fuzz.CORPUS / "snapshot" / "ranges_closer_than_1_tib.json")
+    assert replayed.divergence is None
 
 
 def test_fault_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

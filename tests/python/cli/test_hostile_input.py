@@ -190,6 +190,8 @@ def test_unexpected_error_is_one_line(
         ["rehearse", "--gpus", "99999999", "--nodes", "99999999", "m.py"],
         ["rehearse", "--rank", "{long}", "m.py"],
         ["rehearse", "--steps", "{long}", "m.py"],
+        ["rehearse", "--routing", "{long}", "m.py"],
+        ["estimate", "m.py", "--pp", "{long}"],
         ["watch", "{trace}", "--every", "{long}"],
     ],
     ids=lambda command: " ".join(command[:3]),
