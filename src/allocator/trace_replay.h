@@ -42,8 +42,9 @@ struct ReplayResult {
 /// At a recorded release of segments the simulator empties its cache. With `total_bytes`, it does
 /// not if a new segment follows at once that needs the release: then torch released them because
 /// memory ran out or garbage was collected, which the simulator must reproduce by itself. (A
-/// program that empties the cache at such a moment looks the same: with a limit for splits or a
-/// threshold for garbage, the simulator may then release less, and diverges.)
+/// program that empties the cache at such a moment looks the same: with a limit for splits, a
+/// threshold for garbage or expandable segments, the simulator may then release less, and
+/// diverges.)
 ReplayResult replay_trace(const RewoundTrace& trace, const Layout& final_layout,
                           const ReplayOptions& options);
 

@@ -42,7 +42,8 @@ void record(Input& input, Recording& recording) {
     if (action == 1) {
       // See trace_replay.h: a replay could not tell these releases from others.
       const AllocConfig& config = recording.allocator().options().config;
-      if (config.max_split_bytes == kNoLimit && config.garbage_collection_threshold == 0) {
+      if (config.max_split_bytes == kNoLimit && config.garbage_collection_threshold == 0 &&
+          !config.expandable_segments) {
         recording.allocator().empty_cache();
       }
     } else if (action % 8 == 5 && !pending.empty()) {
