@@ -15,9 +15,10 @@ from tidegauge._util.files import MAX_TEXT_BYTES, read_file, replace_file
 from tidegauge.errors import FormatError
 
 _FORMAT = 1
-# The real time, in modelled times. Without a calibration this covers the efficiencies that products
-# reach on real devices; with one, the differences between the calibrated run and others.
-_BAND_BY_DATA_SHEET = (0.7, 1.4)
+# The real time, in modelled times. Without a calibration this covers the efficiencies that real
+# programs reach: a published run on H100s of 500 W took 1.6 times the modelled time. With one, it
+# covers the differences between the calibrated run and others.
+_BAND_BY_DATA_SHEET = (0.7, 1.7)
 _BAND_CALIBRATED = (0.9, 1.1)
 
 
