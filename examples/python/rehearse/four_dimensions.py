@@ -5,7 +5,7 @@
     tidegauge rehearse --nodes 8 --gpus 8 four_dimensions.py --tp 8
 405B on 512, the first and the last rank:
     tidegauge rehearse --nodes 64 --gpus 8 --rank 0,511 four_dimensions.py --tp 8 --pp 8 \\
-        --width 16384 --hidden 53248 --layers 126 --heads 128
+        --width 16384 --hidden 53248 --layers 126 --heads 128 --seq 2048
 """
 
 from __future__ import annotations

@@ -392,9 +392,13 @@ def is_out_of_memory(error: BaseException | None) -> bool:
 
     from tidegauge import _C
 
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    return isinstance(error, RuntimeError) and _C.is_out_of_memory(str(error))
+    while error is not None:
+        if isinstance(error, torch.OutOfMemoryError | MemoryError):
+            return True
+        if isinstance(error, RuntimeError) and _C.is_out_of_memory(str(error)):
+            return True
+        error = error.__cause__  # schedules of pipelines raise errors of their own
+    return False
 
 
 def _note_holders(recorder: Recorder) -> None:

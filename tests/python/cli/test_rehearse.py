@@ -184,6 +184,21 @@ def test_run_that_needs_too_much_is_out_of_memory(tmp_path: Path) -> None:
 
 
 @needs_cuda
+def test_out_of_memory_that_a_library_wraps_does_not_fit(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\n"
+        "try:\n"
+        "    torch.empty(1 << 40, device='cuda')\n"
+        "except RuntimeError as error:\n"
+        "    raise RuntimeError('in a schedule') from error\n"
+    )
+    done = rehearse(tmp_path, str(script))
+    assert done.returncode == 3, done.stderr
+    assert "does not fit" in done.stderr or "the run ran out of memory" in done.stderr
+
+
+@needs_cuda
 def test_last_rank_of_a_large_job_needs_no_others(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
