@@ -236,7 +236,7 @@ class OpLog:
     # Facts: 1 backward, 2 recompute, 4 optimizer step.
     def entries(self, begin: int, end: int) -> list[tuple[int, int, int, int]]: ...
     # The calls from number `begin` on, with their costs (src/plan/op_cost.h).
-    def calls(self, begin: int = 0) -> list[OpCall]: ...
+    def calls(self, begin: int = 0) -> list[PricedCall]: ...
     # How long these entries take on a device of the catalogue: the members of StepTime
     # (src/plan/step_time.h). `constants` replace members of DeviceSpeed (src/plan/device_speed.h).
     def time(
@@ -249,7 +249,7 @@ class OpLog:
     # By number; 0 is none.
     def module_names(self) -> dict[int, str]: ...
 
-class OpCall:
+class PricedCall:
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...  # made by C++ only
     @property
     def op(self) -> str: ...

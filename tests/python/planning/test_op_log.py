@@ -32,7 +32,7 @@ def logged() -> Iterator[_C.OpLog]:
         log.stop()
 
 
-def list_calls(log: _C.OpLog) -> list[tuple[_C.OpCall, int]]:
+def list_calls(log: _C.OpLog) -> list[tuple[_C.PricedCall, int]]:
     """The ops in their order with their facts."""
     calls = log.calls()
     rows = log.entries(0, log.position)
