@@ -16,8 +16,10 @@ function(tidegauge_test name)
   set_tests_properties(${name} PROPERTIES FAIL_REGULAR_EXPRESSION "Running 0 tests" TIMEOUT 3600)
 endfunction()
 
-tidegauge_sources(core_tests tests/core tests/trace tests/analyze tests/allocator tests/fit
-  tests/plan tests/export)
+set(TIDEGAUGE_CORE_TESTS
+  tests/core tests/trace tests/analyze tests/allocator tests/fit tests/plan tests/export
+  CACHE STRING "Folders with tests that need no torch")
+tidegauge_sources(core_tests ${TIDEGAUGE_CORE_TESTS})
 if(core_tests AND TARGET tidegauge_core)
   tidegauge_test(core_tests ${core_tests})
   target_link_libraries(core_tests PRIVATE tidegauge_core)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# run_sanitized.sh asan|tsan: runs the C++ tests of build/<name>, and for asan also some Python tests
+# run_sanitized.sh asan|asan-core|tsan: runs the C++ tests of build/<name>, and for asan also some Python tests
 # with the package built there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
