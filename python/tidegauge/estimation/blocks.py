@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import chain
 
 from torch import nn
@@ -25,10 +25,19 @@ def find_parts(model: nn.Module) -> list[nn.Module]:
     """What is checkpointed in a model without blocks: the outermost modules with submodules and
     parameters. A module that has everything inside one child counts as that child.
     """
-    children = [each for each in model.children() if next(each.parameters(), None) is not None]
+    children = [each for each in _called(model) if next(each.parameters(), None) is not None]
     if len(children) == 1:
         return find_parts(children[0])
     return [each for each in children if _is_block(each)]
+
+
+def _called(model: nn.Module) -> Iterator[nn.Module]:
+    """The children; of a list or a dictionary, which has no forward, its members."""
+    for child in model.children():
+        if isinstance(child, nn.ModuleList | nn.ModuleDict):
+            yield from _called(child)
+        else:
+            yield child
 
 
 def find_units(model: nn.Module, blocks: Sequence[nn.Module]) -> list[list[nn.Module]]:
