@@ -92,9 +92,21 @@ class Contract:
             package = str(Path(__file__).parent.parent)
             theirs = [each for each in frames if not each.filename.startswith(package)]
             where = describe_line(theirs, self.name)
+            _clear_frames(error)
             raise ModelError(
                 f"{doing} of {self.name} failed{where}: {describe_error(error)}"
             ) from error
+
+
+def _clear_frames(error: BaseException | None) -> None:
+    """Ends what the frames of the error hold open, also if the caller keeps the error.
+
+    A checkpoint whose forward raised holds a generator that has set hooks for saved tensors. They
+    would recompute this model in the backward of the next one.
+    """
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 def describe_error(error: Exception) -> str:

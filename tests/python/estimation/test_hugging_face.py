@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tidegauge.estimation.plan import Plan
 from tidegauge.estimation.preparation import prepare_model
 from tidegauge.estimation.text import render_estimate
 from torch import nn
+from torch_version import NO_FLOAT32_GROUPED_MM
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -33,6 +35,7 @@ SMALL = {
     "head_dim": 16,
 }
 MOE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+WITH_EXPERTS = ("jamba", "qwen3_moe")
 DENSE = {"llama": SMALL, "qwen3": SMALL, "gemma2": SMALL, "phi3": {**SMALL, "pad_token_id": 0}}
 
 
@@ -40,6 +43,12 @@ def write_config(folder: Path, model_type: str, values: dict[str, Any]) -> Path:
     path = folder / "config.json"
     path.write_text(json.dumps({"model_type": model_type, **values}))
     return path
+
+
+def simulated(model_types: Iterable[str]) -> list[Any]:
+    """Parameters of a test that simulates models in float32."""
+    skips = NO_FLOAT32_GROUPED_MM.skips
+    return [pytest.param(each, marks=skips if each in WITH_EXPERTS else ()) for each in model_types]
 
 
 def find_whole(model_type: str, values: dict[str, Any]) -> set[str]:
@@ -57,7 +66,7 @@ def find_whole(model_type: str, values: dict[str, Any]) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("model_type", [*DENSE, "qwen3_moe"])
+@pytest.mark.parametrize("model_type", simulated([*DENSE, "qwen3_moe"]))
 @pytest.mark.parametrize("tp", [2, 4])
 def test_tensor_parallelism_uses_the_whole_plan_of_the_model(
     model_type: str, tp: int, tmp_path: Path
@@ -192,7 +201,7 @@ def test_modules_with_the_same_parameters_are_one_unit() -> None:
     assert all(len(each) == 1 for each in others)
 
 
-@pytest.mark.parametrize("model_type", HYBRIDS)
+@pytest.mark.parametrize("model_type", simulated(HYBRIDS))
 def test_hybrid_models_are_sharded_block_by_block(model_type: str, tmp_path: Path) -> None:
     values, blocks, units = HYBRIDS[model_type]
     path = write_config(tmp_path, model_type, values)

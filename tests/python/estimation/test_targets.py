@@ -15,7 +15,7 @@ from tidegauge import estimate
 from tidegauge.cli.main import main
 from tidegauge.estimation import Contract, ContractError, find_largest, load_contract
 from tidegauge.estimation.blocks import find_blocks
-from tidegauge.estimation.contract import describe_error, describe_line
+from tidegauge.estimation.contract import ModelError, describe_error, describe_line
 from tidegauge.estimation.estimator import Estimator
 from tidegauge.estimation.plan import Plan
 from tidegauge.estimation.sweep import Question
@@ -226,6 +226,29 @@ def test_error_names_the_innermost_line_outside_of_torch() -> None:
     assert describe_line(frames[1:2], "config.json") == " (linear.py, line 8)"
     own = traceback.FrameSummary("/y/model.py", 3, "loss")
     assert describe_line([own, *frames], "model.py") == " (model.py, line 3)"
+
+
+def test_kept_error_of_a_checkpointed_block_leaves_no_hooks_behind(model_file: str) -> None:
+    """The error holds the frames of torch's checkpoint, which has set hooks for saved tensors."""
+
+    def fail(block: nn.Module, args: Any) -> None:
+        raise RuntimeError("the block fails")
+
+    contract = load_contract(model_file)
+    build_model = contract.build_model
+
+    def build_failing_model(settings: Any) -> nn.Module:
+        model = build_model(settings)
+        model.blocks[0].two.register_forward_pre_hook(fail)  # type: ignore[index, union-attr]
+        return model
+
+    failing = dataclasses.replace(contract, build_model=build_failing_model)
+    with pytest.raises(ModelError, match="the block fails") as kept:
+        estimate(failing, ac="full")
+    x = torch.ones(3, requires_grad=True)
+    x.exp().sum().backward()  # type: ignore[no-untyped-call]  # would run the block again
+    assert x.grad is not None
+    assert kept.value.__cause__ is not None
 
 
 def test_error_names_the_option_of_the_command() -> None:
