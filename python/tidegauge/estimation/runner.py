@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, cast
 
 import torch
@@ -116,6 +117,9 @@ def run_plan(
     settings = contract.resolve(dict(plan.settings))
     is_group_needed = plan.is_sharded or plan.dp > 0 or plan.world_size > 1
     world_size = plan.world_size if is_group_needed else None
+    if plan.zero:
+        # An older torch compiles functions in this import, some of which a simulation replaces.
+        import_module("torch.distributed.optim")
     with (
         contextlib.redirect_stdout(sys.stderr),  # standard output is for our results
         simulate(
