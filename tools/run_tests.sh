@@ -7,8 +7,8 @@ cd "$(dirname "$0")/.."
 ctest --test-dir "$1" --output-on-failure --no-tests=error
 ctest_status=$?
 
-# Two halves at the same time, one per core: the slowest folders, and the rest.
-first_half=(tests/python/trackers)
+# Two halves at the same time, one per core.
+first_half=(tests/python/{trackers,cli,planning})
 .venv/bin/python -m pytest -q "${first_half[@]/#/--ignore=}" >"$1/pytest_rest.log" 2>&1 &
 .venv/bin/python -m pytest -q "${first_half[@]}" | tee "$1/pytest.log"
 first_status=$?

@@ -132,7 +132,8 @@ int cudaEventSynchronize(void* event) {
   }
   return kSuccess;
 }
-/// At least 100 ms: programs that measure kernels (Triton's autotuner) repeat short ones many times.
+/// At least 100 ms: programs that measure kernels (Triton's autotuner) repeat short ones many
+/// times.
 int cudaEventElapsedTime(float* milliseconds, void* from, void* to) {
   constexpr double kLeast = 100;
   const double passed = static_cast<Event*>(to)->time_ms - static_cast<Event*>(from)->time_ms;

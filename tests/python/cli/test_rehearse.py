@@ -307,7 +307,7 @@ def test_without_cuda_the_script_is_simulated(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--gpus", "0", "x.py"), "invalid number '0' (expected at least 1)"),
+        (("--gpus", "0", "x.py"), "invalid number '0' (expected 1 or more"),
         (("--rank", "8", "--gpus", "8", "x.py"), "invalid rank '8' (expected 0 to 7 for 8 ranks)"),
         (("--rank", "x", "x.py"), "invalid rank 'x' (expected 0 to 0 for 1 ranks)"),
         (("--device", "h1000", "x.py"), "unknown device 'h1000'"),

@@ -80,8 +80,8 @@ KEPT_WORKSPACES = Only(
     "workspaces of cuBLAS are kept, so the first step of a GPU may peak at another op", last=(2, 14)
 )
 NO_FLOAT32_GROUPED_MM = Only(
-    "the meta kernel of `grouped_mm` takes bfloat16 only, so float32 models with experts (Qwen3-MoE, "
-    "Jamba) cannot be simulated",
+    "the meta kernel of `grouped_mm` takes bfloat16 only, so float32 models with experts "
+    "(Qwen3-MoE, Jamba) cannot be simulated",
     last=(2, 14),
 )
 LATE_PIPELINE_BUFFERS = Only(
