@@ -28,7 +28,7 @@ RUNS = {
     "expandable, low memory": ("expandable_segments:True", SMALL, "slow"),
 }
 
-# Frees that complete in the middle of a request which empties the cache are not followed yet.
+# Not equal yet (docs/allocator.md).
 DIFFERENT = {"low memory, slow events", "max split, low memory", "expandable, low memory"}
 NAMES = [
     pytest.param(name, marks=pytest.mark.xfail(strict=True) if name in DIFFERENT else ())
