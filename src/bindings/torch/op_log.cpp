@@ -122,7 +122,8 @@ std::vector<SliceRow> list_slices(const OpLog& log, int64_t begin, int64_t end,
 }  // namespace
 
 void bind_op_log(py::module_& m) {
-  py::class_<PricedCall>(m, "PricedCall", "All calls of an op with equal shapes, and what one costs.")
+  py::class_<PricedCall>(m, "PricedCall",
+                         "All calls of an op with equal shapes, and what one costs.")
       .def_property_readonly("op", [](const PricedCall& self) { return self.call.op; })
       .def_property_readonly("arguments",
                              [](const PricedCall& self) { return to_rows(self.call.arguments); })
