@@ -105,9 +105,18 @@ def data_parallel() -> Program:
 
 
 def test_data_parallel_run_equals_the_real_run(tmp_path: Path) -> None:
+    """DDP sends the sizes of its new buckets, and gloo's thread may still hold them when the
+    buckets are allocated: the scheduler decides. Any other difference is in each attempt."""
     init_one_thread_gloo(dist.HashStore(), rank=0, world_size=1)
     try:
-        assert compare_events(data_parallel, tmp_path) is None
+        differences = []
+        for attempt in range(5):
+            folder = tmp_path / str(attempt)
+            folder.mkdir()
+            differences.append(compare_events(data_parallel, folder))
+            if differences[-1] is None:
+                return
+        pytest.fail(f"differs in each attempt: {differences}")
     finally:
         dist.destroy_process_group()
 
