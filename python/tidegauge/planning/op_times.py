@@ -51,9 +51,9 @@ class OpTimes:
             if kind == _OP and number not in self._ms:
                 self._ms[number] = self._find_ms(place)
         free = {None, False} if uses_device else {None}
-        times = {n: 0.0 if self._is_on_device[n] in free else ms for n, ms in self._ms.items()}
         return [
-            (times[number] if kind == _OP else 0.0, facts) for kind, number, facts, _ in entries
+            (0.0 if kind != _OP or self._is_on_device[number] in free else self._ms[number], facts)
+            for kind, number, facts, _ in entries
         ]
 
     def _find_ms(self, place: int) -> float:
