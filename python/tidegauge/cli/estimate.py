@@ -372,8 +372,8 @@ def _write_html(
         memories = [estimator.memory_of(estimate) for _, estimate in found]
         page = make_page(f"estimate of {args.target}", runs, labels, names, memories)
         if points[0].values:
-            told = find_telling(points)
-            shown = next(i for i, (_, each) in enumerate(found) if each is told.estimate)
+            headline = find_telling(points).estimate
+            shown = next(i for i, (_, each) in enumerate(found) if each is headline)
             page.add_sweep(plot_sweep(points), describe_sweep(points), shown)
         write_page(args, page)
     elif args.html:

@@ -198,15 +198,15 @@ def describe_sweep(points: Sequence[SweepPoint]) -> str:
     point = find_telling(points)
     assert point.estimate is not None
     values = ", ".join(f"{name} {value}" for name, value in point.values.items())
-    told = f"{values}, {render_bytes(point.estimate.needed_bytes)}"
+    answer = f"{values}, {render_bytes(point.estimate.needed_bytes)}"
     simulated = [point.estimate for point in points if point.estimate]
     if point.estimate.fits is None:
-        return f"{len(simulated):,} configurations; the most memory: {told}"
+        return f"{len(simulated):,} configurations; the most memory: {answer}"
     fitting = sum(bool(found.fits) for found in simulated)
     count = f"{fitting:,} of {len(points):,} configurations fit"
     if close := sum(found.verdict == "too close to call" for found in simulated):
         count += f", {close:,} {'is' if close == 1 else 'are'} too close to call"
-    return f"{count}; the {'largest' if fitting else 'least memory'}: {told}"
+    return f"{count}; the {'largest' if fitting else 'least memory'}: {answer}"
 
 
 def _render_cells(estimate: Estimate) -> str:
