@@ -28,6 +28,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from markdown_text import wrap_prose
+
 REPO = Path(__file__).resolve().parent.parent
 RESULTS = REPO / "benchmarks" / "torch_versions.json"
 DOCUMENT = REPO / "docs" / "torch-versions.md"
@@ -248,7 +250,7 @@ def render_table(results: dict[str, Result]) -> str:
     for heading, render in (("Failed:", render_failures), ("Skipped:", render_skips)):
         listed = [line for name in VERSIONS for line in render(name, results.get(name, {}))]
         if listed:
-            lines += ["", heading, *listed]
+            lines += ["", heading, *(wrap_prose(each) for each in listed)]
     return "\n".join([*lines, ""])
 
 

@@ -18,6 +18,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from markdown_text import wrap_prose
+
 ROOT = Path(__file__).parents[1]
 SUPPORT = ROOT / "tests" / "python" / "support"
 PROGRAM = SUPPORT / "model_coverage.py"
@@ -65,15 +67,19 @@ def render(rows: Sequence[dict[str, Any]]) -> str:
     lines = [
         "# Models that a simulation can train",
         "",
-        "`tools/update_coverage.py` writes this page. It builds a small model of each type from "
-        "its config, trains two steps with AdamW on the CPU,",
-        "really and simulated, and compares the peak and the memory after the steps. "
-        f"transformers {version('transformers')}, torch {version('torch').partition('+')[0]}.",
+        wrap_prose(
+            "`tools/update_coverage.py` writes this page. It builds a small model of each type "
+            "from its config, trains two steps with AdamW on the CPU, really and simulated, and "
+            "compares the peak and the memory after the steps. "
+            f"transformers {version('transformers')}, torch {version('torch').partition('+')[0]}."
+        ),
         "",
-        f"Of {len(rows)} models, {counts['equal']} have equal bytes. "
-        f"The real run of the small config fails for {counts['refused']}. Of the others, "
-        f"{counts['not simulated']} are not simulated, and the bytes differ for "
-        f"{counts['differs']}.",
+        wrap_prose(
+            f"Of {len(rows)} models, {counts['equal']} have equal bytes. "
+            f"The real run of the small config fails for {counts['refused']}. Of the others, "
+            f"{counts['not simulated']} are not simulated, and the bytes differ for "
+            f"{counts['differs']}."
+        ),
     ]
     titles = {
         "differs": "Bytes differ",

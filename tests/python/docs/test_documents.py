@@ -14,6 +14,11 @@ import pytest
 REPO = Path(__file__).parents[3]
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"]
 DOCUMENTS += [str(path.relative_to(REPO)) for path in sorted((REPO / "docs").rglob("*.md"))]
+PROSE = DOCUMENTS + [
+    str(path.relative_to(REPO))
+    for folder in ("src", "tests", "examples", "benchmarks")
+    for path in sorted((REPO / folder).rglob("*.md"))
+]
 # A document may name a file relative to these folders, as an #include or an import does.
 BASES = ("", "src", "include", "python", "python/tidegauge", "tests", "tests/python")
 ENDINGS = (
@@ -82,6 +87,33 @@ def test_links_lead_somewhere(document: str) -> None:
     links = re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8"))
     local = [link for link in links if not link.startswith("http")]
     assert [link for link in local if is_broken(path, link)] == []
+
+
+def find_long_lines(text: str) -> list[str]:
+    """Lines of more than 120 characters that could be wrapped: not tables, code, or one link."""
+    prose = re.sub(r"^( *)```.*?^\1```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    lines = (line for line in prose.splitlines() if len(line) > 120)
+    return [
+        line
+        for line in lines
+        if not line.lstrip().startswith(("|", "<!--")) and " " in re.sub(r"^\s*(- )?", "", line)
+    ]
+
+
+@pytest.mark.parametrize("document", PROSE)
+def test_lines_are_wrapped_at_120(document: str) -> None:
+    assert find_long_lines((REPO / document).read_text(encoding="utf-8")) == []
+
+
+def test_tables_code_and_links_may_be_longer_than_120() -> None:
+    words, address = "word " * 30, "x" * 130
+    allowed = [f"| {words} |", f"```\n{words}\n```", f"- [name]({address})"]
+    assert find_long_lines("\n".join(allowed)) == []
+    assert find_long_lines(f"{words}\n```\n{words}\n```\n- {words}") == [words, f"- {words}"]
+
+
+def test_readme_has_at_most_150_lines() -> None:
+    assert len((REPO / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
 
 
 def test_architecture_names_many_paths() -> None:
