@@ -17,6 +17,7 @@ benchmarks/torch_versions.json. The exit code is 1 if a test failed or nothing c
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 import shutil
@@ -138,7 +139,15 @@ class Version:
         except subprocess.TimeoutExpired:
             error = f"took more than {SUITE_SECONDS // 60} minutes"
         result = read_report(report) if report.exists() else {"error": error}
-        return {**result, "seconds": round(time.monotonic() - begin)}
+        return {**result, **find_sources(), "seconds": round(time.monotonic() - begin)}
+
+
+def find_sources() -> Result:
+    """Which sources are tested, and when."""
+    ask = ["git", "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(ask, cwd=REPO, check=True, capture_output=True, text=True).stdout
+    today = datetime.datetime.now(datetime.UTC).date()
+    return {"commit": commit.strip(), "date": today.isoformat()}
 
 
 def read_report(path: Path) -> Result:
@@ -216,11 +225,17 @@ def render_overhead(overhead: list[list[float]] | None) -> str:
 def render_row(result: Result | None) -> list[str]:
     if result is None or "problem" in result:
         why = f"does not build: {result['problem']}" if result else "not run yet"
-        return [*[""] * len(SUITES), why, ""]
+        return [*[""] * len(SUITES), why, "", ""]
     missing = result.get("missing")
     listed = "unknown" if missing is None else "; ".join(missing) or "nothing"
     suites = [render_suite(result["suites"].get(suite)) for suite in SUITES]
-    return [*suites, listed, render_overhead(result.get("overhead"))]
+    return [*suites, listed, render_overhead(result.get("overhead")), render_sources(result)]
+
+
+def render_sources(result: Result) -> str:
+    """The commits of the suites and their days, the oldest first."""
+    tested = {(suite["date"], suite["commit"]) for suite in result["suites"].values()}
+    return "; ".join(f"{date} {commit}" for date, commit in sorted(tested))
 
 
 def render_failures(name: str, result: Result) -> Iterator[str]:
@@ -244,8 +259,8 @@ def render_skips(name: str, result: Result) -> Iterator[str]:
 
 
 def render_table(results: dict[str, Result]) -> str:
-    head = ["torch", *SUITES, "missing", "overhead"]
-    lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * len(SUITES) + "---|---:|"]
+    head = ["torch", *SUITES, "missing", "overhead", "tested"]
+    lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * len(SUITES) + "---|---:|---|"]
     lines += [f"| {' | '.join([name, *render_row(results.get(name))])} |" for name in VERSIONS]
     for heading, render in (("Failed:", render_failures), ("Skipped:", render_skips)):
         listed = [line for name in VERSIONS for line in render(name, results.get(name, {}))]
