@@ -36,7 +36,8 @@ def make_module_contract(
 def _copy_without_data(model: nn.Module) -> nn.Module:
     tensors = [*model.parameters(), *model.buffers()]
     memo: dict[int, Any] = {id(tensor): _to_meta(tensor) for tensor in tensors}
-    return copy.deepcopy(model, memo).to_empty(device=torch.get_default_device())
+    # torch.get_default_device() does not know a device that a simulation claims.
+    return copy.deepcopy(model, memo).to_empty(device=torch.empty(0).device)
 
 
 def _to_meta(tensor: torch.Tensor) -> torch.Tensor:
