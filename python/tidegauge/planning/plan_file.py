@@ -49,6 +49,9 @@ class AppliedPlan:
     def apply(self, model: nn.Module) -> nn.Module:
         """Checkpoints the blocks. Call it before `fully_shard` and before the first step.
 
+        Models of transformers then no longer use a cache of keys and values: recomputing would
+        append to it.
+
         Raises ValueError if the model has no module of this name, and changes nothing then.
         """
         modules = dict(model.named_modules())
@@ -66,6 +69,10 @@ class AppliedPlan:
                 )
         for name, kept in self.blocks.items():
             checkpoint_block(modules[name], kept)
+        for module in model.modules() if self.blocks else ():
+            config = getattr(module, "config", None)
+            if getattr(config, "use_cache", False) is True:
+                config.use_cache = False  # type: ignore[union-attr]
         return model
 
     def to_code(self) -> str:
@@ -96,7 +103,12 @@ class AppliedPlan:
                 ]
             lines.append("        block.forward = run")
         if groups:
-            lines.append("    return model")
+            lines += [
+                "    for module in model.modules():",
+                "        if getattr(getattr(module, 'config', None), 'use_cache', False) is True:",
+                "            module.config.use_cache = False  # recomputing would append to it",
+                "    return model",
+            ]
         return "\n".join(lines)
 
     def to_json(self) -> str:

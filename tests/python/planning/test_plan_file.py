@@ -154,6 +154,9 @@ def test_module_of_any_name_is_data_in_the_code(tmp_path: Path) -> None:
             found.append(name)
             return nn.Identity()
 
+        def modules(self) -> list[nn.Module]:
+            return []
+
     space["checkpoint_blocks"](Model())
     assert found == names
 
