@@ -80,3 +80,32 @@ def test_a_recorded_run_shows_its_times(open_page: OpenPage) -> None:
     page = open_page("report", "before.tide")
     assert page.locator("#steps-table .time").first.is_visible()
     assert "after the start" in page.locator("#chosen-moment").inner_text()
+
+
+def test_the_page_of_a_plan_draws_memory_against_time(
+    open_page: OpenPage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["plan", str(MODEL), "--device", "l4", "--set", "batch=4096", "--set", "width=512"]
+    budget = "1850MiB"
+    assert main([*command, "--budget", budget, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    page = open_page(*command, "--budget", budget, width=900)
+    wait_for_drawing(page)
+    marks = page.eval_on_selector_all(
+        "#sweep-plot .point", "all => all.map((one) => ({ ...one.dataset }))"
+    )
+    rows = {row["ac"]: row for row in (*answer["compared"], *answer["front"], answer["chosen"])}
+    expected = [
+        (str(row["high_bytes"]), "fits" if row["fits"] else "does not fit") for row in rows.values()
+    ]
+    assert sorted((mark["high"], mark["verdict"]) for mark in marks) == sorted(expected)
+    lines = page.eval_on_selector_all(
+        "#sweep-plot polyline", "all => all.map((one) => one.getAttribute('points').split(' '))"
+    )
+    assert sorted(map(len, lines))[-1] == len(answer["front"]) > 1
+    assert set(sorted(map(len, lines))[:-1]) <= {1}
+    assert "plan" in column(page, "#sweep-table", 1)
+    text = page.locator("#sweep-plot").text_content()
+    assert "ms a step" in text
+    assert f"the budget has {render_bytes(1850 << 20)}" in text
+    assert page.evaluate(CONTRAST.read_text())["faint"] == []

@@ -51,6 +51,14 @@ test("positive numbers that span a wide range have a logarithmic axis", () => {
   assert.deepEqual(placed("-1", "1", "99"), ["batch", ["-1", 0], ["1", 2], ["99", 100]]);
 });
 
+test("points that are apart have marks, but no line leads to them", () => {
+  const sweep = sweepOf(["ms"], [[["10"], 500], [["20"], 400], [["15"], 700], [["30"], 300], [["25"], 600]]);
+  sweep.points[2].is_apart = sweep.points[4].is_apart = true;
+  const { lines, marks } = layOutSweep(sweep, 600, 320);
+  assert.deepEqual(lines.map(({ path }) => path.map(({ point }) => point.values[0])), [["10", "20", "30"], ["15"], ["25"]]);
+  assert.equal(marks.length, 5);
+});
+
 test("each combination of the other names is a line and labels do not overlap", () => {
   const kinds = ["none", "selective", "full"];
   const rows = kinds.flatMap((ac) => ["1", "2"].map((batch) => [[ac, batch], 30]));

@@ -33,7 +33,8 @@ from tidegauge.cli.common import (
     write_file,
     write_result,
 )
-from tidegauge.cli.html import add_html, check_html, make_page, write_page
+from tidegauge.cli.html import add_html, check_html, write_page
+from tidegauge.cli.simulated_page import make_simulated_page
 from tidegauge.errors import FormatError
 
 if TYPE_CHECKING:
@@ -360,17 +361,12 @@ def _write_html(
     from tidegauge.estimation.plot import plot_sweep
     from tidegauge.estimation.sweep import find_telling
     from tidegauge.estimation.text import describe_sweep
-    from tidegauge.report.page import MOST_MOMENTS
-    from tidegauge.report.run import Run
 
     found = [(point.values, point.estimate) for point in points if point.estimate]
     if args.html and found:
-        room = MOST_MOMENTS // len(found)
-        runs = [Run(estimator.trace_of(estimate), max_moments=room) for _, estimate in found]
         labels = [_label(values) or estimate.plan.describe() for values, estimate in found]
-        names = [f"estimate of {args.target}, {label}" for label in labels]
-        memories = [estimator.memory_of(estimate) for _, estimate in found]
-        page = make_page(f"estimate of {args.target}", runs, labels, names, memories)
+        estimates = [estimate for _, estimate in found]
+        page = make_simulated_page(f"estimate of {args.target}", estimator, estimates, labels)
         if points[0].values:
             headline = find_telling(points).estimate
             shown = next(i for i, (_, each) in enumerate(found) if each is headline)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.cli.common import (
@@ -25,10 +26,12 @@ from tidegauge.cli.estimate import (
     read_question,
     run_checked,
 )
+from tidegauge.cli.html import add_html, check_html, write_page
+from tidegauge.cli.simulated_page import make_simulated_page
 
 if TYPE_CHECKING:
+    from tidegauge.estimation import Estimator
     from tidegauge.planning.configurations import Choice, Variant
-    from tidegauge.planning.plan_file import AppliedPlan
     from tidegauge.planning.planner import PlanResult, Row
 
 NAME = "plan"
@@ -73,6 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     plan.add_argument("--write", metavar="FILE", help="write the plan as JSON")
     plan.add_argument("--code", action="store_true", help="print the plan as PyTorch code")
+    add_html(parser)
     parser.set_defaults(folder=None)
     add_output(parser)
 
@@ -84,6 +88,7 @@ def _parse_count(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
+    check_html(args)
     if args.write:
         refuse_to_replace(args, args.write)
     if args.ac is not None:
@@ -97,7 +102,6 @@ def _plan(args: argparse.Namespace) -> int:
         list_variants,
         parse_choices,
     )
-    from tidegauge.planning.plan_file import make_applied
     from tidegauge.planning.planner import BudgetError
 
     choices = parse_choices(args.choices)
@@ -119,46 +123,54 @@ def _plan(args: argparse.Namespace) -> int:
             clear_progress(args)
             note(args, str(error))
             return EXIT_DOES_NOT_FIT
-    found = choice.best
+        found = choice.best
+        if args.html:
+            _write_html(args, estimator, found)
     clear_progress(args)
-    applied = make_applied(found.blocks, found.chosen.kinds, _facts(found))
     if args.write:
-        write_file(args, args.write, applied.to_json())
-    write_result(args, _render(args, choice, applied))
+        write_file(args, args.write, found.applied.to_json())
+    write_result(args, _render(args, choice))
     return EXIT_DONE
 
 
-def _facts(found: PlanResult) -> dict[str, Any]:
-    chosen = found.chosen.estimate
-    return {
-        "target": chosen.target,
-        "settings": chosen.settings,
-        "plan": chosen.plan.describe(),
-        "device": found.device.key or found.device.name,
-        "budget_bytes": found.budget_bytes,
-        "needed_bytes": chosen.needed_bytes,
-        "high_bytes": chosen.high_bytes,
-    }
+def _write_html(args: argparse.Namespace, estimator: Estimator, found: PlanResult) -> None:
+    """The front of memory against time, and the simulated runs."""
+    from tidegauge.planning.plot import list_plotted, plot_front
+    from tidegauge.planning.text import describe_answer
+
+    rows = list_plotted(found)
+    estimates = [row.estimate for row in rows]
+    labels = [each.plan.ac for each in estimates]
+    page = make_simulated_page(f"plan of {args.target}", estimator, estimates, labels)
+    shown = next(i for i, row in enumerate(rows) if row.kinds == found.chosen.kinds)
+    page.add_sweep(plot_front(found), describe_answer(found), shown)
+    write_page(args, page)
 
 
-def _render(args: argparse.Namespace, choice: Choice, applied: AppliedPlan) -> str:
+def _render(args: argparse.Namespace, choice: Choice) -> str:
     found = choice.best
     if args.json:
         return to_json(
             {
-                **_facts(found),
+                **found.facts,
                 "is_calibrated": bool(found.speed.calibration),
                 "times_are": found.speed.describe(),
                 "chosen": _row_to_json(found.chosen),
                 "compared": [_row_to_json(row) for row in found.rows],
                 "tried": [_variant_to_json(each) for each in choice.variants],
+                "front": [_row_to_json(row) for row in found.front],
                 "simulated": found.simulated,
                 "gain_ns": found.gain_ns,
-                "blocks": {name: list(kept) for name, kept in applied.blocks.items()},
+                "gap_ns": found.gap_ns,
+                "effects": {
+                    name: dataclasses.asdict(effect)
+                    for name, effect in zip(found.blocks, found.effects, strict=True)
+                },
+                "blocks": {name: list(kept) for name, kept in found.applied.blocks.items()},
             }
         )
     if args.code:
-        return applied.to_code()
+        return found.applied.to_code()
     from tidegauge.planning.text import render_plan
 
     return render_plan(found, choice.variants)

@@ -397,7 +397,7 @@ def estimate(
     for name in unknown:
         known = [each for each in inspect.signature(estimate).parameters if each != "unknown"]
         raise TypeError(f"estimate() has no argument '{name}': {did_you_mean(name, known)}")
-    contract = _find_contract(target, config, inputs, compute_loss)
+    contract = find_contract(target, config, inputs, compute_loss)
     chosen = Plan(
         dp=dp,
         zero=zero,
@@ -427,15 +427,16 @@ def estimate(
         assumed=assumptions,
         simulated_device=simulated_device,
     ) as estimator:
-        return estimator.estimate(chosen, _find_model(device, device_memory), alloc_conf)
+        return estimator.estimate(chosen, find_model(device, device_memory), alloc_conf)
 
 
-def _find_contract(
+def find_contract(
     target: str | os.PathLike[str] | Contract | nn.Module,
     config: str | None,
     inputs: Any,
     compute_loss: Callable[[nn.Module, Any], torch.Tensor] | None,
 ) -> Contract:
+    """The target of `estimate` as a contract."""
     if isinstance(target, nn.Module):
         return make_module_contract(target, inputs, compute_loss)
     if inputs is not None or compute_loss is not None:
@@ -443,7 +444,8 @@ def _find_contract(
     return target if isinstance(target, Contract) else load_contract(target, config)
 
 
-def _find_model(device: str | None, device_memory: str | None) -> DeviceModel | None:
+def find_model(device: str | None, device_memory: str | None) -> DeviceModel | None:
+    """The device of `estimate`. Raises ValueError for an unknown one."""
     if device and device_memory:
         raise ValueError("device and device_memory are mutually exclusive")
     if not device_memory:

@@ -12,19 +12,23 @@ A plan is judged by its own simulation, never by the search.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tidegauge import _core
 from tidegauge.allocator import DeviceModel
 from tidegauge.estimation.estimator import Estimate, Estimator
 from tidegauge.estimation.plan import CHECKPOINTING, Plan, render_ac
-from tidegauge.estimation.step_record import BlockRecord, StepRecord
+from tidegauge.estimation.step_record import StepRecord
+from tidegauge.planning.block_model import BlockEffect, BlockModel, Candidate
+from tidegauge.planning.plan_file import AppliedPlan, make_applied
 from tidegauge.planning.speed import Speed, find_speed
 
 _FEW = 16  # plans, which are all simulated
 _MOST_SIMULATIONS = 12
 _MOST_IMPROVEMENTS = 6
+_FRONT_FILLS = 3
 # Faster plans that differ by less are not worth another simulation.
 _LEAST_GAIN = 0.001
 
@@ -56,24 +60,48 @@ class Row:
 class PlanResult:
     """The fastest plan that fits, and what it was compared with.
 
-    `blocks`: the names of the blocks, in the order of `chosen.kinds`. `rows`: none, every second
-    block, attention, selective and full. `gain_ns`: how much faster a plan could be that was not
-    simulated, by the times of the search.
+    `blocks`: the names of the blocks, in the order of `chosen.kinds`; `effects`: what these kinds
+    do in each. `rows`: none, every second block, attention, selective and full. `front`: the
+    simulated plans that no other one beats in both memory and time, the fastest first. `gain_ns`:
+    how much faster a plan could be that was not simulated, by the times of the search; `gap_ns` of
+    it because the search was not exact.
     """
 
     budget_bytes: int
     device: DeviceModel
     blocks: tuple[str, ...]
+    effects: tuple[BlockEffect, ...]
     chosen: Row
     rows: tuple[Row, ...]
+    front: tuple[Row, ...]
     simulated: int
     gain_ns: float
+    gap_ns: float
     speed: Speed
 
     @property
     def slowdown(self) -> float:
         """How much slower than without checkpointing, as a fraction."""
         return self.chosen.step_ns / self.rows[0].step_ns - 1
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the plan was made for, and what it needs."""
+        chosen = self.chosen.estimate
+        return {
+            "target": chosen.target,
+            "settings": chosen.settings,
+            "plan": chosen.plan.describe(),
+            "device": self.device.key or self.device.name,
+            "budget_bytes": self.budget_bytes,
+            "needed_bytes": chosen.needed_bytes,
+            "high_bytes": chosen.high_bytes,
+        }
+
+    @property
+    def applied(self) -> AppliedPlan:
+        """The chosen checkpointing, to apply to a model, to write, or to print as code."""
+        return make_applied(self.blocks, self.chosen.kinds, self.facts)
 
 
 def find_plan(
@@ -151,15 +179,23 @@ class _Search:
                 "blocks(model)"
             )
         rows = [uniform["none"], *self._try_every_second(), *[*uniform.values()][1:]]
-        chosen, gain_ns = self._choose(rows, _Model(uniform, self._step, self.speed))
+        model = BlockModel(
+            {kind: (row.estimate, self._step(row)) for kind, row in uniform.items()}, self.speed
+        )
+        candidates, gap_ns = model.find_front(self.budget)
+        chosen, gain_ns = self._choose(rows, model, candidates)
+        self._fill_front(candidates)
         return PlanResult(
             budget_bytes=self.budget,
             device=self.device,
             blocks=names,
+            effects=model.describe_effects(chosen.kinds),
             chosen=chosen,
             rows=tuple(rows),
+            front=_find_front(self._done.values()),
             simulated=len(self._done),
-            gain_ns=gain_ns,
+            gain_ns=gain_ns + gap_ns if gain_ns is not None else 0.0,
+            gap_ns=gap_ns if gain_ns is not None else 0.0,
             speed=self.speed,
         )
 
@@ -186,18 +222,36 @@ class _Search:
     def _step(self, row: Row) -> StepRecord:
         return self.estimator.step_of(row.estimate)
 
-    def _choose(self, rows: Sequence[Row], model: _Model) -> tuple[Row, float]:
-        """The fastest simulated plan that fits, and how much faster another could be."""
+    def _fill_front(self, candidates: Sequence[Candidate]) -> None:
+        """Simulates plans where the front has its widest gaps in memory."""
+        for _ in range(_FRONT_FILLS):
+            needs = sorted(_need(row) for row in _find_front(self._done.values()))
+            if len(needs) < 2:
+                return
+            width, low = max((after - low, low) for low, after in itertools.pairwise(needs))
+            offset = _need(self._done["none"]) - self._done["none"].estimate.peak.total_bytes
+            middle = low + width // 2 - offset
+            nearest = min(candidates, key=lambda each: abs(each.peak_bytes - middle))
+            ac = render_ac(nearest.kinds)
+            if ac in self._done:
+                return
+            self._simulate("front", ac)
+
+    def _choose(
+        self, rows: Sequence[Row], model: BlockModel, front: Sequence[Candidate]
+    ) -> tuple[Row, float | None]:
+        """The fastest simulated plan that fits, and how much faster another could be; None if the
+        simulations alone prove that none is.
+        """
         fitting = [row for row in rows if row.fits]
         if rows[0].fits:  # nothing is faster than no recompute
-            return min(fitting, key=lambda row: row.step_ns), 0.0
+            return min(fitting, key=lambda row: row.step_ns), None
         if len(CHECKPOINTING) ** len(rows[0].kinds) <= _FEW:
             every = itertools.product(CHECKPOINTING, repeat=len(rows[0].kinds))
             done = [self._simulate("plan", render_ac(kinds)) for kinds in every]
             fitting += [row for row in done if row.fits]
             if fitting:
-                return min(fitting, key=lambda row: (row.step_ns, _need(row))), 0.0
-        front = model.find_front(self.budget)
+                return min(fitting, key=lambda row: (row.step_ns, _need(row))), None
         # Plans before `failing` are faster and known not to fit; those from `fitting_at` on do.
         failing, fitting_at = 0, len(front)
         offset = max(row.estimate.high_bytes - row.estimate.peak.total_bytes for row in rows)
@@ -228,7 +282,7 @@ class _Search:
         best = min(fitting, key=lambda row: (row.step_ns, _need(row)))
         return self._improve(best, model), float(gain_ns)
 
-    def _improve(self, best: Row, model: _Model) -> Row:
+    def _improve(self, best: Row, model: BlockModel) -> Row:
         """Tries plans that recompute less in one block. The search may think that none fits."""
         tried = 0
         while True:
@@ -260,73 +314,16 @@ def _need(row: Row) -> int:
     return row.estimate.high_bytes
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    kinds: tuple[str, ...]
-    peak_bytes: int
-    time_ns: int
+def _find_front(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """The rows that no other one beats in both memory and time, the fastest first."""
+    front: list[Row] = []
+    for row in sorted(rows, key=lambda row: (row.step_ns, _need(row))):
+        if not front or _need(row) < _need(front[-1]):
+            front.append(row)
+    return tuple(front)
 
 
-def _first_below(front: Sequence[_Candidate], begin: int, end: int, limit: int) -> int:
+def _first_below(front: Sequence[Candidate], begin: int, end: int, limit: int) -> int:
     """The first candidate with a lower peak than the limit; the last one if there is none."""
     found = (at for at in range(begin, end) if front[at].peak_bytes <= limit)
     return next(found, end - 1)
-
-
-class _Model:
-    """What each block needs under each kind of checkpointing, from runs with one kind for all."""
-
-    def __init__(
-        self,
-        uniform: dict[str, Row],
-        step_of: Callable[[Row], StepRecord],
-        speed: Speed,
-    ) -> None:
-        self._kinds = tuple(uniform)
-        steps = {kind: step_of(row) for kind, row in uniform.items()}
-        first = steps["none"].blocks
-        numbers: dict[str, int] = {}
-        classes = [numbers.setdefault(block.kind, len(numbers)) for block in first]
-        blocks: list[list[tuple[int, int, int]]] = [[] for _ in first]
-        tails = []
-        for kind, step in steps.items():
-            kept = _kept_bytes(step.blocks)
-            before = 0
-            for position, block in enumerate(step.blocks):
-                working = max(0, block.peak_bytes - before)
-                time_ns = step.recompute_ns(block, speed)
-                blocks[position].append((kept[position], working, time_ns))
-                before += kept[position]
-            tails.append(uniform[kind].estimate.peak.total_bytes - before)
-        least = min(row.estimate.peak.total_bytes for row in uniform.values())
-        self._problem = _core.PlanProblem(blocks, max(0, min(tails)), least, classes)
-
-    def list_faster(self, kinds: Sequence[str]) -> list[tuple[str, ...]]:
-        """These kinds with less recompute in one block, the lowest peak first."""
-        choices = [self._kinds.index(kind) for kind in kinds]
-        _, _, time_ns = self._problem.evaluate(choices)
-        found = set()
-        for position in range(len(choices)):
-            for choice in range(len(self._kinds)):
-                changed = [*choices[:position], choice, *choices[position + 1 :]]
-                made, peak_bytes, faster_ns = self._problem.evaluate(changed)
-                if faster_ns < time_ns:
-                    regular, peak_bytes, _ = self._problem.make_regular(made, peak_bytes)
-                    found.add((peak_bytes, tuple(self._kinds[each] for each in regular)))
-        return [kinds for _, kinds in sorted(found)]
-
-    def find_front(self, budget: int) -> list[_Candidate]:
-        """Fastest first, each one regular."""
-        plans, _ = self._problem.find_plans()
-        front = []
-        for choices, peak_bytes, _ in plans:
-            regular = self._problem.make_regular(choices, max(budget, peak_bytes))
-            kinds = tuple(self._kinds[choice] for choice in regular[0])
-            front.append(_Candidate(kinds, regular[1], regular[2]))
-        return front
-
-
-def _kept_bytes(blocks: Sequence[BlockRecord]) -> list[int]:
-    """What each block adds to the bytes that the next one finds."""
-    ends = [*(block.before_bytes for block in blocks[1:]), blocks[-1].after_bytes]
-    return [max(0, end - block.before_bytes) for end, block in zip(ends, blocks, strict=True)]

@@ -6,9 +6,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from tidegauge._util.formatting import render_bytes
+from tidegauge._util.formatting import render_bytes, shorten
 from tidegauge.estimation.plan import Plan
-from tidegauge.estimation.time_text import describe_unknown
+from tidegauge.estimation.time_text import describe_unknown, render_ms
+from tidegauge.planning.block_model import BlockEffect
 from tidegauge.planning.configurations import Variant
 from tidegauge.planning.planner import PlanResult, Row
 from tidegauge.report.text import join_lines, wrap
@@ -27,12 +28,13 @@ def render_plan(found: PlanResult, variants: Sequence[Variant] = ()) -> str:
         *wrap(f"{found.chosen.estimate.target}: {found.chosen.estimate.plan.describe()}"),
         *wrap(found.rows[-1].estimate.layout),  # of what is checkpointed
         "",
-        *wrap(_answer(found)),
+        *wrap(describe_answer(found)),
         "",
         f"{'':16}{'peak':>12}{'step':>12}{'recompute':>12}",
         *(_render_row(row, row.name) for row in found.rows),
         _render_row(found.chosen, "plan"),
         "",
+        *_render_front(found),
         *_render_variants(found, variants),
         *_render_blocks(found),
         "",
@@ -41,7 +43,8 @@ def render_plan(found: PlanResult, variants: Sequence[Variant] = ()) -> str:
     return join_lines(lines)
 
 
-def _answer(found: PlanResult) -> str:
+def describe_answer(found: PlanResult) -> str:
+    """The answer in a sentence."""
     spare = found.budget_bytes - found.chosen.estimate.high_bytes
     fits = f"Fits {render_bytes(found.budget_bytes)} with {render_bytes(spare)} to spare"
     if set(found.chosen.kinds) == {"none"}:
@@ -54,6 +57,23 @@ def _render_row(row: Row, name: str) -> str:
     step, recompute = row.step_ns / 1e6, row.time["recompute_ns"] / 1e6
     mark = "" if row.fits else "  does not fit"
     return f"  {name:14}{peak:>12}{step:>9,.1f} ms{recompute:>9,.1f} ms{mark}"
+
+
+def _render_front(found: PlanResult) -> list[str]:
+    """What more or less memory would change."""
+    if len(found.front) < 2:
+        return []
+    lines = [f"{'no simulated plan beats these':40}{'peak':>12}{'step':>12}"]
+    for row in found.front:
+        name = shorten(row.estimate.plan.ac, 37)
+        mark = "  plan" if row.estimate.plan == found.chosen.estimate.plan else ""
+        peak, step = render_bytes(_peak_of(row)), f"{row.step_ns / 1e6:,.1f} ms"
+        lines.append(f"  {name:38}{peak:>12}{step:>12}{mark}")
+    return [*lines, ""]
+
+
+def _peak_of(row: Row) -> int:
+    return row.estimate.high_bytes
 
 
 def _render_variants(found: PlanResult, variants: Sequence[Variant]) -> list[str]:
@@ -95,7 +115,21 @@ def _render_blocks(found: PlanResult) -> Iterator[str]:
         positions = [*group]
         first, last = found.blocks[positions[0]], found.blocks[positions[-1]]
         name = first if first == last else f"{first} to {last}"
-        yield f"{name}: {_DOES[kind]}"
+        yield from wrap(f"{name}: {_DOES[kind]}{_describe_effects(found.effects, positions)}")
+
+
+def _describe_effects(effects: Sequence[BlockEffect], positions: Sequence[int]) -> str:
+    """`; each saves 1.27 GiB for 3.4 ms`, or both ends of a range."""
+    saved = [effects[position].saved_bytes for position in positions]
+    times = [effects[position].recompute_ns for position in positions]
+    if not any(saved) and not any(times):
+        return ""
+    low, high = render_bytes(min(saved)), render_bytes(max(saved))
+    fast, slow = render_ms(min(times) / 1e6), render_ms(max(times) / 1e6)
+    bytes_text = low if low == high else f"{low} to {high}"
+    time_text = fast if fast == slow else f"{fast} to {slow}"
+    verb = "this saves" if len(positions) == 1 else "each saves"
+    return f"; {verb} {bytes_text} for {time_text}"
 
 
 def _basis(found: PlanResult) -> str:
@@ -104,8 +138,11 @@ def _basis(found: PlanResult) -> str:
     search = "No faster plan of the search fits."
     if found.gain_ns:
         search = (
-            f"Plans that were not simulated are at most {found.gain_ns / 1e6:.1f} ms a step faster."
+            "Plans that were not simulated are at most "
+            f"{render_ms(found.gain_ns / 1e6)} a step faster."
         )
+    if found.gap_ns:
+        search += f" {render_ms(found.gap_ns / 1e6)} of it because the search rounded times."
     time = found.chosen.estimate.time
     unknown = f" {describe_unknown(time)}" if time and time.unknown_ops else ""
     return (

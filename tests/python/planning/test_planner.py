@@ -8,13 +8,18 @@ import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
+from tidegauge import _core
+from tidegauge._util.formatting import render_bytes
 from tidegauge.allocator import find_device
 from tidegauge.cli.main import main
 from tidegauge.estimation import Contract, Estimator
 from tidegauge.estimation.plan import CHECKPOINTING, Plan, render_ac
+from tidegauge.planning import block_model
 from tidegauge.planning.planner import BudgetError, PlanResult, find_plan
 from tidegauge.planning.speed import Speed
 from tidegauge.planning.text import render_plan
@@ -93,6 +98,71 @@ def test_plan_fits_and_is_never_slower_than_simple_ones(estimator: Estimator) ->
         times.append(found.chosen.step_ns)
     assert times[0] == max(times)
     assert times[-1] == min(times) < times[0]
+
+
+def test_front_is_what_no_simulated_plan_beats(estimator: Estimator) -> None:
+    least, most = bounds_of(estimator)
+    found = find(estimator, (least + most) // 2)
+    figures = [(row.step_ns, row.estimate.high_bytes) for row in found.front]
+    assert figures == sorted(figures)
+    needs = [need for _, need in figures]
+    assert needs == sorted(set(needs), reverse=True)
+    assert found.chosen in found.front
+    for row in (*found.rows, *found.front):
+        assert any(
+            time <= row.step_ns and need <= row.estimate.high_bytes for time, need in figures
+        )
+        again = estimator.estimate(Plan(ac=row.estimate.plan.ac), DEVICE)
+        assert again.high_bytes == row.estimate.high_bytes
+
+
+def test_effects_of_blocks_are_those_of_the_simulated_runs(estimator: Estimator) -> None:
+    """Equal blocks, so each one saves the same bytes and a quarter of the recompute."""
+    least, _ = bounds_of(estimator)
+    found = find(estimator, least)
+    assert len(set(found.chosen.kinds)) == 1
+    total_ns = sum(effect.recompute_ns for effect in found.effects)
+    assert total_ns == pytest.approx(found.chosen.time["recompute_ns"])
+    kept = {
+        ac: [
+            after.before_bytes - block.before_bytes
+            for block, after in itertools.pairwise(step.blocks)
+        ]
+        for ac in ("none", found.chosen.kinds[0])
+        if (step := estimator.step_of(estimator.estimate(Plan(ac=ac), DEVICE)))
+    }
+    saved = [a - b for a, b in zip(*kept.values(), strict=True)]
+    assert [effect.saved_bytes for effect in found.effects][: len(saved)] == saved
+    assert saved[0] > 0
+    text = render_plan(found)
+    assert "no simulated plan beats these" in text
+    assert f"each saves {render_bytes(saved[0])} for" in " ".join(text.split())
+
+
+def test_gap_of_a_search_that_rounds_is_part_of_the_answer(
+    estimator: Estimator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With so few points the search merges plans, and says what that may cost."""
+    find_plans = _core.PlanProblem.find_plans
+
+    class Rounding:
+        def __init__(self, *arguments: Any) -> None:
+            self._problem = _core.PlanProblem(*arguments)
+
+        def find_plans(self) -> Any:
+            return find_plans(self._problem, most_points=2)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._problem, name)
+
+    least, most = bounds_of(estimator)
+    exact = find(estimator, (least + most) // 2)
+    assert exact.gap_ns == 0
+    monkeypatch.setattr(block_model, "_core", SimpleNamespace(PlanProblem=Rounding))
+    rounded = find(estimator, (least + most) // 2)
+    assert 0 < rounded.gap_ns <= rounded.gain_ns
+    assert "because the search rounded times" in " ".join(render_plan(rounded).split())
+    assert rounded.chosen.step_ns - exact.chosen.step_ns <= rounded.gain_ns
 
 
 def test_plan_is_the_fastest_of_all_combinations() -> None:

@@ -41,7 +41,7 @@ export function chooseAxis({ names, points }) {
 /**
  * In pixels: {marks: [{x, y, low, high, point}], lines: [{label, labelY, path: [{x, y}]}],
  * limits: [{y, label}], across: [{x, label}], up: [{y, label}], box, title}. A line connects points
- * that differ only in the axis value. Impossible points have no mark.
+ * that differ only in the axis value, but not those that are apart. Impossible points have no mark.
  */
 export function layOutSweep(sweep, width, height) {
   const axis = chooseAxis(sweep);
@@ -49,7 +49,7 @@ export function layOutSweep(sweep, width, height) {
   const groups = new Map();
   for (const point of points) {
     const others = sweep.names.flatMap((name, i) => (i === axis ? [] : [`${name} ${point.values[i]}`]));
-    const key = JSON.stringify(others);
+    const key = JSON.stringify(point.is_apart ? [...others, groups.size] : others);
     if (!groups.has(key)) groups.set(key, { label: shorten(others.join(", ")), members: [] });
     groups.get(key).members.push(point);
   }
@@ -165,7 +165,7 @@ function drawPlot(plot, { box, lines, marks, limits, across, up, title }) {
 
 function drawMark({ x, y, low, high, point }) {
   const band = `${formatBytes(point.low_bytes)} to ${formatBytes(point.high_bytes)}`;
-  const words = [...point.values, `needs ${formatBytes(point.needed_bytes)} (${band})`, point.verdict ?? ""];
+  const words = [point.name, ...point.values, `needs ${formatBytes(point.needed_bytes)} (${band})`, point.verdict ?? ""];
   return makeSvg(
     "g",
     {
@@ -204,7 +204,9 @@ function makeTable({ names, points }) {
     isNumber: true,
   });
   const verdict = (row) => (row.fault === undefined ? row.verdict ?? "" : `not possible: ${row.fault}`);
+  const called = { title: "Checkpointing", value: (row) => row.name, show: (row) => row.name };
   const table = new Table("Memory of each configuration", [
+    ...(points.some((point) => point.name) ? [called] : []),
     ...names.map((name, i) => ({ title: name, value: (row) => row.values[i], show: (row) => row.values[i] })),
     bytes("needed_bytes", "Needs"),
     bytes("low_bytes", "At least"),
