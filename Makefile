@@ -33,7 +33,7 @@ demo: build ## estimate whether Llama 3 8B fits on eight H100 (needs no GPU)
 	@echo
 	@echo 'Next, with .venv/bin in your PATH:'
 	@echo '  tidegauge estimate examples/python/llama.py --fsdp 8 --device h100-80g --max batch'
-	@echo '  tidegauge run --stacks examples/python/train.py'
+	@echo '  tidegauge run examples/python/train.py'
 	@echo '  tidegauge report train.tide --html train.html'
 
 docs: build/.docs ## build the documents as a site, build/site/index.html; warnings are errors

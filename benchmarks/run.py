@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs all benchmarks and writes benchmarks/results.json; `make bench` calls it.
 
-A missed bar is printed and recorded, but does not fail the run.
+`python benchmarks/run.py --case recorder` runs one case and keeps the other results. A missed bar
+is printed and recorded, but does not fail the run.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +28,13 @@ from reports import measure_reports
 RESULTS = Path(__file__).parent / "results.json"
 
 
-def run_cases() -> tuple[list[Ratio], list[dict[str, object]]]:
-    """Runs all cases; returns their ratios and bars."""
+def run_cases(names: Sequence[str] = ()) -> tuple[list[Ratio], list[dict[str, object]]]:
+    """Runs the named cases, or all; returns their ratios and bars."""
     torch.set_num_threads(1)
     ratios: list[Ratio] = []
     bars: list[dict[str, object]] = []
-    for name in (module.name for module in pkgutil.iter_modules(cases.__path__, prefix="cases.")):
+    every = [module.name for module in pkgutil.iter_modules(cases.__path__, prefix="cases.")]
+    for name in [f"cases.{each}" for each in names] or every:
         print(f"running {name} ...", file=sys.stderr)
         case = importlib.import_module(name)
         ratios += case.run()
@@ -160,12 +163,38 @@ def _verdict(ratio: Ratio) -> str:
     return "met" if ratio.is_met else "MISSED"
 
 
+def _measure_again(names: Sequence[str]) -> None:
+    """Replaces the ratios and bars of these cases in the results, and adds new ones."""
+    ratios, bars = run_cases(names)
+    results = json.loads(RESULTS.read_text())
+    for row in (ratio.to_json() for ratio in ratios):
+        _replace(results["ratios"], row, "case", "variant")
+    for row in bars:
+        _replace(results["core"], row, "name")
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    print(render(ratios, bars))
+
+
+def _replace(rows: list[dict[str, object]], row: dict[str, object], *key: str) -> None:
+    for position, each in enumerate(rows):
+        if all(each[name] == row[name] for name in key):
+            rows[position] = row
+            return
+    rows.append(row)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--core-bench", type=Path, required=True, help="the core_bench executable")
-    parser.add_argument("--cpp-bench", type=Path, required=True, help="mem_tracker_bench")
-    parser.add_argument("--record-steps", type=Path, required=True, help="makes large traces")
+    parser.add_argument("--case", action="append", help="only cases/CASE.py; keeps other results")
+    parser.add_argument("--core-bench", type=Path, help="the core_bench executable")
+    parser.add_argument("--cpp-bench", type=Path, help="mem_tracker_bench")
+    parser.add_argument("--record-steps", type=Path, help="makes large traces")
     arguments = parser.parse_args()
+    if arguments.case:
+        _measure_again(arguments.case)
+        return
+    if not (arguments.core_bench and arguments.cpp_bench and arguments.record_steps):
+        parser.error("without --case, all executables are needed (make bench names them)")
     core = run_estimates() + run_core(arguments.core_bench)
     print("running reports ...", file=sys.stderr)
     core += [

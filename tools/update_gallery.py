@@ -34,7 +34,7 @@ class Case:
 
 CASES = {
     "leak": Case(
-        ("run --stacks leak.py", "report leak.tide --html page.html"),
+        ("run leak.py", "report leak.tide --html page.html"),
         height=900,
     ),
     "out-of-memory": Case(

@@ -75,12 +75,12 @@ def plan() -> str:
 
 
 def report() -> str:
-    text = run_example("run -q --stacks train.py", "report train.tide --top 4")
+    text = run_example("run -q train.py", "report train.tide --top 4")
     return show_sections(text, "Peak on", "Modules", "Lines")
 
 
 def leaks() -> str:
-    text = run_example("run -q --stacks leak.py", "report leak.tide --leaks --top 1")
+    text = run_example("run -q leak.py", "report leak.tide --leaks --top 1")
     return show_sections(text, "Grows")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The extra cost of recording a tracked step with many small operators."""
+"""The extra cost of recording a tracked step with many small operators, and of recording lines."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from typing import Any
 
 import torch
 import transformers
-from measure import Ratio, measure
-from tidegauge import MemTracker
+from measure import Enter, Ratio, measure
+from tidegauge import MemTracker, Recorder
 
 from cases.mem_tracker import Training, hf_models
+
+LLAMA = "Hugging Face Llama, 8 layers, hidden 128"
 
 
 def run() -> list[Ratio]:
@@ -26,18 +28,38 @@ def run() -> list[Ratio]:
         lambda: model(input_ids=tokens, labels=tokens).loss, torch.optim.AdamW(model.parameters())
     )
 
-    @contextmanager
-    def recorded() -> Iterator[object]:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "run.tide"
-            with training.within(lambda: MemTracker(record=path), model, tokens)() as tracker:
-                yield tracker
+    def recorded(stacks: str) -> Enter:
+        @contextmanager
+        def enter() -> Iterator[object]:
+            with tempfile.TemporaryDirectory() as folder:
+                recorder = Recorder(Path(folder) / "run.tide")
+                tracker = training.within(
+                    lambda: MemTracker(record=recorder, stacks=stacks), model, tokens
+                )
+                with tracker() as inside:
+                    yield inside
+                recorder.close()
 
-    return measure(
-        "MemTracker, recording to a tracked step, Hugging Face Llama, 8 layers, hidden 128",
+        return enter
+
+    recording = measure(
+        f"MemTracker, recording to a tracked step, {LLAMA}",
         training.step,
-        {"tidegauge": (recorded, 1.10)},
+        {"tidegauge": (recorded("none"), 1.10)},
         plain=training.within(MemTracker, model, tokens),
         steps=5,
         warm_up=2,
     )
+    # `run` records lines by default if this is at most 1.05.
+    lines = measure(
+        f"MemTracker, recording lines to a recorded step, {LLAMA}",
+        training.step,
+        {
+            "stacks of modules": (recorded("module"), 1.05),
+            "lines": (recorded("python"), 1.05),
+        },
+        plain=recorded("none"),
+        steps=5,
+        warm_up=2,
+    )
+    return [*recording, *lines]

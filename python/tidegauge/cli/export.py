@@ -32,7 +32,7 @@ EXAMPLES = """\
   tidegauge export train.tide --to memory-viz -o train.pickle   (or train.json)
   tidegauge export train.rank*.tide --to perfetto -o train.json
   tidegauge export train.tide --to flamegraph | flamegraph.pl > train.svg
-  tidegauge export train.tide --to flamegraph --by line  (after `run --stacks`)
+  tidegauge export train.tide --to flamegraph --by line
   tidegauge export train.tide --to csv -o tables                (a folder)
   tidegauge export train.tide --to csv --table modules
 """
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by",
         choices=OWNERS,
-        help="flamegraph: by module (default), or by line of the program (`run --stacks`)",
+        help="flamegraph: by module (default), or by line of the program",
     )
     add_alloc_conf(parser, "memory-viz: settings of the simulated allocator")
     parser.add_argument(

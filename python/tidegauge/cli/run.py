@@ -54,7 +54,7 @@ USAGE = "tidegauge run [options] (script.py | -m module) [arguments ...]"
 EXAMPLES = """\
   tidegauge run train.py --lr 0.1
   tidegauge run -o big_batch.tide train.py --batch 512
-  tidegauge run --stacks train.py                (with lines of the program)
+  tidegauge run --stacks none train.py           (without lines of the program)
   tidegauge run -m my_package.train
   tidegauge run --keep 10m train_for_weeks.py
   torchrun --nproc-per-node 2 -m tidegauge run train.py   (one file per rank)
@@ -109,9 +109,9 @@ def add_recording(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stacks",
         choices=STACKS,
-        default="none",
-        help="record which lines of the program allocate memory; with a value, record no stacks "
-        "(none), the running modules (module) or lines (python) (default: none)",
+        default="python",
+        help="what to record of where memory is allocated: lines of the program (python, the "
+        "default), the running modules (module) or nothing (none)",
     )
     parser.add_argument(
         "--keep",

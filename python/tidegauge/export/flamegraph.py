@@ -42,7 +42,7 @@ def to_flamegraph(
             if by == "line" and moment.tensors and not moment.lines:
                 raise ValueError(
                     f"{summary.path} has no lines of the program; record it with "
-                    "`tidegauge run --stacks`"
+                    "`tidegauge run` without --stacks"
                 )
             names = LineNames(group.stack for group in moment.tensors)
             for group in moment.tensors:

@@ -43,8 +43,8 @@ _SHOWN_STEPS = 5  # at either end
 _SHOWN_STRANGERS = 3
 _FEWEST_STEPS = 4  # in which growth can be seen (src/analyze/growth.h)
 HOW_TO_GET_LINES = (
-    "To see which lines of the program allocate this memory, record it with "
-    "`tidegauge run --stacks`."
+    "To see which lines of the program allocate this memory, record it with `tidegauge run` "
+    'without --stacks, or with `MemTracker(record=..., stacks="python")`.'
 )
 _UNIT_COLUMNS = ("sharded", "whole", "gathered", "reduced")  # as the table of categories has them
 

@@ -57,7 +57,7 @@ def test_plain_loop_with_workers_is_recorded(tmp_path: Path) -> None:
 
 def test_report_and_page_are_written_at_the_end(tmp_path: Path) -> None:
     script = str(SCRIPTS / "plain_loop.py")
-    done = run(tmp_path, "--stacks", "--report", "--html", "page.html", script)
+    done = run(tmp_path, "--report", "--html", "page.html", script)
     assert (done.returncode, done.stdout) == (5, "__main__ [] trained\n")
     assert "Modules at the peak on cpu" in done.stderr
     assert "plain_loop.py:17 main" in done.stderr  # Lines at the peak

@@ -45,13 +45,13 @@ OUTPUT_BYTES = 256 * 256 * 4
 
 @pytest.fixture(scope="module")
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """leak.tide and fixed.tide with lines, plain.tide without."""
+    """leak.tide and fixed.tide with lines, as by default; plain.tide without."""
     folder = tmp_path_factory.mktemp("leak")
     (folder / "leak.py").write_text(LEAK)
     for words in (
-        ["--stacks", "leak.py"],
-        ["--stacks", "-o", "fixed.tide", "leak.py", "--fixed"],
-        ["-o", "plain.tide", "leak.py"],
+        ["leak.py"],
+        ["-o", "fixed.tide", "leak.py", "--fixed"],
+        ["--stacks", "none", "-o", "plain.tide", "leak.py"],
     ):
         command = [sys.executable, "-m", "tidegauge", "run", "-q", *words]
         subprocess.run(command, cwd=folder, check=True)
@@ -122,7 +122,7 @@ def test_report_without_lines_says_how_to_get_them(here: None, capsys: Capture) 
     assert main(["report", "plain.tide"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "Lines at the peak" not in text
-    assert "record it with `tidegauge run --stacks`" in text
+    assert "record it with `tidegauge run`" in text
 
 
 def test_diff_compares_lines(here: None, capsys: Capture) -> None:
@@ -145,4 +145,4 @@ def test_flame_graph_by_line_adds_up_to_the_peak(here: None, capsys: Capture) ->
     stack = "cpu;leak.py:17 <module>;leak.py:11 TinyNet.forward;"
     assert any(frames.startswith(stack) for frames, _, _ in rows)
     assert main(["export", "plain.tide", "--to", "flamegraph", "--by", "line"]) == 2
-    assert "record it with `tidegauge run --stacks`" in capsys.readouterr().err
+    assert "record it with `tidegauge run`" in capsys.readouterr().err
