@@ -17,6 +17,8 @@ struct DeviceModel {
   int compute = 8;           ///< major compute capability; cuBLAS sizes its workspaces by it
   int compute_minor = 0;
   int multiprocessors = 108;
+  std::string
+      source;  ///< of the memory: an address, or what torch printed; empty for a caller's own
 };
 
 /// The devices that tidegauge knows, smallest memory first.

@@ -5,7 +5,7 @@ from typing import Any, TypedDict
 
 from typing_extensions import Buffer
 
-_ModelRow = tuple[str, str, int, int, int, int]
+_ModelRow = tuple[str, str, int, int, int, int, str]
 _AssumptionsRow = tuple[int | None, int, int | None, int | None]
 
 BYTE_UNITS: dict[str, int]

@@ -16,6 +16,7 @@ TEST(DeviceCatalogue, IsSortedByMemoryAndComplete) {
     EXPECT_GE(model.memory_bytes, last_bytes);
     last_bytes = model.memory_bytes;
     EXPECT_FALSE(model.name.empty());
+    EXPECT_FALSE(model.source.empty()) << model.key;
     EXPECT_GE(model.compute, 7);
     EXPECT_LE(model.compute, 12);
     keys.insert(model.key);

@@ -12,7 +12,8 @@ from tidegauge._util.suggestions import did_you_mean
 
 @dataclass(frozen=True)
 class DeviceModel:
-    """One kind of device. `compute` and `compute_minor` are its compute capability."""
+    """One kind of device. `compute` and `compute_minor` are its compute capability, `source` says
+    where its memory is from."""
 
     key: str
     name: str
@@ -20,9 +21,10 @@ class DeviceModel:
     compute: int
     compute_minor: int = 0
     multiprocessors: int = 108
+    source: str = ""
 
     @property
-    def row(self) -> tuple[str, str, int, int, int, int]:
+    def row(self) -> tuple[str, str, int, int, int, int, str]:
         """The tuple that C++ expects."""
         return astuple(self)
 
@@ -38,7 +40,7 @@ def model_device(memory_bytes: int) -> DeviceModel:
     memory, and so its kernels; its name says so."""
     nearest = min(device_models(), key=lambda model: abs(model.memory_bytes - memory_bytes))
     name = f"a device like {nearest.name}"
-    return replace(nearest, key="", name=name, memory_bytes=memory_bytes)
+    return replace(nearest, key="", name=name, memory_bytes=memory_bytes, source="")
 
 
 def find_device(key: str) -> DeviceModel:

@@ -4,15 +4,20 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 
+from tidegauge._util.formatting import text_width
 from tidegauge.cli.common import EXIT_DONE, add_output, render_bytes, to_json, write_result
 
 NAME = "devices"
 HELP = "list the devices that `estimate`, `rehearse` and `replay` know"
 EXAMPLES = """\
   tidegauge devices
+  tidegauge devices -v          (with the source of each memory)
   tidegauge devices --json | jq '.[].key'
 """
+
+_INDENT = " " * 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,5 +35,13 @@ def run(args: argparse.Namespace) -> int:
     rows = [f"{'device':{width}}{'memory':>9}  name"]
     for model in models:
         rows.append(f"{model.key:{width}}{render_bytes(model.memory_bytes):>9}  {model.name}")
+        if args.verbose:
+            rows += textwrap.wrap(
+                model.source,
+                text_width(),
+                initial_indent=_INDENT,
+                subsequent_indent=_INDENT,
+                break_on_hyphens=False,
+            )
     write_result(args, "\n".join(rows))
     return EXIT_DONE

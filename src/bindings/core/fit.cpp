@@ -28,13 +28,14 @@ namespace {
 using py::literals::operator""_a;
 
 // Tuples in the order of the members of tidegauge.allocator.DeviceModel and Assumptions.
-using ModelRow = std::tuple<std::string, std::string, int64_t, int, int, int>;
+using ModelRow = std::tuple<std::string, std::string, int64_t, int, int, int, std::string>;
 using AssumptionsRow =
     std::tuple<std::optional<int64_t>, int64_t, std::optional<int64_t>, std::optional<int64_t>>;
 
 ModelRow to_row(const DeviceModel& model) {
   return {model.key,     model.name,          model.memory_bytes,
-          model.compute, model.compute_minor, model.multiprocessors};
+          model.compute, model.compute_minor, model.multiprocessors,
+          model.source};
 }
 DeviceModel from_row(const ModelRow& row) { return std::make_from_tuple<DeviceModel>(row); }
 

@@ -38,6 +38,7 @@ COMMANDS_THAT_PRINT = [
     ("info_json", ["info", "before.tide", "--json"]),
     ("devices", ["devices"]),
     ("devices_json", ["devices", "--json"]),
+    ("devices_sources", ["devices", "-v"]),
 ]
 
 
