@@ -13,7 +13,8 @@ from tidegauge._build_info import __version__, cmake_prefix_path
 from tidegauge.errors import FormatError, IoError, TorchError
 
 if TYPE_CHECKING:
-    from tidegauge.estimation import Estimate, estimate
+    from tidegauge.estimation import Estimate, SweepResult, estimate
+    from tidegauge.estimation import sweep_target as sweep
     from tidegauge.report import read_summary
     from tidegauge.simulation import Simulation, simulate
     from tidegauge.trackers.fsdp2_mem_tracker import FSDPMemTracker
@@ -32,6 +33,7 @@ __all__ = [
     "ModTracker",
     "Recorder",
     "Simulation",
+    "SweepResult",
     "TorchError",
     "TrackedRun",
     "__version__",
@@ -41,6 +43,7 @@ __all__ = [
     "estimate",
     "read_summary",
     "simulate",
+    "sweep",
     "track",
 ]
 
@@ -51,14 +54,17 @@ _HOMES = {
     "ModTracker": "mod_tracker",
     "Recorder": "recorder",
     "Simulation": "simulation",
+    "SweepResult": "estimation",
     "TrackedRun": "tracking",
     "attach_thread": "threads",
     "detach_thread": "threads",
     "estimate": "estimation",
     "read_summary": "report",
     "simulate": "simulation",
+    "sweep": "estimation",
     "track": "tracking",
 }
+_NAMES = {"sweep": "sweep_target"}  # where it has another name: estimation has a module `sweep`
 _MODULES = ("_C", "allocator", "callbacks", "export", "plan", "report", *_HOMES.values())
 
 
@@ -71,7 +77,7 @@ def __getattr__(name: str) -> Any:
         return import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(__getattr__(_HOMES[name]), name)
+    value = getattr(__getattr__(_HOMES[name]), _NAMES.get(name, name))
     globals()[name] = value
     return value
 

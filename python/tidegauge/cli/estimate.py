@@ -6,13 +6,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
+import shlex
 import sys
-import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidegauge._util.formatting import is_terminal, render_rough_duration
+from tidegauge._util.formatting import is_terminal
 from tidegauge.cli.common import (
     EXIT_DOES_NOT_FIT,
     EXIT_DONE,
@@ -34,6 +34,7 @@ from tidegauge.cli.common import (
     write_result,
 )
 from tidegauge.cli.html import add_html, check_html, write_page
+from tidegauge.cli.progress import Progress
 from tidegauge.cli.simulated_page import make_simulated_page
 from tidegauge.errors import FormatError
 
@@ -311,7 +312,7 @@ def _collect(found: Iterable[T], into: list[T]) -> bool:
 
 
 def _estimate(args: argparse.Namespace, estimator: Estimator, question: Question) -> int:
-    from tidegauge.estimation.advice import advise, rank_advice
+    from tidegauge.estimation.advice import advise, find_planned, rank_advice
     from tidegauge.estimation.sweep import SweepPoint
     from tidegauge.estimation.text import render_estimate
 
@@ -321,11 +322,13 @@ def _estimate(args: argparse.Namespace, estimator: Estimator, question: Question
     if args.timeline:
         _write_timeline(args, estimator, found)
     advice: list[Advice] | None = None
-    is_whole = True
+    is_whole, plan_command = True, ""
     if found.fits is False and not args.no_advice:
         tried: list[Advice] = []
         is_whole = _collect(advise(estimator, question, found), tried)
         advice = rank_advice(tried)
+        if (planned := find_planned(estimator, advice)) is not None:
+            plan_command = _render_command(args, "plan", planned)
     clear_progress(args)
     if args.json:
         rows = [estimate_to_json(each.estimate, args.top) for each in advice or ()]
@@ -334,14 +337,41 @@ def _estimate(args: argparse.Namespace, estimator: Estimator, question: Question
             for each, row in zip(advice or (), rows, strict=True)
         ]
         whole = {**estimate_to_json(found, args.top), "advice": listed}
+        whole["plan_command"] = plan_command
         write_result(args, to_json(whole))
     else:
-        text = render_estimate(found, args.top, advice, has_top_times=args.has_top_times)
+        text = render_estimate(
+            found,
+            args.top,
+            advice,
+            plan_command=plan_command,
+            has_top_times=args.has_top_times,
+        )
         write_result(args, text)
     _write_html(args, estimator, [SweepPoint({}, found)])
     if not is_whole:
         return EXIT_INTERRUPTED
     return EXIT_DOES_NOT_FIT if found.verdict == "does not fit" else EXIT_DONE
+
+
+def _render_command(args: argparse.Namespace, name: str, question: Question) -> str:
+    """A command that asks the question, ready to be copied."""
+    from tidegauge.estimation.plan import render_options
+
+    words = ["tidegauge", name, args.target, *render_options(question.plan)]
+    words += ["--device-memory", f"{args.device_memory}B"] if args.device_memory else []
+    others = {
+        "config": args.config,
+        "device": args.device,
+        "alloc-conf": question.alloc_conf,
+        "simulate": "" if args.simulate == "cuda" else args.simulate,
+        "rank": "" if args.rank == "worst" else args.rank,
+    }
+    for option, value in others.items():
+        words += [f"--{option}", value] if value else []
+    for text in args.assume:
+        words += ["--assume", text]
+    return shlex.join(words)
 
 
 def _write_timeline(args: argparse.Namespace, estimator: Estimator, found: Estimate) -> None:
@@ -359,8 +389,7 @@ def _write_html(
 ) -> None:
     """Writes the simulated runs side by side, with a plot of the needed memory for a sweep."""
     from tidegauge.estimation.plot import plot_sweep
-    from tidegauge.estimation.sweep import find_telling
-    from tidegauge.estimation.text import describe_sweep
+    from tidegauge.estimation.sweep import describe_sweep, find_telling
 
     found = [(point.values, point.estimate) for point in points if point.estimate]
     if args.html and found:
@@ -454,37 +483,3 @@ def _fields(value: Any, *names: str) -> dict[str, Any]:
 def clear_progress(args: argparse.Namespace) -> None:
     if is_terminal(sys.stderr) and not args.quiet:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-
-class Progress:
-    """One line on the terminal: `run 5 of 96, 40 s left: building the model`."""
-
-    def __init__(self, is_shown: bool) -> None:
-        self._is_shown = is_shown
-        self._runs = 0
-        self._total: int | None = None
-        self._done = 0
-        self._began = time.monotonic()
-
-    def begin(self, total: int) -> None:
-        """From now on, counts the results of `count`, of which there will be `total`."""
-        self._total, self._done, self._began = total, 0, time.monotonic()
-
-    def count(self, results: Iterable[T]) -> Iterator[T]:
-        for result in results:
-            self._done += 1
-            yield result
-
-    def __call__(self, text: str) -> None:
-        self._runs += text == "building the model"
-        if self._is_shown:
-            print(f"\r\x1b[K{self.describe()}: {text}", end="", file=sys.stderr, flush=True)
-
-    def describe(self) -> str:
-        if self._total is None:
-            return f"run {self._runs}"
-        place = f"run {min(self._done + 1, self._total)} of {self._total}"
-        if not self._done:
-            return place
-        left = (time.monotonic() - self._began) / self._done * (self._total - self._done)
-        return f"{place}, {render_rough_duration(left)} left"

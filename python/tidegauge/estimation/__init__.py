@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tidegauge.estimation.contract import Contract, ContractError, ModelError
     from tidegauge.estimation.estimator import Estimate, Estimator, RankPeak, estimate
     from tidegauge.estimation.plan import Plan
-    from tidegauge.estimation.sweep import SweepPoint, find_largest
+    from tidegauge.estimation.sweep import SweepPoint, SweepResult, find_largest, sweep_target
     from tidegauge.estimation.targets import load_contract
 
 __all__ = [
@@ -28,10 +28,12 @@ __all__ = [
     "Plan",
     "RankPeak",
     "SweepPoint",
+    "SweepResult",
     "advise",
     "estimate",
     "find_largest",
     "load_contract",
+    "sweep_target",
 ]
 
 _HOMES = {
@@ -44,10 +46,12 @@ _HOMES = {
     "Plan": "plan",
     "RankPeak": "estimator",
     "SweepPoint": "sweep",
+    "SweepResult": "sweep",
     "advise": "advice",
     "estimate": "estimator",
     "find_largest": "sweep",
     "load_contract": "targets",
+    "sweep_target": "sweep",
 }
 
 

@@ -342,6 +342,17 @@ def parse_option(name: str, text: str) -> Any:
     return text
 
 
+def render_options(plan: Plan) -> list[str]:
+    """The words of a command line that asks for this plan: `--fsdp 8 --set batch=2`."""
+    words, default = [], Plan()
+    for name in OPTIONS:
+        if (value := getattr(plan, name)) != getattr(default, name):
+            words += [f"--{name}"] if value is True else [f"--{name}", f"{value}"]
+    for name, value in plan.settings:
+        words += ["--set", f"{name}={value}"]
+    return words
+
+
 _MOST_RANKS = 1 << 20
 _COUNTS = {"dp": "ranks", "fsdp": "ranks", "tp": "ranks", "pp": "ranks"}
 _COUNTS |= {"accumulate": "batches", "microbatches": "microbatches"}

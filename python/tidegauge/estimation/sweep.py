@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torch import nn
+
+from tidegauge._util.formatting import render_bytes
 from tidegauge._util.notebook import render_rows
 from tidegauge.allocator import DeviceModel, find_device
 from tidegauge.estimation.contract import Contract
-from tidegauge.estimation.estimator import Estimate, Estimator
+from tidegauge.estimation.estimator import Estimate, Estimator, estimate
 from tidegauge.estimation.plan import OPTIONS, Plan, parse_option
 
 _LARGEST = 1 << 30
@@ -38,6 +43,42 @@ class SweepPoint:
 
 
 @dataclass(frozen=True)
+class SweepResult:
+    """All points of a sweep, in order: iterate over it, or index it."""
+
+    points: tuple[SweepPoint, ...]
+
+    def __iter__(self) -> Iterator[SweepPoint]:
+        return iter(self.points)
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __getitem__(self, index: int) -> SweepPoint:
+        return self.points[index]
+
+    def __str__(self) -> str:
+        """`4 of 6 configurations fit; the largest: batch 8, 61.0 GiB`"""
+        if not any(point.estimate for point in self.points):
+            return f"none of {len(self.points):,} configurations can be simulated"
+        return describe_sweep(self.points)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a row for each point."""
+        names = list(self.points[0].values) if self.points else []
+        rows = []
+        for point in self.points:
+            cells = [*point.values.values()]
+            if (found := point.estimate) is None:
+                rows.append((*cells, "", "", "", f"not possible: {point.fault}"))
+                continue
+            sizes = (found.peak.total_bytes, found.needed_bytes, found.margin_bytes)
+            shown = ["" if size is None else render_bytes(size) for size in sizes]
+            rows.append((*cells, *shown, found.verdict or ""))
+        return render_rows(str(self), (*names, "tensors", "needs", "margin", "verdict"), rows)
+
+
+@dataclass(frozen=True)
 class Question:
     """A plan, a device and allocator settings: everything that a sweep can change."""
 
@@ -61,6 +102,42 @@ class Question:
 
     def estimate(self, estimator: Estimator) -> Estimate:
         return estimator.estimate(self.plan, self.device, self.alloc_conf)
+
+
+def sweep_target(
+    target: str | os.PathLike[str] | Contract | nn.Module,
+    axes: Mapping[str, Sequence[Any]],
+    *,
+    settings: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> SweepResult:
+    """Estimates every combination of values, the last name changing fastest.
+
+    `axes`: the values to try by name: arguments of `tidegauge.estimate` ("fsdp", "ac", "device"),
+    or settings of the target ("batch"). `settings` and `options`: arguments of `tidegauge.estimate`
+    for all combinations. A combination that cannot be simulated has a `fault`; raises ValueError if
+    none can::
+
+        tidegauge.sweep("llama.py", {"batch": [1, 2, 4], "ac": ["none", "full"]}, device="l4")
+    """
+    known = inspect.signature(estimate).parameters
+    points = []
+    for values in itertools.product(*axes.values()):
+        chosen = dict(zip(axes, values, strict=True))
+        changed = {name: value for name, value in chosen.items() if name not in known}
+        arguments = {name: value for name, value in chosen.items() if name in known}
+        texts = {name: str(value) for name, value in chosen.items()}
+        try:
+            found = estimate(
+                target, settings={**(settings or {}), **changed}, **{**options, **arguments}
+            )
+        except (ValueError, NotImplementedError) as error:
+            points.append(SweepPoint(texts, None, str(error)))
+            continue
+        points.append(SweepPoint(texts, found))
+    if points and all(point.estimate is None for point in points):
+        raise ValueError(points[0].fault)
+    return SweepResult(tuple(points))
 
 
 def sweep(
@@ -91,6 +168,22 @@ def find_telling(points: Sequence[SweepPoint]) -> SweepPoint:
     if fitting:
         return points[max(fitting, key=sizes.__getitem__)]
     return points[min(sizes, key=sizes.__getitem__)]
+
+
+def describe_sweep(points: Sequence[SweepPoint]) -> str:
+    """`4 of 6 configurations fit; the largest: batch 8, 61.0 GiB`; at least one was simulated."""
+    point = find_telling(points)
+    assert point.estimate is not None
+    values = ", ".join(f"{name} {value}" for name, value in point.values.items())
+    answer = f"{values}, {render_bytes(point.estimate.needed_bytes)}"
+    simulated = [point.estimate for point in points if point.estimate]
+    if point.estimate.fits is None:
+        return f"{len(simulated):,} configurations; the most memory: {answer}"
+    fitting = sum(bool(found.fits) for found in simulated)
+    count = f"{fitting:,} of {len(points):,} configurations fit"
+    if close := sum(found.verdict == "too close to call" for found in simulated):
+        count += f", {close:,} {'is' if close == 1 else 'are'} too close to call"
+    return f"{count}; the {'largest' if fitting else 'least memory'}: {answer}"
 
 
 def find_largest(

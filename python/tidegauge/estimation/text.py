@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tidegauge._util.formatting import render_bytes, render_duration, shorten
 from tidegauge.estimation.advice import Advice, find_too_large
 from tidegauge.estimation.estimator import Estimate
-from tidegauge.estimation.sweep import SweepPoint, find_telling, to_points
+from tidegauge.estimation.sweep import SweepPoint, to_points
 from tidegauge.estimation.time_text import render_step_time, render_top_times
 from tidegauge.report.text import (
     join_sections,
@@ -29,10 +29,12 @@ def render_estimate(
     top: int,
     advice: Sequence[Advice] | None = None,
     *,
+    plan_command: str = "",
     has_top_times: bool = False,
 ) -> str:
     """The output of `tidegauge estimate`; `advice` is None if it was not requested.
-    `has_top_times`: also lists the modules and ops with the most time.
+    `plan_command`: chooses the blocks to checkpoint. `has_top_times`: also lists the modules and
+    ops with the most time.
     """
     time = estimate.time
     return join_sections(
@@ -40,6 +42,7 @@ def render_estimate(
             _render_head(estimate),
             render_verdict(estimate.judged),
             [] if advice is None else render_advice(advice, find_too_large(estimate)),
+            _render_plan_command(plan_command),
             _render_time(estimate),
             ["Device memory", *render_layer_rows(estimate.layers)],
             _render_steps(estimate),
@@ -111,10 +114,20 @@ def render_advice(advice: Sequence[Advice], too_large: tuple[int, str] | None = 
         lines += [f"    {line}" for line in wrap(f"cost: {each.cost}")]
     if not any(each.estimate.fits for each in advice):
         lines += wrap(
-            "None of them makes the run fit, also not together: use a device with more memory, or "
-            "a smaller model."
+            "None of them makes the run fit, also not together, nor do more devices: use a device "
+            "with more memory, or a smaller model."
         )
     return lines
+
+
+def _render_plan_command(command: str) -> list[str]:
+    """The command is one line, to be copied."""
+    if not command:
+        return []
+    return [
+        *wrap("Perhaps not every block needs checkpointing. This finds the fastest choice:"),
+        f"  {command}",
+    ]
 
 
 def _render_steps(estimate: Estimate) -> list[str]:
@@ -191,22 +204,6 @@ def render_sweep(points: Sequence[SweepPoint]) -> str:
             lines.append(cells + _render_cells(point.estimate))
     notes = [line for fault, i in faults.items() for line in wrap(f"({i}) {fault}", "    ")]
     return join_sections([lines, notes])
-
-
-def describe_sweep(points: Sequence[SweepPoint]) -> str:
-    """`4 of 6 configurations fit; the largest: batch 8, 61.0 GiB`; at least one was simulated."""
-    point = find_telling(points)
-    assert point.estimate is not None
-    values = ", ".join(f"{name} {value}" for name, value in point.values.items())
-    answer = f"{values}, {render_bytes(point.estimate.needed_bytes)}"
-    simulated = [point.estimate for point in points if point.estimate]
-    if point.estimate.fits is None:
-        return f"{len(simulated):,} configurations; the most memory: {answer}"
-    fitting = sum(bool(found.fits) for found in simulated)
-    count = f"{fitting:,} of {len(points):,} configurations fit"
-    if close := sum(found.verdict == "too close to call" for found in simulated):
-        count += f", {close:,} {'is' if close == 1 else 'are'} too close to call"
-    return f"{count}; the {'largest' if fitting else 'least memory'}: {answer}"
 
 
 def _render_cells(estimate: Estimate) -> str:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegauge import _core
+from tidegauge._util.notebook import render_rows
 from tidegauge.allocator import DeviceModel
 from tidegauge.estimation.estimator import Estimate, Estimator
 from tidegauge.estimation.plan import CHECKPOINTING, Plan, render_ac
@@ -78,6 +79,33 @@ class PlanResult:
     gain_ns: float
     gap_ns: float
     speed: Speed
+
+    def __str__(self) -> str:
+        """`FSDP2 over 8 ranks, ... checkpointing full:0-11: fits 79.1 GiB with 1.20 GiB to spare,
+        about 3.1% slower than without checkpointing`"""
+        spare = self.budget_bytes - self.chosen.estimate.high_bytes
+        render = _core.render_bytes
+        fits = f"fits {render(self.budget_bytes)} with {render(spare)} to spare"
+        slower = "without checkpointing"
+        if set(self.chosen.kinds) != {"none"}:
+            slower = f"about {max(self.slowdown, 0):.1%} slower than {slower}"
+        return f"{self.chosen.estimate.plan.describe()}: {fits}, {slower}"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the plan and what it was compared with."""
+        rows = [
+            (
+                row.name or "plan",
+                row.estimate.plan.ac,
+                _core.render_bytes(row.estimate.high_bytes),
+                f"{row.step_ns / 1e6:,.1f} ms",
+                f"{row.time['recompute_ns'] / 1e6:,.1f} ms",
+                "fits" if row.fits else "does not fit",
+            )
+            for row in (self.chosen, *self.rows)
+        ]
+        heads = ("", "checkpointing", "peak", "step", "recompute", "verdict")
+        return render_rows(str(self), heads, rows)
 
     @property
     def slowdown(self) -> float:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import small_model
 from terminal import open_terminal
-from tidegauge.cli import estimate
+from tidegauge.cli import progress as progress_module
+from tidegauge.cli.progress import Progress
 
 TIDEGAUGE = [sys.executable, "-m", "tidegauge"]
 SLOW = """
@@ -26,8 +27,8 @@ while True:
 
 def test_progress_tells_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(estimate.time, "monotonic", lambda: now)
-    progress = estimate.Progress(is_shown=False)
+    monkeypatch.setattr(progress_module.time, "monotonic", lambda: now)
+    progress = Progress(is_shown=False)
     assert progress.describe() == "run 0"
     progress.begin(96)
     assert progress.describe() == "run 1 of 96"
