@@ -14,16 +14,18 @@ namespace tidegauge {
 /// Peaks are those of data sheets, dense: half the figures "with sparsity". The efficiencies are
 /// assumptions, which a calibration replaces (`set`).
 struct DeviceSpeed {
-  double half_flops = 0;        ///< products of float16 and bfloat16
+  double half_flops = 0;        ///< products of float16
+  double bfloat_flops = 0;      ///< products of bfloat16
   double single_flops = 0;      ///< products of float32, which torch does not compute in TF32
   double memory_bytes = 0;      ///< of the device's memory
   double link_bytes = 0;        ///< from one device to others of its node, in one direction
   double network_bytes = 50e9;  ///< to other nodes: one adapter of 400 Gbit/s for each device
   double host_bytes = 25e9;     ///< between host and device, pinned: PCIe 4.0 x16
   int devices_per_node = 8;
+  int multiprocessors = 0;
 
-  // On an A100, products reach 0.45 to 0.80 of the peak, 0.72 in the median.
-  double matmul_share = 0.72;
+  // What products of the best shape reach of the peak (plan/product_shape.h), on an A100.
+  double matmul_share = 0.775;
   double attention_share = 0.5;
   double convolution_share = 0.5;
   double memory_share = 0.8;

@@ -89,10 +89,19 @@ std::optional<std::array<size_t, 2>> find_factors(std::string_view name) {
   return std::nullopt;
 }
 
-int64_t product_flops(std::string_view name, const Sizes& a, Sizes b) {
-  if (name.find("grouped") != name.npos) return grouped_flops(a, b);
+void count_product(std::string_view name, const Sizes& a, Sizes b, OpCost& cost) {
   if (name == "linear" && b.size() == 2) std::swap(b[0], b[1]);
-  return matmul_flops(a, b);
+  const bool is_grouped = name.find("grouped") != name.npos;
+  cost.flops = is_grouped ? grouped_flops(a, b) : matmul_flops(a, b);
+  if (cost.flops == 0) return;
+  cost.depth = a.back();
+  cost.columns = b.size() == 1 ? 1 : b.back();
+  // [batch, m, k] x [k, n] is one product with batch * m rows.
+  const bool has_batch = b.size() > 2 && a.size() > 1 && !(is_grouped && a.size() == 2);
+  cost.rows = a.size() == 1 ? 1 : a[a.size() - 2];
+  cost.products =
+      has_batch ? std::max<int64_t>(1, saturated::product(std::span(b).first(b.size() - 2))) : 1;
+  if (!has_batch && a.size() > 1) cost.rows = saturated::product(std::span(a).first(a.size() - 1));
 }
 
 int64_t convolution_flops(const Sizes& input, const Sizes& output, const Sizes& weight,
@@ -344,7 +353,7 @@ OpCost find_op_cost(const OpCall& call) {
     const OpTensor* b = tensor_at(call.arguments, (*factors)[1]);
     if (a != nullptr && b != nullptr) {
       cost.kind = OpClass::Matmul;
-      cost.flops = product_flops(name, a->sizes, b->sizes);
+      count_product(name, a->sizes, b->sizes, cost);
       cost.dtype = a->dtype;
     }
   } else if (is_attention(name)) {

@@ -47,6 +47,11 @@ struct OpCost {
   CollectiveKind collective = CollectiveKind::None;
   int64_t payload_bytes = 0;  ///< of a collective: what a rank has when all parts are together
   int64_t group_size = 0;     ///< of a collective; 0 if it is unknown
+  // Of a Matmul: `products` times [rows, depth] x [depth, columns].
+  int64_t products = 0;
+  int64_t rows = 0;
+  int64_t depth = 0;
+  int64_t columns = 0;
 };
 
 /// Never throws for unknown ops, which are Memory. `dtype` refers to `call`.

@@ -30,7 +30,8 @@ using tidegauge::UsageError;
 
 /// 1 flop and 1 byte per ns, and nothing else.
 DeviceSpeed unit_speed() {
-  DeviceSpeed speed{.half_flops = 1e9, .single_flops = 5e8, .memory_bytes = 1e9, .link_bytes = 1e9};
+  DeviceSpeed speed{.half_flops = 1e9, .bfloat_flops = 1e9, .single_flops = 5e8};
+  speed.memory_bytes = speed.link_bytes = 1e9;
   speed.network_bytes = 1e8;
   speed.matmul_share = speed.attention_share = speed.convolution_share = 1;
   speed.memory_share = speed.link_share = 1;
@@ -164,15 +165,27 @@ TEST(StepTime, IdealTimeIsThatOfProductsAtThePeakWithoutRecompute) {
   EXPECT_EQ(find_step_time(entries, {matmul(10), single}, speed).ideal_ns, 10 + 20);
 }
 
-TEST(StepTime, EverySpeedBelongsToADeviceOfTheCatalogue) {
-  int known = 0;
+TEST(StepTime, EveryDeviceOfTheCatalogueHasASpeedWithItsSource) {
   for (const DeviceModel& device : device_catalogue()) {
-    known += find_speed(device.key) != nullptr;
-    EXPECT_EQ(find_speed_source(device.key).empty(), find_speed(device.key) == nullptr);
+    const DeviceSpeed* speed = find_speed(device.key);
+    ASSERT_NE(speed, nullptr) << device.key;
+    EXPECT_FALSE(find_speed_source(device.key).empty());
+    EXPECT_GT(speed->half_flops, speed->single_flops);
+    EXPECT_LE(speed->bfloat_flops, speed->half_flops);
+    for (const auto& [name, value] : speed->constants()) EXPECT_GT(value, 0) << name;
   }
-  EXPECT_EQ(known, 11);
   EXPECT_EQ(find_speed("h100-80g")->half_flops, 989.4e12);
   EXPECT_EQ(find_speed("example"), nullptr);
+  EXPECT_TRUE(find_speed_source("example").empty());
+}
+
+TEST(StepTime, DevicesWithoutProductsOfBfloat16ComputeThemAsSlowlyAsFloat32) {
+  for (const char* old : {"t4", "v100-16g", "v100-32g"}) {
+    const DeviceSpeed* speed = find_speed(old);
+    EXPECT_EQ(speed->peak_flops("bfloat16"), speed->peak_flops("float32")) << old;
+    EXPECT_GT(speed->peak_flops("float16"), 7 * speed->peak_flops("float32")) << old;
+  }
+  EXPECT_EQ(find_speed("a10g")->peak_flops("bfloat16"), 70e12);
 }
 
 }  // namespace

@@ -51,13 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tidegauge import _core
-
     device = read_device(args)
     if device is None or not device.key:
         raise UsageError("calibrate needs --device, e.g. --device h100-80g")
-    if not _core.knows_speed(device.key):
-        raise UsageError(f"the peaks of {device.name} are not known, so it cannot be calibrated")
     if args.measured:
         if args.target is None:
             raise UsageError("--measured needs the TARGET that was measured, e.g. llama.py")

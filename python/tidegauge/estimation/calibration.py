@@ -27,6 +27,7 @@ _SHARE_OF_KIND = {
     "convolution": "convolution_share",
     "memory": "memory_share",
 }
+_PEAKS = {"float32": "single_flops", "bfloat16": "bfloat_flops"}
 _LEAST_FACTOR, _MOST_FACTOR = 0.01, 10.0
 # No device is faster than its data sheet by more than its clock varies.
 _MOST_SHARE = 1.1
@@ -126,7 +127,7 @@ def fit_timings(path: str, speed: Speed) -> Speed:
     known = _core.speed_constants(speed.device)
     reached: dict[str, list[float]] = defaultdict(list)
     for kind, dtype, flops, size_bytes, ns in rows:
-        peak = known["single_flops"] if dtype == "float32" else known["half_flops"]
+        peak = known[_PEAKS.get(dtype, "half_flops")]
         if kind == "launch":
             reached["kernel_ns"].append(ns)
         elif kind == "memory":

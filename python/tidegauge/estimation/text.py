@@ -59,13 +59,9 @@ def render_estimate(
 def _render_time(estimate: Estimate) -> list[str]:
     if estimate.time is not None:
         return render_step_time(estimate.time)
-    if estimate.device is None or not estimate.device.key:
-        return []
-    if estimate.plan.pp > 1:
+    if estimate.device is not None and estimate.device.key and estimate.plan.pp > 1:
         return wrap("Step time: not estimated, because waits between stages are not modelled")
-    return wrap(
-        f"Step time: not estimated, because the peaks of {estimate.device.name} are unknown"
-    )
+    return []
 
 
 def _render_head(estimate: Estimate) -> list[str]:

@@ -16,7 +16,7 @@ from tidegauge.errors import FormatError
 
 _FORMAT = 1
 # The real time, in modelled times. Without a calibration this covers the efficiencies that real
-# programs reach: a published run on H100s of 500 W took 1.6 times the modelled time. With one, it
+# programs reach: a published run on H100s of 500 W took 1.5 times the modelled time. With one, it
 # covers the differences between the calibrated run and others.
 _BAND_BY_DATA_SHEET = (0.7, 1.7)
 _BAND_CALIBRATED = (0.9, 1.1)

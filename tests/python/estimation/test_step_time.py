@@ -17,8 +17,8 @@ from torch import nn
 
 Capture = pytest.CaptureFixture[str]
 L4 = find_device("l4")
-# l4: 30.3 TFLOPS in float32, of which products are taken to reach 72 %.
-L4_FLOPS = 30.3e12 * 0.72
+# l4: 30.3 TFLOPS in float32, of which products are taken to reach 77.5 % of 93 %.
+L4_FLOPS = 30.3e12 * 0.775 * 0.93
 
 
 def make_contract(width: int = 4096, batch: int = 4096) -> Contract:
@@ -108,9 +108,6 @@ def test_tokens_are_those_of_one_device(model_file: str) -> None:
 def test_estimate_without_a_known_device_has_no_time(model_file: str, capsys: Capture) -> None:
     assert estimate(model_file).time is None
     assert estimate(model_file, device_memory="16GiB").time is None
-    assert estimate(model_file, device="t4").time is None
-    assert main(["estimate", model_file, "--device", "t4"]) == 0
-    assert "the peaks of NVIDIA T4 are unknown" in capsys.readouterr().out
     assert main(["estimate", model_file]) == 0
     assert "Step time" not in capsys.readouterr().out
 
