@@ -71,6 +71,14 @@ bool covers_its_storage(const at::Tensor& tensor) {
          tensor.nbytes() == tensor.storage().nbytes();
 }
 
+/// True if the values are those of the whole storage, which may have been resized.
+bool has_all_values(const at::Tensor& tensor) {
+  if (!is_simulated(tensor)) return false;
+  const SimulatedStorage* storage = SimulatedStorage::find(tensor.storage());
+  return storage != nullptr && storage->values &&
+         storage->values.nbytes() == tensor.storage().nbytes();
+}
+
 /// The value of all elements, if the storage has only one.
 std::optional<c10::Scalar> find_constant(const at::Tensor& tensor) {
   const SimulatedStorage* storage =
@@ -88,9 +96,20 @@ bool has_values(const at::Tensor& tensor) {
   return storage != nullptr && storage->values;
 }
 
+bool is_integers(const IValue& value) {
+  return value.isTensor() && value.toTensor().defined() &&
+         c10::isIntegralType(value.toTensor().scalar_type(), /*includeBool=*/false);
+}
+
 void keep_all(const IValue& simulated, const IValue& real) {
   if (simulated.isTensor()) {
-    if (!are_known(simulated.toTensor())) keep(simulated.toTensor(), real.toTensor());
+    if (are_known(simulated.toTensor())) return;
+    at::Tensor values = real.toTensor();
+    if (values.defined() && values.scalar_type() != simulated.toTensor().scalar_type()) {
+      const OutOfSight guard;
+      values = values.to(simulated.toTensor().scalar_type());
+    }
+    keep(simulated.toTensor(), values);
   } else if (simulated.isTensorList()) {
     const auto list = simulated.toTensorVector();
     const auto values = real.toTensorVector();
@@ -228,10 +247,21 @@ std::vector<IValue> compute(const c10::OperatorHandle& op, const OpTraits& trait
     // The generator precedes the last four arguments: dtype, layout, device, pin_memory.
     stack.insert(stack.end() - 4, IValue(own_generator()));
     traits.with_generator->callBoxed(stack);
-  } else {
-    op.callBoxed(stack);
+    return stack;
   }
-  return stack;
+  torch::jit::Stack results = stack;
+  try {
+    op.callBoxed(results);
+  } catch (const c10::NotImplementedError&) {
+    // A GPU may have a kernel for integers where the CPU has none (histc).
+    if (traits.written != 0) throw;
+    for (IValue& value : stack) {
+      if (is_integers(value)) value = value.toTensor().to(at::kDouble);
+    }
+    op.callBoxed(stack);
+    return stack;
+  }
+  return results;
 }
 
 void follow(const c10::OperatorHandle& op, const OpTraits& traits,
@@ -261,7 +291,12 @@ void forget(const IValue& value) {
 
 void forget_written(const OpTraits& traits, std::span<const IValue> arguments) {
   for (size_t i = 0; i < arguments.size() && i < 64; ++i) {
-    if (((traits.written >> i) & 1) != 0) forget(arguments[i]);
+    if (((traits.written >> i) & 1) == 0) continue;
+    if (traits.changes_geometry && arguments[i].isTensor() &&
+        has_all_values(arguments[i].toTensor())) {
+      continue;
+    }
+    forget(arguments[i]);
   }
 }
 

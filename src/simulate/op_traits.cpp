@@ -189,7 +189,8 @@ std::unique_ptr<OpTraits> read(const c10::OperatorHandle& op) {
   traits->correction = find_correction(traits->name);
   traits->fused_op = find_fused_op(traits->name);
   traits->kernel_memory = find_kernel_memory(traits->name);
-  traits->is_cacheable = !changes_geometry(traits->name);
+  traits->changes_geometry = changes_geometry(traits->name);
+  traits->is_cacheable = !traits->changes_geometry;
   return traits;
 }
 

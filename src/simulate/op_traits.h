@@ -59,7 +59,8 @@ struct OpTraits {
   uint64_t written = 0;  ///< bit i: the op writes to argument i
   bool is_view = false;
   bool is_cacheable = true;
-  bool ignores_doubles = false;  ///< no result's shape depends on a floating-point argument
+  bool changes_geometry = false;  ///< changes sizes and strides of its argument, not its contents
+  bool ignores_doubles = false;   ///< no result's shape depends on a floating-point argument
   bool is_random = false;
   /// For a random op without a generator argument: its overload that has one.
   std::optional<c10::OperatorHandle> with_generator;

@@ -12,6 +12,13 @@ from tidegauge import simulate
 
 MANY = 1 << 20
 
+
+def resize_and_write(x: torch.Tensor) -> torch.Tensor:
+    """As context_parallel does with its buffers."""
+    x.resize_(4).copy_(torch.arange(4) + 5)
+    return x.resize_(8)
+
+
 ANSWERS: dict[str, Callable[[], Any]] = {
     "ones": lambda: torch.ones(MANY).all().item(),
     "zeros": lambda: torch.zeros(MANY).any().item(),
@@ -38,6 +45,8 @@ ANSWERS: dict[str, Callable[[], Any]] = {
         [[torch.tensor(3.5), 1.0], [torch.ones(1)[0], 2.0]]
     ).tolist(),
     "dtype of a tensor of tensors": lambda: torch.tensor([torch.tensor(1.0)]).dtype,
+    "transposed in place": lambda: torch.arange(6).view(2, 3).t_().tolist(),
+    "resized and back": lambda: resize_and_write(torch.arange(8)).tolist(),
     "nonzero": lambda: torch.ones(64).nonzero().shape,
     "indexing": lambda: torch.rand(1000)[torch.ones(1000).bool()].shape,
 }
@@ -87,3 +96,20 @@ def test_unknown_numbers_are_finite(size: int) -> None:
         assert torch.isnan(torch.tensor([1.0, float("nan")])).any()
         assert not torch.isfinite(torch.tensor(float("inf"))).all()
         assert not (x != x).any()
+
+
+def test_counts_of_integers_that_only_a_gpu_can_make_are_known() -> None:
+    """Transformers counts the tokens of each expert with histc, of integers on CUDA."""
+    with simulate("cuda"):
+        chosen = torch.tensor([0, 2, 2, 3, 2], device="cuda", dtype=torch.int32)
+        counts = torch.histc(chosen, bins=4, min=0, max=3)
+        assert counts.dtype == torch.int32
+        assert counts.tolist() == [1, 0, 3, 1]
+
+
+def test_memory_that_a_resize_adds_is_unknown() -> None:
+    with simulate():
+        x = torch.arange(4)
+        x.resize_(8)
+        with pytest.raises(RuntimeError):
+            x.tolist()
