@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from tidegauge.cli.common import EXIT_DONE, UsageError, read_device
 from tidegauge.cli.estimate import (
-    add_run_arguments,
     clear_progress,
     make_estimator,
     read_question,
     run_checked,
 )
+from tidegauge.cli.run_arguments import add_run_arguments
 
 if TYPE_CHECKING:
     from tidegauge.planning.speed import Speed

@@ -20,13 +20,13 @@ from tidegauge.cli.common import (
     write_result,
 )
 from tidegauge.cli.estimate import (
-    add_run_arguments,
     clear_progress,
     make_estimator,
     read_question,
     run_checked,
 )
 from tidegauge.cli.html import add_html, check_html, write_page
+from tidegauge.cli.run_arguments import add_run_arguments
 from tidegauge.cli.simulated_page import make_simulated_page
 
 if TYPE_CHECKING:

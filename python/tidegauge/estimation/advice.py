@@ -11,7 +11,8 @@ from typing import Any
 
 from tidegauge.estimation.contract import Contract, ModelError
 from tidegauge.estimation.estimator import Estimate, Estimator
-from tidegauge.estimation.plan import OPTIMIZERS, Plan
+from tidegauge.estimation.optimizers import OPTIMIZERS
+from tidegauge.estimation.plan import Plan
 from tidegauge.estimation.sweep import Question
 from tidegauge.report.names import render_op
 

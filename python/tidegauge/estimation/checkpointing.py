@@ -19,7 +19,7 @@ from torch.utils.checkpoint import (
 
 from tidegauge._util.files import MAX_TEXT_BYTES, read_file
 from tidegauge._util.formatting import make_printable, shorten
-from tidegauge.estimation.plan import list_kinds, parse_checkpointing
+from tidegauge.estimation.block_kinds import list_kinds, parse_checkpointing
 from tidegauge.planning.block_checkpointing import KEPT_OPS, checkpoint_block
 
 # From the position of a block and its forward to the forward to call instead.

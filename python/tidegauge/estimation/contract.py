@@ -40,7 +40,11 @@ class Contract:
     attributes. `blocks(model)`: the modules to checkpoint and shard one by one.
     `shard(model, fully_shard)`: calls `fully_shard(module)` on each unit, the root last.
     `tensor_parallel_plan(model)`: a plan for `parallelize_module`. `parallelize(model, mesh)`:
-    applies tensor parallelism itself, instead of such a plan. `make_optimizer(model)`.
+    applies tensor parallelism itself, instead of such a plan. `parallelize_experts(model, mesh,
+    tp_mesh)`: gives each rank of a mesh its experts and exchanges tokens, and returns the modules
+    with experts; the ranks of `tp_mesh` have the same tokens. `split_sequence(model, inputs)`: the
+    tensors that context parallelism splits, each with its dimension of the sequence.
+    `make_optimizer(model)`. `with_whole_inputs`: the contract to use for context parallelism.
     """
 
     name: str
@@ -52,7 +56,10 @@ class Contract:
     shard: Callable[[nn.Module, Callable[..., Any]], object] | None = None
     tensor_parallel_plan: Callable[[nn.Module], Mapping[str, Any]] | None = None
     parallelize: Callable[[nn.Module, Any], object] | None = None
+    parallelize_experts: Callable[[nn.Module, Any, Any], Sequence[nn.Module]] | None = None
+    split_sequence: Callable[[nn.Module, Any], Sequence[tuple[torch.Tensor, int]]] | None = None
     make_optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None
+    with_whole_inputs: Contract | None = None
 
     def resolve(self, changes: Mapping[str, Any]) -> SimpleNamespace:
         """All settings. Raises ValueError for an unknown name."""

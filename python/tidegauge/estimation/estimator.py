@@ -257,7 +257,7 @@ class Estimator:
 
     def _count_tokens(self, plan: Plan) -> float | None:
         settings = vars(self.contract.resolve(dict(plan.settings)))
-        return count_tokens(settings, plan.accumulate, plan.tp)
+        return count_tokens(settings, plan.accumulate, plan.tp * plan.cp)
 
     def save_trace(self, estimate: Estimate, path: str, *, overwrite: bool = False) -> None:
         """Writes the trace of its worst rank. Raises OSError if that is not possible."""
@@ -348,6 +348,8 @@ def estimate(
     fsdp: int = 0,
     hsdp: str = "",
     tp: int = 1,
+    cp: int = 1,
+    ep: int = 1,
     pp: int = 1,
     schedule: str = DEFAULT_SCHEDULE,
     microbatches: int = 0,
@@ -378,14 +380,15 @@ def estimate(
     `--set`.
 
     The training plan: `dp` (DDP), `fsdp`, `hsdp` ("2x4") and `tp`: numbers of ranks; `zero`: the
-    ranks of `dp` share optimizer states; `pp`, `schedule` ("1f1b", "gpipe", "interleaved", "zbv",
-    ...), `microbatches`: a pipeline; `reshard`; `mp`: types of computation and reduction
-    ("bf16/fp32"); `dtype`: type of the parameters; `ac`: "none", "selective", "full", "every:2" or
-    "ops:FILE" checkpointing; `lora`: "rank=16,targets=q_proj/v_proj"; `attention`: "flash",
-    "efficient", "cudnn" or "math"; `optimizer`: e.g. "sgd-momentum"; `clip`: largest norm of the
-    gradients; `accumulate`: batches for one step; `offload`: keep shards in host memory; `routing`:
-    of tokens to experts, "balanced", "worst" or a seed; `item`: the value that `Tensor.item()`
-    returns if it is not known.
+    ranks of `dp` share optimizer states; `cp`, `ep`: ranks that share sequences, experts; `pp`,
+    `schedule` ("1f1b", "gpipe", "interleaved", "zbv", ...), `microbatches`: a pipeline; `reshard`;
+    `mp`: types of computation and reduction ("bf16/fp32"); `dtype`: type of the parameters; `ac`:
+    "none", "selective", "full", "every:2" or "ops:FILE" checkpointing; `lora`:
+    "rank=16,targets=q_proj/v_proj"; `attention`: "flash", "efficient", "cudnn" or "math";
+    `optimizer`: e.g. "sgd-momentum"; `clip`: largest norm of the gradients; `accumulate`: batches
+    for one step; `offload`: keep shards in host memory; `routing`: of tokens to experts,
+    "balanced", "worst" or a seed; `item`: the value that `Tensor.item()` returns if it is not
+    known.
 
     `rank`: "worst", "all" or a number. `assumptions`: members of
     `tidegauge.allocator.Assumptions`. `simulated_device`: "cuda" needs no GPU; "cpu" simulates with
@@ -404,6 +407,8 @@ def estimate(
         fsdp=fsdp,
         hsdp=hsdp,
         tp=tp,
+        cp=cp,
+        ep=ep,
         pp=pp,
         schedule=schedule,
         microbatches=microbatches,

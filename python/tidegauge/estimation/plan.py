@@ -4,63 +4,26 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegauge._util.formatting import parse_count
-from tidegauge._util.suggestions import did_you_mean
+from tidegauge.estimation.block_kinds import (
+    check_checkpointing,
+    check_name,
+    describe_checkpointing,
+    list_kinds,
+)
+from tidegauge.estimation.optimizers import DEFAULT_OPTIMIZER, OPTIMIZERS, OptimizerKind
 
 if TYPE_CHECKING:
     import torch
 
-CHECKPOINTING = ("none", "attention", "selective", "full")  # and every:N, ops:FILE
 ATTENTION = ("flash", "efficient", "cudnn", "math")
 
 
-@dataclass(frozen=True)
-class OptimizerKind:
-    """An optimizer that a plan can name, and what a simulation must know about it.
-
-    `reads_values`: the step calls `item()`; the value does not change the memory. `smaller`:
-    optimizers with less state, to suggest instead, the smallest first.
-    """
-
-    class_name: str  # in torch.optim
-    has_foreach: bool = True
-    reads_values: bool = False
-    supports_dtensor: bool = True
-    smaller: tuple[str, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def optimizer_class(self) -> type[torch.optim.Optimizer]:
-        import torch
-
-        found: type[torch.optim.Optimizer] = getattr(torch.optim, self.class_name)
-        return found
-
-    def make(self, parameters: Any, **options: Any) -> torch.optim.Optimizer:
-        make: Any = self.optimizer_class
-        made: torch.optim.Optimizer = make(parameters, **self.options, **options)
-        return made
-
-
-OPTIMIZERS = {
-    "adamw": OptimizerKind("AdamW", smaller=("adafactor", "sgd-momentum")),
-    "adam": OptimizerKind("Adam", smaller=("adafactor", "sgd-momentum")),
-    "sgd": OptimizerKind("SGD"),
-    "sgd-momentum": OptimizerKind("SGD", options={"momentum": 0.9}),
-    "adafactor": OptimizerKind(
-        "Adafactor", has_foreach=False, reads_values=True, supports_dtensor=False
-    ),
-    "rmsprop": OptimizerKind("RMSprop"),
-    "adagrad": OptimizerKind("Adagrad"),
-}
-DEFAULT_OPTIMIZER = "adamw"
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
@@ -97,24 +60,24 @@ DEFAULT_SCHEDULE = "1f1b"
 class Plan:
     """The options of the command line, by name. Raises ValueError for invalid combinations.
 
-    `dp`: number of ranks of DistributedDataParallel; 0 means none. `zero`: these ranks share
-    the optimizer's states (ZeroRedundancyOptimizer). `fsdp`: number of ranks of FSDP2; 0 means
-    not sharded. `hsdp`: replicas x ranks, as in "2x4". `tp`: number of ranks of tensor
-    parallelism. `pp`: number of ranks of pipeline parallelism, `schedule`: one of SCHEDULES,
-    `microbatches`: of a step; 0: as many as stages. `reshard`: parameters after forward:
-    "auto" (the default of FSDP2: all but the root), "yes", "no", or a number of ranks. `mp`: the
-    types of computation and reduction, as in "bf16/fp32"; without sharding, the type for
-    autocast. `dtype`: convert the parameters to
-    this type; empty: keep their type. `ac`: checkpointing of the blocks: "none", "attention",
+    `dp`: number of ranks of DistributedDataParallel; 0 means none. `zero`: these ranks share the
+    optimizer's states (ZeroRedundancyOptimizer). `fsdp`: number of ranks of FSDP2; 0 means not
+    sharded. `hsdp`: replicas x ranks, as in "2x4". `tp`: number of ranks of tensor parallelism.
+    `cp`: number of ranks that share each sequence; FSDP2 shards over them, too. `ep`: number of
+    ranks that share the experts, among those of FSDP2, `cp` and `tp`. `pp`: number of ranks of
+    pipeline parallelism, `schedule`: one of SCHEDULES, `microbatches`: of a step; 0: as many as
+    stages. `reshard`: parameters after forward: "auto" (the default of FSDP2: all but the root),
+    "yes", "no", or a number of ranks. `mp`: the types of computation and reduction, as in
+    "bf16/fp32"; without sharding, the type for autocast. `dtype`: convert the parameters to this
+    type; empty: keep their type. `ac`: checkpointing of the blocks: "none", "attention",
     "selective", "full", "every:2" (every second block in full), "full:0-11,selective:12-31" (by
-    block) or "ops:FILE" (the ops whose outputs are kept). `lora`:
-    "rank=16,targets=q_proj/v_proj". `attention`: the kernel that scaled_dot_product_attention
-    uses; empty: torch's choice. `optimizer`: empty means the contract's, or adamw. `clip`: the
-    largest norm of the gradients; 0: not clipped. `accumulate`: the number of batches for one
-    optimizer step. `offload`: keep shards in host memory. `routing`: the experts that tokens
-    choose: "balanced", "worst" or a seed; empty: unknown. `item`: the value that `item()`
-    returns if it is not known; empty: raise an error. `settings`: the contract's settings that
-    differ from their defaults.
+    block) or "ops:FILE" (the ops whose outputs are kept). `lora`: "rank=16,targets=q_proj/v_proj".
+    `attention`: the kernel that scaled_dot_product_attention uses; empty: torch's choice.
+    `optimizer`: empty means the contract's, or adamw. `clip`: the largest norm of the gradients; 0:
+    not clipped. `accumulate`: the number of batches for one optimizer step. `offload`: keep shards
+    in host memory. `routing`: the experts that tokens choose: "balanced", "worst" or a seed; empty:
+    unknown. `item`: the value that `item()` returns if it is not known; empty: raise an error.
+    `settings`: the contract's settings that differ from their defaults.
     """
 
     dp: int = 0
@@ -122,6 +85,8 @@ class Plan:
     fsdp: int = 0
     hsdp: str = ""
     tp: int = 1
+    cp: int = 1
+    ep: int = 1
     pp: int = 1
     schedule: str = DEFAULT_SCHEDULE
     microbatches: int = 0
@@ -147,10 +112,10 @@ class Plan:
                 f"fsdp={self.fsdp} and hsdp={self.hsdp} are mutually exclusive; hsdp includes the "
                 "number of ranks"
             )
-        if self.dp < 0 or self.fsdp < 0 or self.tp < 1:
+        if self.dp < 0 or self.fsdp < 0 or min(self.tp, self.cp, self.ep) < 1:
             raise ValueError(
-                f"invalid dp={self.dp}, fsdp={self.fsdp}, tp={self.tp} (expected at least 1 rank "
-                "each)"
+                f"invalid dp={self.dp}, fsdp={self.fsdp}, tp={self.tp}, cp={self.cp}, "
+                f"ep={self.ep} (expected at least 1 rank each)"
             )
         if self.world_size > _MOST_RANKS:
             raise ValueError(
@@ -158,15 +123,16 @@ class Plan:
             )
         self._check_replicas()
         self._check_pipeline()
+        self._check_shared_work()
         self._check_steps()
-        _check_checkpointing(self.ac)
+        check_checkpointing(self.ac)
         if self.lora:
             parse_lora(self.lora)
-        _check("attention", self.attention, ("", *ATTENTION))
-        _check("optimizer", self.optimizer, ("", *OPTIMIZERS))
-        _check("dtype", self.dtype, ("", *DTYPES))
+        check_name("attention", self.attention, ("", *ATTENTION))
+        check_name("optimizer", self.optimizer, ("", *OPTIMIZERS))
+        check_name("dtype", self.dtype, ("", *DTYPES))
         for part in self.mp.split("/") if self.mp else ():
-            _check("mp", part, tuple(DTYPES))
+            check_name("mp", part, tuple(DTYPES))
         if self.mp.count("/") > 1:
             raise ValueError(f"invalid mp '{self.mp}' (expected e.g. bf16 or bf16/fp32)")
         if self.item:
@@ -189,7 +155,7 @@ class Plan:
             raise ValueError(
                 f"invalid pp={self.pp}, microbatches={self.microbatches} (expected at least 1 each)"
             )
-        _check("schedule", self.schedule, tuple(SCHEDULES))
+        check_name("schedule", self.schedule, tuple(SCHEDULES))
         if self.pp == 1:
             for name in ("schedule", "microbatches"):
                 if getattr(self, name) not in (0, DEFAULT_SCHEDULE):
@@ -198,6 +164,26 @@ class Plan:
             raise ValueError(
                 f"dp={self.dp} and pp={self.pp} are mutually exclusive; use hsdp={self.dp}x1 to "
                 "replicate the stages"
+            )
+
+    def _check_shared_work(self) -> None:
+        """Ranks that share sequences or experts."""
+        for name, value in (("cp", self.cp), ("ep", self.ep)):
+            if value == 1:
+                continue
+            if not self.is_sharded:
+                raise ValueError(
+                    f"{name}={value} requires fsdp or hsdp, which reduces the gradients (fsdp=1 "
+                    "adds no ranks)"
+                )
+            if self.pp > 1:
+                raise ValueError(
+                    f"{name}={value} and pp={self.pp} together are not supported; remove one"
+                )
+        if self.data_shards * self.tp % self.ep or (self.ep > 1 and self.ep % self.tp):
+            raise ValueError(
+                f"ep={self.ep} does not fit {self.data_shards * self.tp} ranks of fsdp x cp x tp "
+                f"(expected a multiple of tp={self.tp} that divides them)"
             )
 
     def _check_steps(self) -> None:
@@ -213,10 +199,10 @@ class Plan:
     def _check_sharding(self) -> None:
         if self.reshard not in ("auto", "yes", "no"):
             degree = parse_count(self.reshard)
-            if not degree or self.shards % degree:
+            if not degree or self.data_shards % degree:
                 raise ValueError(
                     f"invalid reshard '{self.reshard}' (expected auto, yes, no, or a number of "
-                    f"ranks that divides {self.shards})"
+                    f"ranks that divides {self.data_shards})"
                 )
         if not self.is_sharded:
             for name in ("offload", "reshard"):
@@ -237,8 +223,18 @@ class Plan:
         return int(self.hsdp.partition("x")[2]) if self.hsdp else self.fsdp or 1
 
     @property
+    def data_shards(self) -> int:
+        """The ranks over which FSDP2 shards parameters."""
+        return self.shards * self.cp
+
+    @property
+    def expert_shards(self) -> int:
+        """The ranks over which FSDP2 shards the experts of a rank: those with the same ones."""
+        return self.data_shards * self.tp // self.ep
+
+    @property
     def world_size(self) -> int:
-        return (self.dp or self.copies * self.shards) * self.tp * self.pp
+        return (self.dp or self.copies * self.data_shards) * self.tp * self.pp
 
     @property
     def stage_count(self) -> int:
@@ -290,6 +286,10 @@ class Plan:
             parts.append(f"FSDP2 over {self.fsdp} rank{'' if self.fsdp == 1 else 's'}")
         if self.tp > 1:
             parts.append(f"tensor parallelism over {self.tp} ranks")
+        if self.cp > 1:
+            parts.append(f"sequences over {self.cp} ranks")
+        if self.ep > 1:
+            parts.append(f"experts over {self.ep} ranks")
         if self.pp > 1:
             parts.append(
                 f"pipeline over {self.pp} ranks ({self.schedule}, {self.microbatch_count} "
@@ -301,7 +301,7 @@ class Plan:
             parts.append(f"parameters in {self.dtype}")
         if self.mp:
             parts.append(self.mp if self.is_sharded else f"autocast to {self.mp}")
-        parts.append(_describe_checkpointing(self.ac))
+        parts.append(describe_checkpointing(self.ac))
         if self.lora:
             parts.append(f"LoRA {self.lora}")
         if self.attention:
@@ -354,90 +354,8 @@ def render_options(plan: Plan) -> list[str]:
 
 
 _MOST_RANKS = 1 << 20
-_COUNTS = {"dp": "ranks", "fsdp": "ranks", "tp": "ranks", "pp": "ranks"}
+_COUNTS = dict.fromkeys(("dp", "fsdp", "tp", "cp", "ep", "pp"), "ranks")
 _COUNTS |= {"accumulate": "batches", "microbatches": "microbatches"}
-
-
-def parse_checkpointing(text: str) -> tuple[str, str]:
-    """The kind, and what follows the colon: ("every", "2")."""
-    kind, _, rest = text.partition(":")
-    return kind, rest
-
-
-def _check_checkpointing(text: str) -> None:
-    kind, rest = parse_checkpointing(text)
-    if kind == "every":
-        if not parse_count(rest):
-            raise ValueError(f"invalid ac '{text}' (expected every:N, e.g. every:2)")
-    elif kind == "ops":
-        if not rest:
-            raise ValueError(f"invalid ac '{text}' (expected ops:FILE, a file of names of ops)")
-    elif rest:
-        _read_rules(text)
-    else:
-        _check("ac", text, CHECKPOINTING)
-
-
-def _describe_checkpointing(text: str) -> str:
-    kind, rest = parse_checkpointing(text)
-    if kind == "every":
-        return f"checkpointing of 1 block in {rest}"
-    if kind == "ops":
-        return f"checkpointing that keeps the ops of {rest}"
-    if rest:
-        return f"checkpointing {text}"
-    return "no checkpointing" if kind == "none" else f"{kind} checkpointing"
-
-
-_RULE = re.compile(r"([a-z]+):([0-9]{1,9})(?:-([0-9]{1,9}))?")
-
-
-def _read_rules(text: str) -> list[tuple[str, int, int]]:
-    """(kind, first block, last block) of each part of `ac`."""
-    rules = []
-    for part in text.split(","):
-        match = _RULE.fullmatch(part)
-        if match is None or match[1] not in CHECKPOINTING:
-            raise ValueError(
-                f"invalid ac '{text}' (expected {', '.join(CHECKPOINTING)}, every:N, ops:FILE, or "
-                "blocks such as full:0-11,selective:12-31)"
-            )
-        kind, first, last = match.groups()
-        if int(first) > int(last or first):
-            raise ValueError(f"invalid ac '{text}': {part} ends before it begins")
-        rules.append((kind, int(first), int(last or first)))
-    return rules
-
-
-def list_kinds(ac: str, count: int) -> tuple[str, ...]:
-    """The kind of checkpointing of each of `count` blocks; `ac` is not ops:FILE."""
-    kind, rest = parse_checkpointing(ac)
-    if not rest:
-        return (kind,) * count
-    kinds = ["none"] * count
-    if kind == "every":
-        kinds[int(rest) - 1 :: int(rest)] = ["full"] * (count // int(rest))
-        return tuple(kinds)
-    for kind, first, last in _read_rules(ac):
-        if last >= count:
-            raise ValueError(
-                f"invalid ac '{ac}': there is no block {last} (expected 0 to {count - 1})"
-            )
-        kinds[first : last + 1] = [kind] * (last + 1 - first)
-    return tuple(kinds)
-
-
-def render_ac(kinds: Sequence[str]) -> str:
-    """The shortest text for the kinds of all blocks: `full:0-11,selective:12-31`."""
-    if len(set(kinds)) == 1:
-        return kinds[0]
-    parts = []
-    for kind, group in itertools.groupby(range(len(kinds)), key=kinds.__getitem__):
-        positions = [*group]
-        if kind != "none":
-            last = f"-{positions[-1]}" if len(positions) > 1 else ""
-            parts.append(f"{kind}:{positions[0]}{last}")
-    return ",".join(parts) or "none"
 
 
 def parse_lora(text: str) -> tuple[int, tuple[str, ...]]:
@@ -449,12 +367,6 @@ def parse_lora(text: str) -> tuple[int, tuple[str, ...]]:
         )
     targets = re.split("[,/]", found[2] or "")
     return int(found[1]), tuple(filter(None, targets))
-
-
-def _check(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        hint = did_you_mean(value, [each for each in known if each])
-        raise ValueError(f"invalid {name} '{value}': {hint}")
 
 
 def _check_number(name: str, text: str) -> float:

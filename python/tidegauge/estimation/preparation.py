@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,8 @@ from tidegauge.estimation.contract import Contract
 from tidegauge.estimation.plan import Plan, find_dtype
 from tidegauge.trackers.fsdp2_mem_tracker import param_groups_of
 
+_EXPERTS = "experts"  # the dimension of a mesh
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -27,7 +29,8 @@ class Layout:
     that tensor parallelism splits. `tensor_sizes`: for each position in the mesh of tensor
     parallelism, the elements of each split parameter. `unit_count`: FSDP2 units with the root, of a
     pipeline those of the rank. `stage_count`: of the pipeline. `part_count`: modules that are
-    checkpointed instead of blocks, if the model has none.
+    checkpointed instead of blocks, if the model has none. `expert_share`: the fraction of the
+    parameters that is in experts which ranks share.
     """
 
     block_count: int
@@ -37,6 +40,7 @@ class Layout:
     tensor_sizes: tuple[tuple[int, ...], ...] = ((),)
     stage_count: int = 0
     part_count: int = 0
+    expert_share: float = 0.0
 
     def describe(self, plan: Plan) -> str:
         """`32 blocks with 87 % of the parameters, 33 FSDP2 units`, or what the plan uses of it."""
@@ -56,6 +60,8 @@ class Layout:
         if plan.tp > 1:
             share = _percent(self.split_share)
             parts.append(f"{share} of the parameters split by tensor parallelism")
+        if plan.ep > 1:
+            parts.append(f"{_percent(self.expert_share)} of the parameters in shared experts")
         return ", ".join(parts)
 
 
@@ -88,6 +94,10 @@ def prepare_model(
     layout = convert(contract, plan, model)
     blocks = blocks_of(contract, model)
     meshes = make_meshes(plan, device)
+    experts: Sequence[nn.Module] = ()
+    if plan.ep > 1:
+        experts = share_experts(contract, plan, model, device, meshes["tp"])
+        layout = replace(layout, expert_share=parameter_share(model, experts))
     if plan.tp > 1:
         parallelize(contract, model, meshes["tp"])
         layout = describe_split(layout, plan, model)
@@ -100,6 +110,8 @@ def prepare_model(
         checkpoint_blocks(parts, plan.ac, watch)
         layout = replace(layout, part_count=0 if blocks else len(parts))
     if plan.is_sharded:
+        if experts:
+            shard_experts(plan, experts, device)
         shard = bind_shard(plan, meshes["data"])
         shard_units(contract, model, blocks, shard)
         if contract.shard is None:
@@ -126,7 +138,7 @@ def make_meshes(plan: Plan, device: str) -> dict[str, Any]:
         return {}
     from torch.distributed.device_mesh import init_device_mesh
 
-    sizes = {"copies": plan.copies, "shards": plan.shards, "tp": plan.tp}
+    sizes = {"copies": plan.copies, "shards": plan.data_shards, "tp": plan.tp}
     if plan.pp > 1:
         sizes = {"pp": plan.pp, **sizes}
     mesh = init_device_mesh(device, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
@@ -148,6 +160,62 @@ def parallelize(contract: Contract, model: nn.Module, mesh: Any) -> None:
     parallelize_module(model, mesh, dict(contract.tensor_parallel_plan(model)))
 
 
+def make_sequence_mesh(plan: Plan, device: str) -> Any:
+    """The ranks that share each sequence. Those of "tp" are neighbours."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    names = ("batches", "sequence", "tp")
+    sizes = (plan.copies * plan.shards, plan.cp, plan.tp)
+    return init_device_mesh(device, sizes, mesh_dim_names=names)["sequence"]
+
+
+def _make_expert_mesh(plan: Plan, device: str) -> Any:
+    """All ranks again; those that share the experts are neighbours."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    sizes = (plan.copies, plan.expert_shards, plan.ep)
+    return init_device_mesh(device, sizes, mesh_dim_names=("copies", "shards", _EXPERTS))
+
+
+def share_experts(
+    contract: Contract, plan: Plan, model: nn.Module, device: str, tp_mesh: Any
+) -> Sequence[nn.Module]:
+    """Gives each rank its experts. Returns the modules that have them."""
+    if contract.parallelize_experts is None:
+        raise ValueError(
+            f"ep requires a function parallelize_experts(model, mesh, tp_mesh) in {contract.name} "
+            "that shards the experts over the mesh, exchanges tokens, and returns the modules with "
+            "experts"
+        )
+    mesh = _make_expert_mesh(plan, device)[_EXPERTS]
+    return contract.parallelize_experts(model, mesh, tp_mesh if plan.tp > 1 else None)
+
+
+def shard_experts(plan: Plan, experts: Sequence[nn.Module], device: str) -> None:
+    """Over the ranks with the same experts; each expert has tokens of all ranks."""
+    mesh = _make_expert_mesh(plan, device)
+    shard = bind_shard(plan, mesh["copies", "shards"] if plan.hsdp else mesh["shards"])
+    for module in experts:
+        shard(module)
+        unit: Any = module
+        unit.set_gradient_divide_factor(float(plan.copies * plan.data_shards))
+        unit.set_force_sum_reduction_for_comms(True)  # as only NCCL divides while it reduces
+
+
+def is_of_experts(parameter: Any) -> bool:
+    """True if the parameter is a part of the experts of a rank."""
+    mesh = getattr(parameter, "device_mesh", None)
+    return mesh is not None and _EXPERTS in (mesh.mesh_dim_names or ())
+
+
+def group_by_mesh(parameters: Iterable[nn.Parameter]) -> list[list[nn.Parameter]]:
+    """foreach ops and norms cannot mix DTensors of different meshes."""
+    groups: dict[Any, list[nn.Parameter]] = {}
+    for each in parameters:
+        groups.setdefault(getattr(each, "device_mesh", None), []).append(each)
+    return [*groups.values()]
+
+
 def describe_split(layout: Layout, plan: Plan, model: nn.Module) -> Layout:
     return replace(
         layout, split_share=_split_share(model), tensor_sizes=_tensor_sizes(model, plan.tp)
@@ -161,6 +229,9 @@ def _split_share(model: nn.Module) -> float:
 
 
 def _split_dims(parameter: nn.Parameter) -> list[int]:
+    """Of tensor parallelism."""
+    if is_of_experts(parameter):
+        return []
     return [each.dim for each in getattr(parameter, "placements", ()) if hasattr(each, "dim")]
 
 
@@ -223,7 +294,9 @@ def make_optimizer(
         options["foreach"] = False  # foreach ops cannot mix DTensors and plain tensors
     elif kind.has_foreach and device == "cpu":
         options["foreach"] = True  # torch's own choice on a GPU
-    parameters = [each for each in model.parameters() if each.requires_grad]
+    parameters: Any = [each for each in model.parameters() if each.requires_grad]
+    if plan.ep > 1:
+        parameters = [{"params": group} for group in group_by_mesh(parameters)]
     if plan.zero:
         from torch.distributed.optim import ZeroRedundancyOptimizer
 

@@ -22,6 +22,7 @@ from tidegauge.estimation.plan import Plan
 from tidegauge.estimation.preparation import (
     Layout,
     checkpointed_of,
+    is_of_experts,
     make_optimizer,
     prepare_model,
     replicate,
@@ -114,6 +115,13 @@ def run_plan(
             "offload is not supported when the CPU is simulated: host and device memory would be "
             "the same"
         )
+    if plan.cp > 1:
+        if claim.device == "cpu":
+            raise NotImplementedError(
+                "cp is not supported when the CPU is simulated: torch's ring attention has no "
+                "kernel for it"
+            )
+        contract = contract.with_whole_inputs or contract
     settings = contract.resolve(dict(plan.settings))
     is_group_needed = plan.is_sharded or plan.dp > 0 or plan.world_size > 1
     world_size = plan.world_size if is_group_needed else None
@@ -186,7 +194,7 @@ def run_plan(
         return Run(
             plan=plan,
             rank=rank,
-            like_ranks=_ranks_like(sizes, rank),
+            like_ranks=_ranks_like(plan, sizes, rank),
             largest_rank=_largest_rank(sizes),
             device=claim.device,
             optimizer=type(optimizer).__name__,
@@ -287,11 +295,18 @@ def _describe_streams(simulation: Simulation) -> tuple[str, ...]:
     )
 
 
-def shard_sizes(model: nn.Module, shards: int) -> list[tuple[int, ...]]:
-    """Bytes of each parameter, by position of the shard. FSDP2 splits as torch.chunk does."""
+def shard_sizes(
+    model: nn.Module, shards: int, *, of_experts: bool = False
+) -> list[tuple[int, ...]]:
+    """Bytes of each parameter, by position of the shard. FSDP2 splits as torch.chunk does.
+
+    `of_experts`: only of parameters of experts that ranks share, or only of the others.
+    """
     rows: list[list[int]] = []
     for group in param_groups_of(model):
         for parameter in group.fsdp_params:
+            if is_of_experts(parameter.sharded_param) != of_experts:
+                continue
             size = parameter._orig_size
             dim = parameter.fsdp_placement.dim
             chunk = -(-size[dim] // shards)
@@ -318,14 +333,23 @@ def _sizes_of_ranks(
             other: tuple(each.numel() for group in groups for each in group["params"])
             for other, groups in enumerate(partition)
         }
-    shards = shard_sizes(model, plan.shards) if plan.is_sharded else [()]
     ranks = ranks_of_stage(plan, rank)
+    if plan.dp:
+        return dict.fromkeys(ranks, ())
+    shards = shard_sizes(model, plan.data_shards) if plan.is_sharded else [()]
+    experts = shard_sizes(model, plan.expert_shards, of_experts=True) if plan.ep > 1 else [()]
     return {
-        other: layout.tensor_sizes[other % plan.tp] + shards[other // plan.tp % plan.shards]
-        if not plan.dp
-        else ()
+        other: layout.tensor_sizes[other % plan.tp]
+        + shards[other // plan.tp % len(shards)]
+        + experts[other // plan.ep % len(experts)]
         for other in ranks
     }
+
+
+def _work_of(plan: Plan, rank: int) -> tuple[int, int]:
+    """What a rank does otherwise than others with shards of the same sizes: which part of the
+    sequence, and which experts it has."""
+    return rank // plan.tp % plan.cp, rank % plan.ep
 
 
 def ranks_of_stage(plan: Plan, rank: int) -> range:
@@ -335,8 +359,13 @@ def ranks_of_stage(plan: Plan, rank: int) -> range:
     return range(first, first + count)
 
 
-def _ranks_like(sizes: Mapping[int, tuple[int, ...]], rank: int) -> tuple[int, ...]:
-    return tuple(other for other, each in sizes.items() if each == sizes[rank])
+def _ranks_like(plan: Plan, sizes: Mapping[int, tuple[int, ...]], rank: int) -> tuple[int, ...]:
+    work = _work_of(plan, rank)
+    return tuple(
+        other
+        for other, each in sizes.items()
+        if each == sizes[rank] and _work_of(plan, other) == work
+    )
 
 
 def _largest_rank(sizes: Mapping[int, tuple[int, ...]]) -> int:
@@ -348,7 +377,7 @@ def next_rank(plan: Plan, done: Sequence[Run], wanted: str) -> int | None:
 
     "worst" needs only the first, the last and the largest rank of each place in the pipeline:
     shards of FSDP2 and DTensor get smaller with the rank, and gathered parameters are the same on
-    all of them.
+    all of them. Random routing gives each of the ranks that share experts other tokens.
     """
     covered = {rank for run in done for rank in run.like_ranks}
     if wanted.isdecimal():
@@ -359,5 +388,7 @@ def next_rank(plan: Plan, done: Sequence[Run], wanted: str) -> int | None:
         firsts = range(0, world_size, count)
         largest = [run.largest_rank for run in done]
         candidates = [*firsts, *(first + count - 1 for first in firsts), *largest]
+        if plan.routing.isdecimal():
+            candidates += range(plan.ep)
         return next((each for each in candidates if each not in covered), None)
     return next((rank for rank in range(world_size) if rank not in covered), None)

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from tidegauge.estimation.contract import Contract, ContractError
 from tidegauge.estimation.pipeline import Pipeline
 from tidegauge.estimation.plan import Plan
-from tidegauge.estimation.preparation import autocast
+from tidegauge.estimation.preparation import autocast, group_by_mesh, make_sequence_mesh
 from tidegauge.estimation.step_record import StepRecorder
 from tidegauge.trackers.mem_tracker import MemTracker
 
@@ -42,6 +42,7 @@ def train(
 ) -> tuple[int, bool]:
     """The number of steps, and whether the last one began and ended with the same memory."""
     before: object = None
+    sequence_mesh = make_sequence_mesh(plan, device) if plan.cp > 1 else None
     for step in range(1, _MOST_STEPS + 1):
         progress("the first step" if step == 1 else f"step {step}")
         steps.begin_step()
@@ -52,7 +53,8 @@ def train(
                     with contract.wrap_errors("the pipeline"):
                         model.step()
                 else:
-                    _run_batch(contract, plan, model, inputs, device)
+                    with _split_sequence(contract, model, inputs, sequence_mesh):
+                        _run_batch(contract, plan, model, inputs, device)
         with contract.wrap_errors("optimizer step"):
             if plan.clip:
                 clip_gradients(plan, model, device)
@@ -72,7 +74,18 @@ def clip_gradients(plan: Plan, model: nn.Module | Pipeline, device: str) -> None
     elif device == "cpu":
         options["foreach"] = True  # torch's own choice on a GPU
     module = model.model if isinstance(model, Pipeline) else model
-    nn.utils.clip_grad_norm_(module.parameters(), plan.clip, **options)
+    groups = group_by_mesh(module.parameters()) if plan.ep > 1 else []
+    if len(groups) < 2:
+        nn.utils.clip_grad_norm_(module.parameters(), plan.clip, **options)
+        return
+    norms = []
+    for group in groups:
+        gradients = [each.grad for each in group if each.grad is not None]
+        norm: Any = nn.utils.get_total_norm(gradients, **options)
+        norms.append(norm.full_tensor())
+    total = torch.linalg.vector_norm(torch.stack(norms))
+    for group in groups:
+        nn.utils.clip_grads_with_norm_(group, plan.clip, total, **options)
 
 
 def _run_batch(contract: Contract, plan: Plan, model: nn.Module, inputs: Any, device: str) -> None:
@@ -83,6 +96,35 @@ def _run_batch(contract: Contract, plan: Plan, model: nn.Module, inputs: Any, de
         loss = loss / plan.accumulate
     with contract.wrap_errors("backward"):
         loss.backward()  # type: ignore[no-untyped-call]
+
+
+def _split_sequence(
+    contract: Contract, model: nn.Module, inputs: Any, mesh: Any
+) -> contextlib.AbstractContextManager[Any]:
+    """The context in which each rank of the mesh has its part of the sequence."""
+    if mesh is None:
+        return contextlib.nullcontext()
+    from torch.distributed.tensor.experimental import context_parallel
+
+    if contract.split_sequence is None:
+        raise ContractError(
+            f"cp requires a function split_sequence(model, inputs) in {contract.name} that returns "
+            "the tensors to split, each with its dimension of the sequence, e.g. [(tokens, 1)]"
+        )
+    with contract.wrap_errors("split_sequence"):
+        parts = contract.split_sequence(model, inputs)
+    for tensor, dim in parts:
+        if tensor.shape[dim] % (2 * mesh.size()):
+            raise ValueError(
+                f"cp={mesh.size()} cannot split a sequence of {tensor.shape[dim]} (expected a "
+                f"multiple of {2 * mesh.size()}: each rank has a part of its beginning and one of "
+                "its end)"
+            )
+    return context_parallel(
+        mesh,
+        buffers=[tensor for tensor, _ in parts],
+        buffer_seq_dims=[dim for _, dim in parts],
+    )
 
 
 def _reduce(model: object, is_last: bool) -> contextlib.AbstractContextManager[Any]:

@@ -24,7 +24,10 @@ from tidegauge.estimation.target_kind import find_cached_config, find_target_kin
 from tidegauge.estimation.transformers_models import load_config
 
 _REQUIRED = ("build_model", "make_inputs", "compute_loss")
-_OPTIONAL = ("blocks", "shard", "tensor_parallel_plan", "parallelize", "make_optimizer")
+_OPTIONAL = (
+    *("blocks", "shard", "tensor_parallel_plan", "parallelize", "parallelize_experts"),
+    *("split_sequence", "make_optimizer"),
+)
 _SMALLEST = """\
     SETTINGS = {"batch": 1}
     def build_model(settings): return torch.nn.Linear(8, 8)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +13,11 @@ from torch import nn
 
 from tidegauge.estimation.config_file import read_config
 from tidegauge.estimation.contract import Contract, ContractError, describe_error
+from tidegauge.estimation.transformers_parallel import (
+    for_parts_of_sequences,
+    parallelize,
+    parallelize_experts,
+)
 
 _DEFAULT_SEQ = 2048
 
@@ -90,14 +96,16 @@ def make_contract(
     def make_inputs(settings: Any) -> torch.Tensor:
         return torch.randint(0, settings.vocab_size, (settings.batch, settings.seq))
 
-    return Contract(
+    contract = Contract(
         name=name,
         settings={"batch": 1, "seq": min(longest, _DEFAULT_SEQ), **numbers},
         build_model=build_model,
         make_inputs=make_inputs,
         compute_loss=lambda model, tokens: model(input_ids=tokens, labels=tokens).loss,
-        parallelize=_parallelize,
+        parallelize=parallelize,
+        parallelize_experts=parallelize_experts,
     )
+    return replace(contract, with_whole_inputs=for_parts_of_sequences(contract))
 
 
 def _find_architecture(names: object) -> type[nn.Module] | None:
@@ -115,23 +123,3 @@ def _is_number(key: str, value: object) -> bool:
     return (
         isinstance(value, int | float) and not isinstance(value, bool) and not key.startswith("_")
     )
-
-
-def _parallelize(model: nn.Module, mesh: Any) -> None:
-    """Does what `from_pretrained` does for a DistributedConfig with a tp_size."""
-    import transformers
-
-    name = type(model).__name__
-    plan = getattr(model, "tp_plan", None)
-    if not plan:
-        raise ValueError(f"{name} has no tensor parallel plan; remove tp")
-    try:
-        from transformers.distributed.tensor_parallel import apply_tensor_parallelism
-    except ImportError:
-        raise ValueError(
-            f"tp of Hugging Face models requires transformers.distributed.tensor_parallel, which "
-            f"transformers {transformers.__version__} does not have; install a newer version"
-        ) from None
-    apply_tensor_parallelism(model, mesh, plan)  # type: ignore[no-untyped-call]
-    # It replaces every parameter by a new one, so tied ones are no longer the same.
-    cast(Any, model).tie_weights(recompute_mapping=False)

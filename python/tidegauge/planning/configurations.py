@@ -89,7 +89,7 @@ def list_variants(
 def _split_batch(contract: Contract, plan: Plan, global_batch: int) -> Iterator[Plan]:
     """Every micro-batch whose accumulation gives the global batch."""
     contract.resolve({"batch": 1})  # raises if there is no such setting
-    ranks = plan.world_size // plan.tp
+    ranks = plan.world_size // (plan.tp * plan.cp)
     share, rest = divmod(global_batch, ranks)
     if rest or not share:
         raise ValueError(

@@ -19,8 +19,9 @@ from typing import Any
 from tidegauge import _core
 from tidegauge._util.notebook import render_rows
 from tidegauge.allocator import DeviceModel
+from tidegauge.estimation.block_kinds import CHECKPOINTING, render_ac
 from tidegauge.estimation.estimator import Estimate, Estimator
-from tidegauge.estimation.plan import CHECKPOINTING, Plan, render_ac
+from tidegauge.estimation.plan import Plan
 from tidegauge.estimation.step_record import StepRecord
 from tidegauge.planning.block_model import BlockEffect, BlockModel, Candidate
 from tidegauge.planning.plan_file import AppliedPlan, make_applied

@@ -47,9 +47,15 @@ def real_runs(tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, A
     folder = tmp_path_factory.mktemp("real")
     runs = [{"plan": plan, "settings": SETTINGS[peak_at]} for plan, peak_at in RUNS]
     runs += [{"plan": plan, "settings": PIPELINE_SETTINGS} for plan in PIPELINES]
-    task = json.dumps({"runs": runs, "folder": str(folder)})
-    run_ranks(SCRIPT, 2, lambda rank: [task, str(rank)])
-    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
+    return run_really(runs, folder, "small_model.py", 2)
+
+
+def run_really(
+    runs: list[dict[str, Any]], folder: Path, target: str, ranks: int
+) -> list[list[dict[str, Any]]]:
+    task = json.dumps({"runs": runs, "folder": str(folder), "target": target, "ranks": ranks})
+    run_ranks(SCRIPT, ranks, lambda rank: [task, str(rank)])
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(ranks)]
 
 
 @pytest.mark.parametrize("number", range(len(RUNS)), ids=lambda number: str(RUNS[number]))
@@ -109,3 +115,38 @@ def test_estimate_equals_a_run_of_one_process(
     assert found.peak.total_bytes == real["peak_bytes"]
     assert found.first_step_bytes == real["first_step_bytes"]
     assert found.peak.categories == real["categories"]
+
+
+SHARED: list[dict[str, Any]] = [
+    {"hsdp": "2x2"},
+    {"tp": 4},
+    {"fsdp": 2, "tp": 2, "ac": "full"},
+    {"fsdp": 4, "ep": 2},
+    {"fsdp": 4, "ep": 4, "clip": 1.0},
+    {"hsdp": "2x2", "ep": 2, "mp": "bf16/fp32"},
+    {"fsdp": 2, "tp": 2, "ep": 4},
+]
+SHARED_SETTINGS = [{"words": 1000}, {"words": 1000, "skew": 2}]  # the peak is at the loss
+SHARED_RUNS = [(plan, settings) for plan in SHARED for settings in SHARED_SETTINGS]
+
+
+@pytest.fixture(scope="module")
+def shared_runs(tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, Any]]]:
+    folder = tmp_path_factory.mktemp("shared")
+    runs = [{"plan": plan, "settings": settings} for plan, settings in SHARED_RUNS]
+    return run_really(runs, folder, "expert_model.py", 4)
+
+
+@pytest.mark.parametrize("number", range(len(SHARED_RUNS)), ids=lambda i: str(SHARED_RUNS[i]))
+def test_each_of_four_ranks_equals_its_estimate(
+    number: int, shared_runs: list[list[dict[str, Any]]]
+) -> None:
+    """Replicas and shards, split products with sequence parallelism, shared experts."""
+    plan, settings = SHARED_RUNS[number]
+    target = SCRIPT.with_name("expert_model.py")
+    for rank, runs in enumerate(shared_runs):
+        real = runs[number]
+        found = estimate(target, settings=settings, rank=rank, simulated_device="cpu", **plan)
+        assert found.peak.categories == real["categories"]
+        assert found.peak.total_bytes == real["peak_bytes"]
+        assert found.first_step_bytes == real["first_step_bytes"]

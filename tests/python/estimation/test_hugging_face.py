@@ -15,7 +15,7 @@ import transformers
 from faithful import Program, compare_events
 from sharded import world
 from tidegauge import estimate
-from tidegauge.estimation import ContractError, load_contract
+from tidegauge.estimation import ContractError, ModelError, load_contract
 from tidegauge.estimation.blocks import find_blocks, find_units, parameter_share
 from tidegauge.estimation.plan import Plan
 from tidegauge.estimation.preparation import prepare_model
@@ -123,6 +123,8 @@ def test_model_without_a_plan_is_refused(tmp_path: Path) -> None:
     path = write_config(tmp_path, "gpt2", {"n_embd": 32, "n_layer": 1, "n_head": 2})
     with pytest.raises(ValueError, match=r"GPT2LMHeadModel has no tensor parallel plan; remove tp"):
         estimate(path, tp=2, settings={"seq": 16})
+    with pytest.raises(ValueError, match=r"GPT2LMHeadModel has no expert parallel plan; remove ep"):
+        estimate(path, fsdp=2, ep=2, settings={"seq": 16})
 
 
 def test_unknown_style_of_a_plan_is_refused(
@@ -306,3 +308,84 @@ def test_id_of_a_cached_model_is_a_target(tmp_path: Path, monkeypatch: pytest.Mo
     message = "or an id in the cache of Hugging Face: hf download someone/other config.json"
     with pytest.raises(ContractError, match=message):
         load_contract("someone/other")
+
+
+EXPERTS = 2 * 4 * 3 * 64 * 32 * 4
+"""bytes of the experts in two layers: four of three matrices, in float32"""
+
+
+@pytest.mark.parametrize(
+    "plan", [{"ep": 2}, {"ep": 4}, {"ep": 4, "tp": 2, "fsdp": 2}, {"ep": 2, "cp": 2, "fsdp": 2}]
+)
+def test_ranks_share_the_experts(plan: dict[str, Any], tmp_path: Path) -> None:
+    """Every parameter is on some rank; the experts of a rank are sharded over its likes."""
+    path = write_config(tmp_path, "qwen3_moe", {**SMALL, **MOE})
+    options = {"fsdp": 4, "routing": "balanced", **plan}
+    found = estimate(path, settings={"seq": 128}, **options)
+    whole = estimate(path, settings={"seq": 128}, routing="balanced")
+    rest = whole.peak.categories["Parameter"] - EXPERTS
+    if "tp" not in plan:
+        assert found.world_size == 4
+        assert found.peak.categories["Sharded Param"] == (EXPERTS + rest) // 4
+    assert f"experts over {plan['ep']} ranks" in found.plan.describe()
+    share = EXPERTS / whole.peak.categories["Parameter"]
+    assert f"{int(share * 1000) / 10:g} % of the parameters in shared experts" in found.layout
+
+
+def test_first_ranks_have_most_of_the_tokens_with_the_worst_routing(tmp_path: Path) -> None:
+    path = write_config(tmp_path, "qwen3_moe", {**SMALL, **MOE})
+    found = estimate(path, fsdp=4, ep=4, routing="worst", settings={"seq": 256}, rank="all")
+    assert [each.like_ranks for each in found.ranks] == [(0,), (1,), (2,), (3,)]
+    assert found.rank == 0
+    worst = estimate(path, fsdp=4, ep=4, routing="worst", settings={"seq": 256})
+    assert worst.needed_bytes == found.needed_bytes
+
+
+def test_choices_of_experts_name_the_option_that_helps(tmp_path: Path) -> None:
+    path = write_config(tmp_path, "qwen3_moe", {**SMALL, **MOE})
+    with pytest.raises(ModelError, match="--routing balanced"):
+        estimate(path, fsdp=2, ep=2, settings={"seq": 16})
+
+
+@pytest.mark.parametrize("plan", [{"cp": 2}, {"cp": 4, "tp": 2}, {"cp": 2, "ac": "full"}])
+def test_ranks_share_a_sequence(plan: dict[str, Any], tmp_path: Path) -> None:
+    """The logits and what is saved of each layer are those of a part of the tokens."""
+    path = write_config(tmp_path, "llama", {**SMALL, "vocab_size": 30_000, "dtype": "bfloat16"})
+    whole = estimate(path, fsdp=2 * plan["cp"], settings={"seq": 512})
+    found = estimate(path, fsdp=2, settings={"seq": 512}, **plan)
+    logits = 512 * 30_000 * 4  # the peak is at the loss
+    saved = whole.peak.total_bytes - found.peak.total_bytes
+    assert saved > 2 * logits * (1 - 1 / plan["cp"])
+    assert found.world_size == 2 * plan["cp"] * plan.get("tp", 1)
+    assert f"sequences over {plan['cp']} ranks" in found.plan.describe()
+
+
+def test_sequence_that_cannot_be_split_is_refused(tmp_path: Path) -> None:
+    path = write_config(tmp_path, "llama", {**SMALL, "dtype": "bfloat16"})
+    with pytest.raises(
+        ValueError, match=r"cannot split a sequence of 18 .expected a multiple of 4"
+    ):
+        estimate(path, fsdp=1, cp=2, settings={"seq": 18})
+    with pytest.raises(NotImplementedError, match="cp is not supported when the CPU is simulated"):
+        estimate(path, fsdp=1, cp=2, simulated_device="cpu")
+
+
+def test_target_says_what_ranks_share(tmp_path: Path) -> None:
+    target = tmp_path / "target.py"
+    target.write_text(
+        "import torch\n"
+        "def build_model(settings): return torch.nn.Linear(8, 8)\n"
+        "def make_inputs(settings): return torch.randn(2, 8, 8)\n"
+        "def compute_loss(model, x): return model(x).sum()\n"
+    )
+    with pytest.raises(ContractError, match=r"cp requires a function split_sequence"):
+        estimate(target, fsdp=1, cp=2)
+    with pytest.raises(ValueError, match=r"ep requires a function parallelize_experts"):
+        estimate(target, fsdp=2, ep=2)
+    target.write_text(
+        target.read_text() + "def split_sequence(model, x): return [(x, 1)]\n"
+        "def parallelize_experts(model, mesh, tp_mesh): return []\n"
+    )
+    found = estimate(target, fsdp=1, cp=2)
+    assert found.peak.categories["Inputs"] >= 2 * 8 * 8 * 4 // 2
+    estimate(target, fsdp=2, ep=2)

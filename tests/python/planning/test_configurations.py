@@ -12,7 +12,8 @@ import torch
 from tidegauge.allocator import find_device
 from tidegauge.cli.main import main
 from tidegauge.estimation import Contract, Estimator
-from tidegauge.estimation.plan import CHECKPOINTING, Plan, render_ac
+from tidegauge.estimation.block_kinds import CHECKPOINTING, render_ac
+from tidegauge.estimation.plan import Plan
 from tidegauge.planning.configurations import Choice, find_configuration, list_variants
 from tidegauge.planning.planner import BudgetError
 from tidegauge.planning.speed import Speed

@@ -18,7 +18,8 @@ from tidegauge._util.formatting import render_bytes
 from tidegauge.allocator import find_device
 from tidegauge.cli.main import main
 from tidegauge.estimation import Contract, Estimator
-from tidegauge.estimation.plan import CHECKPOINTING, Plan, render_ac
+from tidegauge.estimation.block_kinds import CHECKPOINTING, render_ac
+from tidegauge.estimation.plan import Plan
 from tidegauge.planning import block_model
 from tidegauge.planning.planner import BudgetError, PlanResult, find_plan
 from tidegauge.planning.speed import Speed

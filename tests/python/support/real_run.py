@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Trains the small model under a tracker with real tensors, as a user would.
 
-As a program, `real_run.py TASK RANK`: runs one rank of some plans on gloo.
+As a program, `real_run.py TASK RANK`: runs one rank of some plans on gloo. The task names the
+target and the number of ranks.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from one_thread_gloo import init_one_thread_gloo, settle
 from tidegauge import FSDPMemTracker, MemTracker
 from tidegauge.estimation import Contract, Plan, load_contract
 from tidegauge.estimation.pipeline import prepare_pipeline
-from tidegauge.estimation.preparation import prepare_model
+from tidegauge.estimation.preparation import group_by_mesh, prepare_model
+from tidegauge.estimation.steps import clip_gradients
 from tidegauge.report import read_summary
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
@@ -30,12 +32,13 @@ OPTIMIZERS = {
 
 
 def settle_around_units(model: Any) -> None:
-    """Settles gloo before the forward and backward of each unit.
+    """Settles gloo before the forward and backward of each unit, and after its forward.
 
     Uses a hook on the output, because a backward hook on the module would add autograd nodes.
     """
 
     def settle_in_backward(module: torch.nn.Module, args: Any, output: torch.Tensor) -> None:
+        settle()
         output.register_hook(lambda gradient: settle())
 
     for module in (*model.blocks, model.head):
@@ -51,7 +54,9 @@ def train(
     if plan.pp > 1:
         return train_pipeline(contract, plan, trace, model, contract.make_inputs(chosen))
     prepare_model(contract, plan, model, "cpu")
-    if plan.is_sharded or plan.dp:  # DDP sends the sizes of its rebuilt buckets in forward
+    if (
+        plan.is_sharded or plan.dp or plan.tp > 1
+    ):  # DDP sends the sizes of its rebuilt buckets in forward
         settle_around_units(model)
     called: torch.nn.Module = DistributedDataParallel(model) if plan.dp else model
     if contract.make_optimizer is not None:
@@ -61,7 +66,11 @@ def train(
             model.parameters(), torch.optim.AdamW, lr=1e-3, foreach=True
         )
     else:  # for the DTensors themselves, unlike in an estimate
-        optimizer = OPTIMIZERS[plan.optimizer](model.parameters(), lr=1e-3, foreach=True)
+        parameters: Any = [*model.parameters()]
+        if plan.ep > 1:
+            parameters = [{"params": each} for each in group_by_mesh(parameters)]
+        has_lists = plan.is_sharded or plan.tp == 1  # of plain tensors alone, or of DTensors
+        optimizer = OPTIMIZERS[plan.optimizer](parameters, lr=1e-3, foreach=has_lists)
     inputs = contract.make_inputs(chosen)
     if plan.is_sharded:
         tracker: MemTracker = FSDPMemTracker(model, optimizer, record=trace)
@@ -83,7 +92,7 @@ def train(
                     loss.backward()
                     del loss
             if plan.clip:
-                torch.nn.utils.clip_grad_norm_(model.parameters(), plan.clip, foreach=True)
+                clip_gradients(plan, model, "cpu")
             optimizer.step()
             optimizer.zero_grad()
     return read_peak(trace)
@@ -121,8 +130,9 @@ def read_peak(trace: Path) -> dict[str, Any]:
 def main() -> None:
     task, rank = json.loads(sys.argv[1]), int(sys.argv[2])
     folder = Path(task["folder"])
-    init_one_thread_gloo(dist.FileStore(str(folder / "store"), 2), rank, world_size=2)
-    contract = load_contract(Path(__file__).parent / "small_model.py")
+    ranks = task["ranks"]
+    init_one_thread_gloo(dist.FileStore(str(folder / "store"), ranks), rank, ranks)
+    contract = load_contract(Path(__file__).parent / task["target"])
     found = []
     for number, run in enumerate(task["runs"]):
         trace = folder / f"run{number}.rank{rank}.tide"
