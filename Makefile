@@ -39,7 +39,7 @@ demo: build ## estimate whether Llama 3 8B fits on eight H100 (needs no GPU)
 docs: build/.docs ## build the documents as a site, build/site/index.html; warnings are errors
 	@build/envs/docs/bin/mkdocs build --quiet --strict
 
-test: build .venv/.test build/.gtest build/.browser ## run the C++, Python and HTML report tests
+test: build .venv/.test build/.gtest build/.test_tools ## run the C++, Python and HTML report tests
 	@$(CONFIGURE) build/release -DTIDEGAUGE_BUILD_TESTS=ON >/dev/null
 	@cmake --build build/release --target tests
 	@tools/run_tests.sh build/release
@@ -136,8 +136,8 @@ build/.sqlite:
 build/.gtest:
 	@tools/setup_debian.sh gtest/gtest.h libgtest-dev
 	@mkdir -p build && touch $@
-build/.browser:
-	@tools/setup_browser.sh
+build/.test_tools:
+	@tools/setup_test_tools.sh
 	@mkdir -p build && touch $@
 build/.benchmark:
 	@tools/setup_debian.sh benchmark/benchmark.h libbenchmark-dev

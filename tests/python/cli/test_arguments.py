@@ -102,7 +102,10 @@ _QUICK_S = 0.3  # of the processor, measured 0.11 to 0.16; with torch 1.6
         ["diff", "before.tide", "after.tide"],
         ["info", "before.tide"],
         ["merge", "before.tide"],
+        ["export", "before.tide", "--to", "flamegraph"],
         ["devices"],
+        *([command, "--help"] for command in ("export", "merge", "diff", "info", "run")),
+        *([command, "--help"] for command in ("calibrate", "plan", "replay", "rehearse")),
     ],
 )
 def test_help_errors_and_reports_are_quick_and_do_not_import_torch(

@@ -15,7 +15,8 @@ from tidegauge.cli.main import main
 
 def script_of(shell: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     if shutil.which(shell) is None:
-        pytest.skip(f"found no {shell}")
+        missing = f"found no {shell} (tools/setup_test_tools.sh installs it)"
+        pytest.fail(missing) if os.environ.get("CI") == "true" else pytest.skip(missing)
     assert main(["completion", shell]) == 0
     path = folder / f"tidegauge.{shell}"
     path.write_text(capsys.readouterr().out)

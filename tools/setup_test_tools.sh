@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Installs node and Chromium, which the tests of the HTML report need, unless they are installed. If
-# that fails, those tests are skipped, except with CI=true.
+# Installs what tests need, unless it is installed: node and Chromium for the HTML report, zsh and
+# fish for the completion of commands. If that fails, those tests are skipped, except with CI=true.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
-for pair in node:nodejs chromium:chromium; do
+for pair in node:nodejs chromium:chromium zsh:zsh fish:fish; do
   command -v "${pair%:*}" >/dev/null && continue
   package=${pair#*:}
   echo "installing $package"
