@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import sys
@@ -79,12 +80,43 @@ def text_width() -> int:
 
 
 def squeeze(lines: Sequence[str], width: int) -> list[str]:
-    """Narrows a table to `width` columns, as far as its gaps allow: the widest gaps first.
+    """Narrows tables to `width` columns, each between blank lines.
 
-    A gap is where all its rows are blank. What is still too long continues on the next line at its
-    last parenthesis. Lines without a gap are text, which is wrapped already.
+    First its gaps, the widest first; a gap is where all rows are blank. If that is not enough, the
+    title above the first column gets a line of its own, and rows continue on the next line: at the
+    last parenthesis, or all rows at the same column. Lines without a gap are text, which is wrapped
+    already.
     """
-    rows = [line for line in lines if "  " in line.strip()]
+    narrow: list[str] = []
+    for is_blank, group in itertools.groupby(lines, key=lambda line: not line.strip()):
+        table = [*group]
+        narrow += table if is_blank else _squeeze_table(table, width)
+    return narrow
+
+
+class _Row(str):
+    """A line with columns; others are text."""
+
+
+def _squeeze_table(texts: Sequence[str], width: int) -> list[str]:
+    lines = [_Row(text) if "  " in text.strip() else text for text in texts]
+    found = _close_gaps(lines, width)
+    first = next((i for i, line in enumerate(lines) if isinstance(line, _Row)), 0)
+    title = "" if lines[first].startswith(" ") else lines[first].partition("  ")[0]
+    if title and _is_too_wide(found, width):
+        rest = _Row(" " * len(title) + lines[first][len(title) :])
+        found = _close_gaps([*lines[:first], title, rest, *lines[first + 1 :]], width)
+    if _is_too_wide(found, width):
+        found = [part for line in found for part in _cut_at_parenthesis(line, width)]
+    return _fold(found, width) if _is_too_wide(found, width) else found
+
+
+def _is_too_wide(lines: Sequence[str], width: int) -> bool:
+    return any(len(line) > width for line in lines if isinstance(line, _Row))
+
+
+def _close_gaps(lines: Sequence[str], width: int) -> list[str]:
+    rows = [line for line in lines if isinstance(line, _Row)]
     over = max(map(len, rows), default=0) - width
     if over <= 0:
         return [*lines]
@@ -100,16 +132,38 @@ def squeeze(lines: Sequence[str], width: int) -> list[str]:
     while over > 0 and len(widest := max(gaps, key=len)) > 1:
         dropped.add(widest.pop())
         over -= 1
-    narrow: list[str] = []
+    return [
+        _Row("".join(letter for i, letter in enumerate(line) if i not in dropped))
+        if isinstance(line, _Row)
+        else line
+        for line in lines
+    ]
+
+
+def _cut_at_parenthesis(line: str, width: int) -> list[str]:
+    head, _, tail = line.rpartition(" (")
+    is_cut = isinstance(line, _Row) and len(line) > width and bool(head.strip())
+    return [_Row(head.rstrip()), f"{_FOLD}({tail}"] if is_cut else [line]
+
+
+def _fold(lines: Sequence[str], width: int) -> list[str]:
+    """Continues all rows below, from the last column that begins before `width`."""
+    rows = [line for line in lines if isinstance(line, _Row)]
+    blank = [c for c in range(2, width + 1) if all(row[c : c + 1].strip() == "" for row in rows)]
+    if not blank:
+        return [*lines]
+    folded: list[str] = []
     for line in lines:
-        if line not in rows:
-            narrow.append(line)
+        if not isinstance(line, _Row):
+            folded.append(line)
             continue
-        row = "".join(letter for i, letter in enumerate(line) if i not in dropped)
-        head, mark, tail = row.rpartition(" (")
-        is_cut = len(row) > width and bool(mark)
-        narrow += [head.rstrip(), f"      ({tail}"] if is_cut else [row]
-    return narrow
+        folded.append(line[: blank[-1]].rstrip())
+        if rest := line[blank[-1] :].rstrip():
+            folded.append(f"{_FOLD}{rest}")
+    return folded
+
+
+_FOLD = " " * 6
 
 
 def make_printable(text: str, keep: str = "") -> str:

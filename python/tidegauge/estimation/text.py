@@ -6,7 +6,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from tidegauge._util.formatting import render_bytes, render_duration, shorten
+from tidegauge._util.formatting import render_bytes, render_duration, shorten, text_width
 from tidegauge.estimation.advice import Advice, find_too_large
 from tidegauge.estimation.estimator import Estimate
 from tidegauge.estimation.sweep import SweepPoint, to_points
@@ -97,17 +97,20 @@ def render_advice(advice: Sequence[Advice], too_large: tuple[int, str] | None = 
         )
     if not advice:
         return [*lines, "None of the simulated changes saves memory."]
+    room = min(38, text_width() - 41)  # of the changes; on a narrow terminal, figures stand below
     lines += [
         "Changes that save memory, each one simulated",
-        f"  {'':38}{'saves':>9}{'needs':>10}",
+        f"  {'':{room}}{'saves':>9}{'needs':>10}",
     ]
     for each in advice:
         saves, needs = map(render_bytes, (each.saved_bytes, each.estimate.needed_bytes))
-        *above, last = textwrap.wrap(each.change, 37, break_on_hyphens=False)
+        longest = max(room - 1, *map(len, each.change.split()))
+        above = textwrap.wrap(each.change, longest, break_on_hyphens=False)
+        last = above.pop() if len(above[-1]) < room else ""
         lines += [f"  {line}" for line in above]
         verdict = each.estimate.verdict or ""
-        lines.append(f"  {last:38}{saves:>9}{needs:>10}  {verdict}")
-        lines += [f"    {line}" for line in wrap(f"cost: {each.cost}")]
+        lines.append(f"  {last:{room}}{saves:>9}{needs:>10}  {verdict}")
+        lines += [f"    {line}" for line in wrap(f"cost: {each.cost}", "", 4)]
     if not any(each.estimate.fits for each in advice):
         lines += wrap(
             "None of them makes the run fit, also not together, nor do more devices: use a device "

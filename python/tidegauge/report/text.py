@@ -49,8 +49,10 @@ HOW_TO_GET_LINES = (
 _UNIT_COLUMNS = ("sharded", "whole", "gathered", "reduced")  # as the table of categories has them
 
 
-def wrap(text: str, indent: str = "") -> list[str]:
-    return textwrap.wrap(text, text_width(), subsequent_indent=indent, break_on_hyphens=False)
+def wrap(text: str, indent: str = "", less: int = 0) -> list[str]:
+    """Lines as wide as the terminal, `less` some columns."""
+    width = text_width() - less
+    return textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def join_lines(lines: Iterable[str]) -> str:

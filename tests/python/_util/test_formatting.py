@@ -64,3 +64,19 @@ def test_indentation_of_a_narrow_table_stays() -> None:
         "   1 a   b",
         "  12 ccc d",
     ]
+
+
+def test_columns_that_do_not_fit_continue_below_all_rows() -> None:
+    table = ["The largest of all   one    two  three", "  a                    1     22    333"]
+    assert squeeze(table, 22) == [  # the title above the first column needs a line of its own
+        "The largest of all",
+        "      one   two  three",
+        "  a     1    22    333",
+    ]
+    assert squeeze(table, 16) == [
+        "The largest of all",
+        "    one two",
+        "       three",
+        "  a   1  22",
+        "         333",
+    ]
