@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mkdocs.structure.files import File, Files
-
 REPO = Path(__file__).parent.parent
 PACKAGE = REPO / "python" / "tidegauge"
-# The modules of the public names, in the order of the page.
+# Where the public names are defined, in the order of the page. A name that users know by another
+# one is followed by it.
 MODULES = {
     "estimation/estimator.py": ["estimate", "Estimate"],
+    "estimation/contract.py": ["Contract", "ContractError", "ModelError"],
+    "estimation/sweep.py": ["sweep_target sweep", "SweepResult", "SweepPoint"],
+    "planning/questions.py": ["find plan.find"],
+    "planning/planner.py": ["PlanResult plan.PlanResult", "BudgetError plan.BudgetError"],
+    "planning/plan_file.py": ["load plan.load", "AppliedPlan plan.AppliedPlan"],
     "tracking.py": ["track", "TrackedRun"],
     "trackers/mem_tracker.py": ["MemTracker"],
     "trackers/fsdp2_mem_tracker.py": ["FSDPMemTracker"],
@@ -32,12 +37,21 @@ MODULES = {
     "allocator/device_memory.py": ["replay_trace"],
     "errors.py": ["FormatError", "IoError", "TorchError"],
 }
+# Modules with the names of torch.distributed._tools.
+DROP_INS = (
+    *("mod_tracker", "mem_tracker", "fsdp2_mem_tracker", "memory_tracker", "common_utils"),
+    *("runtime_estimator", "sac_estimator", "ilp_utils", "sac_ilp", "fsdp_ilp", "auto_sac"),
+    "fake_collectives",
+)
 
 
-def on_files(files: Files, *, config: Any) -> Files:
+def on_files(files: Any, *, config: Any) -> Any:
+    from mkdocs.structure.files import File
+
     pages = {
         "index.md": render_home(),
         "reference/python.md": render_python(),
+        "reference/drop-ins.md": render_drop_ins(),
         "reference/cpp.md": render_headers(),
     }
     for name, text in pages.items():
@@ -50,7 +64,37 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     depth = page.file.src_uri.count("/") + 1
     up = rf"(?:\.\./){{{depth},}}"
     outside = rf"\[([^\]]*)\]\({up}([^)#]+)(#[^)]*)?\)"
-    return re.sub(outside, lambda link: f"`{link[2]}`", markdown)
+    return separate_blocks(re.sub(outside, lambda link: f"`{link[2]}`", markdown))
+
+
+def separate_blocks(markdown: str) -> str:
+    """What is a list, a table or code on GitHub is one here, too.
+
+    Python's Markdown wants a blank line before each, four columns to continue an item, and no more
+    than one word after the fence.
+    """
+    lines: list[str] = []
+    is_code = False
+    item = ""  # the indentation of what continues the item of a list
+    for line in markdown.splitlines():
+        kind = _LIST.match(line)
+        if _FENCE.match(line):
+            is_code = not is_code
+            line = re.sub(r"^(\s*```\w*).*", r"\1", line)
+        elif is_code:
+            lines.append(line)
+            continue
+        starts = (kind and not item) or line.startswith("|") or (_FENCE.match(line) and is_code)
+        before = lines[-1] if lines else ""
+        if starts and before.strip() and not (line.startswith("|") and before.startswith("|")):
+            lines.append("")
+        item = kind[0] if kind else item if line.strip() else ""
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+_LIST = re.compile(r"([-*]|\d+\.) +(?=\S)")
+_FENCE = re.compile(r"\s*```")
 
 
 def render_home() -> str:
@@ -63,25 +107,70 @@ def render_home() -> str:
 def render_python() -> str:
     parts = ["# Python\nMade from the docstrings of the sources.\n"]
     for file, names in MODULES.items():
-        tree = ast.parse((PACKAGE / file).read_text(encoding="utf-8"))
-        nodes = {node.name: node for node in tree.body if hasattr(node, "name")}
-        parts += [_render_node(nodes[name]) for name in names]
+        nodes = _read_nodes(file)
+        for name, _, shown in (each.partition(" ") for each in names):
+            parts.append(_render_node(nodes[name], shown or name))
     return "\n".join(parts)
 
 
-def _render_node(node: Any) -> str:
+def render_drop_ins() -> str:
+    """Each public name in the first of the modules that has it."""
+    parts = [
+        "# Drop-ins\nThe modules of `torch.distributed._tools`, under `tidegauge`. Made from the "
+        "docstrings of the sources.\n"
+    ]
+    homes: dict[str, str] = {}
+    for module in DROP_INS:
+        parts.append(f"## tidegauge.{module}\n")
+        again = []
+        for name, file in list_names(module):
+            node = _read_nodes(file).get(name)
+            if name in homes:
+                again.append(f"`{name}` (as in `tidegauge.{homes[name]}`)")
+            elif node is None:
+                again.append(f"`{name}` (a constant)")
+            else:
+                parts.append(_render_node(node, name, "###"))
+            homes.setdefault(name, module)
+        if again:
+            parts.append(f"Also: {', '.join(again)}.\n")
+    return "\n".join(parts)
+
+
+def list_names(module: str) -> Iterator[tuple[str, str]]:
+    """The public names of a drop-in, each with the file that defines it."""
+    tree = ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8"))
+    homes = {
+        alias.name: f"{node.module.removeprefix('tidegauge.').replace('.', '/')}.py"
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    public = [name for name in homes if not name.startswith("_")]
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+            public = ast.literal_eval(node.value)
+    yield from ((name, homes[name]) for name in public)
+
+
+def _read_nodes(file: str) -> dict[str, Any]:
+    tree = ast.parse((PACKAGE / file).read_text(encoding="utf-8"))
+    return {node.name: node for node in tree.body if hasattr(node, "name")}
+
+
+def _render_node(node: Any, shown: str, level: str = "##") -> str:
     is_class = isinstance(node, ast.ClassDef)
-    parts = [f"## {node.name}\n"]
+    parts = [f"{level} {shown}\n"]
     if is_class:
         parts.append(f"```python\nclass {node.name}{_fields(node)}\n```\n")
     else:
-        parts.append(f"```python\n{_signature(node)}\n```\n")
+        parts.append(f"```python\n{_signature(node, shown.rpartition('.')[2])}\n```\n")
     parts.append(_text(ast.get_docstring(node)))
     for method in node.body if is_class else ():
         doc = isinstance(method, ast.FunctionDef) and ast.get_docstring(method)
         if doc and (not method.name.startswith("_") or method.name == "__init__"):
-            parts.append(f"### {node.name}.{method.name}\n")
-            parts.append(f"```python\n{_signature(method)}\n```\n{_text(doc)}")
+            parts.append(f"{level}# {shown}.{method.name}\n")
+            parts.append(f"```python\n{_signature(method, method.name)}\n```\n{_text(doc)}")
     return "\n".join(parts)
 
 
@@ -91,9 +180,9 @@ def _fields(node: ast.ClassDef) -> str:
     return ":\n    " + "\n    ".join(lines) if lines else ""
 
 
-def _signature(node: ast.FunctionDef) -> str:
+def _signature(node: ast.FunctionDef, name: str) -> str:
     result = f" -> {ast.unparse(node.returns)}" if node.returns else ""
-    return f"def {node.name}({ast.unparse(node.args)}){result}"
+    return f"def {name}({ast.unparse(node.args)}){result}"
 
 
 def _text(doc: str | None) -> str:
