@@ -67,8 +67,8 @@ def add_run_arguments(parser: argparse.ArgumentParser, *, is_target_needed: bool
     plan.add_argument(
         "--ac",
         metavar="KIND",
-        help="activation checkpointing: none, attention, selective, full, every:N, ops:FILE, or "
-        "by block: full:0-11,selective:12-31",
+        help="activation checkpointing: none, attention, selective, full, every:N, ops:FILE, "
+        "policy:FILE.py:FUNCTION, or by block: full:0-11,selective:12-31",
     )
     plan.add_argument(
         "--lora",

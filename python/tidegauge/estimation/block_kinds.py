@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from tidegauge._util.formatting import parse_count
 from tidegauge._util.suggestions import did_you_mean
 
-CHECKPOINTING = ("none", "attention", "selective", "full")  # and every:N, ops:FILE
+CHECKPOINTING = ("none", "attention", "selective", "full")  # and every:N, ops:FILE, policy
 
 
 def parse_checkpointing(text: str) -> tuple[str, str]:
@@ -27,6 +27,11 @@ def check_checkpointing(text: str) -> None:
     elif kind == "ops":
         if not rest:
             raise ValueError(f"invalid ac '{text}' (expected ops:FILE, a file of names of ops)")
+    elif kind == "policy":
+        if not all(rest.rpartition(":")):
+            raise ValueError(
+                f"invalid ac '{text}' (expected policy:FILE.py:FUNCTION or policy:MODULE:FUNCTION)"
+            )
     elif rest:
         _read_rules(text)
     else:
@@ -39,6 +44,8 @@ def describe_checkpointing(text: str) -> str:
         return f"checkpointing of 1 block in {rest}"
     if kind == "ops":
         return f"checkpointing that keeps the ops of {rest}"
+    if kind == "policy":
+        return f"checkpointing by {rest}"
     if rest:
         return f"checkpointing {text}"
     return "no checkpointing" if kind == "none" else f"{kind} checkpointing"

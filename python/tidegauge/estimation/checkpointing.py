@@ -7,6 +7,7 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from torch.utils.checkpoint import (
 from tidegauge._util.files import MAX_TEXT_BYTES, read_file
 from tidegauge._util.formatting import make_printable, shorten
 from tidegauge.estimation.block_kinds import list_kinds, parse_checkpointing
+from tidegauge.estimation.imports import import_file, import_module_of_target
 from tidegauge.planning.block_checkpointing import KEPT_OPS, checkpoint_block
 
 # From the position of a block and its forward to the forward to call instead.
@@ -29,7 +31,8 @@ WatchBlock = Callable[[int, Callable[..., Any]], Callable[..., Any]]
 def checkpoint_blocks(
     blocks: Sequence[nn.Module], ac: str, watch: WatchBlock | None = None
 ) -> None:
-    """`ac`: as in a plan, but not "none". Raises ValueError for an invalid file of ops.
+    """`ac`: as in a plan, but not "none". Raises ValueError for an invalid file of ops, or for a
+    function that cannot be found.
 
     `watch`: replaces the forward of the blocks.
     """
@@ -37,7 +40,12 @@ def checkpoint_blocks(
     if kind == "ops":
         kept = _read_ops(rest)
         for block in blocks:
-            _keep_ops(block, kept)
+            _apply_policy(block, lambda: _Policy(kept))
+        return
+    if kind == "policy":
+        make_policy = _find_function(rest)
+        for block in blocks:
+            _apply_policy(block, make_policy)
         return
     for position, (block, each) in enumerate(zip(blocks, list_kinds(ac, len(blocks)), strict=True)):
         if each != "none":
@@ -108,11 +116,27 @@ class _Policy:
         return CheckpointPolicy.MUST_SAVE if is_kept else CheckpointPolicy.PREFER_RECOMPUTE
 
 
-def _keep_ops(block: nn.Module, kept: Mapping[Any, int]) -> None:
-    """Checkpoints as `checkpoint_block` does, but keeps some calls of these ops."""
+def _find_function(place: str) -> Callable[[], Any]:
+    """`place`: "FILE.py:FUNCTION" or "MODULE:FUNCTION"."""
+    where, _, name = place.rpartition(":")
+    if where.endswith(".py"):
+        if not Path(where).is_file():
+            raise ValueError(f"cannot find {where} of ac policy:{place}")
+        module = import_file(Path(where))
+    else:
+        module = import_module_of_target(where)
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise ValueError(f"{where} has no function {name} (named by ac policy:{place})")
+    made: Callable[[], Any] = found
+    return made
+
+
+def _apply_policy(block: nn.Module, make_policy: Callable[[], Any]) -> None:
+    """Checkpoints as `checkpoint_block` does, with a new policy for each call of the block."""
     run: Callable[..., Any] = functools.partial(checkpoint, block.forward, use_reentrant=False)
 
     def make_contexts() -> Any:  # for each call of the block
-        return create_selective_checkpoint_contexts(_Policy(kept))  # type: ignore[no-untyped-call]
+        return create_selective_checkpoint_contexts(make_policy())  # type: ignore[no-untyped-call]
 
     block.forward = functools.partial(run, context_fn=make_contexts)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ import torch
 from torch import nn
 
 from tidegauge.estimation.config_file import read_config
-from tidegauge.estimation.contract import Contract, ContractError, ModelError
+from tidegauge.estimation.contract import Contract, ContractError
+from tidegauge.estimation.imports import import_module_of_target
 from tidegauge.estimation.transformers_models import make_contract
 
 _EXAMPLE = """\
@@ -36,14 +36,7 @@ def load_class(module_name: str, name: str, config: str | None) -> Contract:
 
 
 def _find_class(module_name: str, name: str) -> type[nn.Module]:
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise ContractError(
-            f"cannot import {module_name}: {error} (check the folder and PYTHONPATH)"
-        ) from None
-    except Exception as error:
-        raise ModelError(f"cannot import {module_name}: {error!r}") from error
+    module = import_module_of_target(module_name)
     found = getattr(module, name, None)
     if not (isinstance(found, type) and issubclass(found, nn.Module)):
         raise ContractError(f"{module_name} has no torch.nn.Module named {name}")

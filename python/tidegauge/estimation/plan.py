@@ -71,13 +71,14 @@ class Plan:
     "bf16/fp32"; without sharding, the type for autocast. `dtype`: convert the parameters to this
     type; empty: keep their type. `ac`: checkpointing of the blocks: "none", "attention",
     "selective", "full", "every:2" (every second block in full), "full:0-11,selective:12-31" (by
-    block) or "ops:FILE" (the ops whose outputs are kept). `lora`: "rank=16,targets=q_proj/v_proj".
-    `attention`: the kernel that scaled_dot_product_attention uses; empty: torch's choice.
-    `optimizer`: empty means the contract's, or adamw. `clip`: the largest norm of the gradients; 0:
-    not clipped. `accumulate`: the number of batches for one optimizer step. `offload`: keep shards
-    in host memory. `routing`: the experts that tokens choose: "balanced", "worst" or a seed; empty:
-    unknown. `item`: the value that `item()` returns if it is not known; empty: raise an error.
-    `settings`: the contract's settings that differ from their defaults.
+    block) or "ops:FILE" (the ops whose outputs are kept) or "policy:FILE.py:FUNCTION". `lora`:
+    "rank=16,targets=q_proj/v_proj". `attention`: the kernel that scaled_dot_product_attention uses;
+    empty: torch's choice. `optimizer`: empty means the contract's, or adamw. `clip`: the largest
+    norm of the gradients; 0: not clipped. `accumulate`: the number of batches for one optimizer
+    step. `offload`: keep shards in host memory. `routing`: the experts that tokens choose:
+    "balanced", "worst" or a seed; empty: unknown. `item`: the value that `item()` returns if it is
+    not known; empty: raise an error. `settings`: the contract's settings that differ from their
+    defaults.
     """
 
     dp: int = 0

@@ -3,23 +3,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
-import traceback
 from collections.abc import Mapping
-from contextlib import redirect_stdout
 from pathlib import Path
-from types import ModuleType
 
 from tidegauge.estimation.classes import load_class
-from tidegauge.estimation.contract import (
-    Contract,
-    ContractError,
-    ModelError,
-    describe_error,
-    describe_line,
-)
+from tidegauge.estimation.contract import Contract, ContractError
+from tidegauge.estimation.imports import import_file
 from tidegauge.estimation.target_kind import find_cached_config, find_target_kind
 from tidegauge.estimation.transformers_models import load_config
 
@@ -56,7 +46,7 @@ def load_contract(target: str | os.PathLike[str], config: str | None = None) -> 
 
 
 def _load_file(path: Path) -> Contract:
-    module = _import_file(path)
+    module = import_file(path)
     missing = [name for name in _REQUIRED if not callable(getattr(module, name, None))]
     if missing:
         raise ContractError(
@@ -72,24 +62,3 @@ def _load_file(path: Path) -> Contract:
     functions = {name: getattr(module, name) for name in _REQUIRED}
     functions |= {name: getattr(module, name, None) for name in _OPTIONAL}
     return Contract(name=path.name, settings=dict(settings), **functions)
-
-
-def _import_file(path: Path) -> ModuleType:
-    name = f"_tidegauge_target_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path.resolve())
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and pickles look for it there
-    folder = str(path.resolve().parent)
-    sys.path.insert(0, folder)
-    try:
-        with redirect_stdout(sys.stderr):  # standard output is for our results
-            spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        where = describe_line(traceback.extract_tb(error.__traceback__), path.name)
-        raise ModelError(f"cannot import {path}{where}: {describe_error(error)}") from error
-    finally:
-        sys.path.remove(folder)
-    return module

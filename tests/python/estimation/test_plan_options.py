@@ -37,6 +37,8 @@ def wrong_plans() -> list[tuple[dict[str, Any], str]]:
         ({"ac": "every:0"}, "invalid ac 'every:0' .expected every:N"),
         ({"ac": "every"}, "invalid ac 'every' .expected every:N"),
         ({"ac": "ops:"}, "invalid ac 'ops:' .expected ops:FILE"),
+        ({"ac": "policy:"}, "invalid ac 'policy:' .expected policy:FILE.py:FUNCTION"),
+        ({"ac": "policy:keep"}, "invalid ac 'policy:keep'"),
         ({"ac": "often:2"}, "invalid ac 'often:2'"),
         ({"attention": "flsh"}, "invalid attention 'flsh': did you mean flash"),
         ({"clip": -1.0}, "invalid clip=-1.0"),
@@ -155,6 +157,79 @@ def test_named_ops_are_kept(name: str, tmp_path: Path) -> None:
     file.write_text(f"{name} every 2\n")
     kept = count_recomputed(f"ops:{file}")
     assert 0 < kept < count_recomputed("full")
+
+
+POLICY = """
+import collections
+import torch
+from torch.utils.checkpoint import CheckpointPolicy
+
+def keep_every_second_product():
+    calls = collections.Counter()
+
+    def policy(ctx, op, *args, **kwargs):
+        if op is torch.ops.aten.mm.default:
+            calls[ctx.is_recompute] += 1
+            if calls[ctx.is_recompute] % 2:
+                return CheckpointPolicy.MUST_SAVE
+        return CheckpointPolicy.PREFER_RECOMPUTE
+
+    return policy
+"""
+
+
+def test_policy_of_the_user_equals_the_file_of_ops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each call of a block has a policy of its own, so its count begins again."""
+    (tmp_path / "my_policy.py").write_text(POLICY)
+    (tmp_path / "ops.txt").write_text("mm every 2\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    expected = count_recomputed(f"ops:{tmp_path / 'ops.txt'}")
+    assert 0 < expected < count_recomputed("full")
+    for where in ("my_policy", tmp_path / "my_policy.py"):
+        assert count_recomputed(f"policy:{where}:keep_every_second_product") == expected
+
+
+@pytest.mark.long
+def test_every_second_product_of_llama_takes_the_memory_of_torchtitan(tmp_path: Path) -> None:
+    """Its own run of Llama 3 8B on eight ranks reserves 49.6 GiB; saving all products, 59.1."""
+    (tmp_path / "my_policy.py").write_text(
+        POLICY.replace(
+            "op is torch.ops.aten.mm.default:",
+            "op is torch.ops.aten._scaled_dot_product_cudnn_attention.default:\n"
+            "            return CheckpointPolicy.MUST_SAVE\n"
+            "        if op is torch.ops.aten.mm.default:",
+        )
+    )
+    llama = Path(__file__).parents[3] / "examples" / "python" / "llama.py"
+    reserved = {}
+    for ac in (f"policy:{tmp_path / 'my_policy.py'}:keep_every_second_product", "selective"):
+        found = estimate(
+            llama,
+            fsdp=8,
+            mp="bf16/fp32",
+            ac=ac,
+            device="h100-80g",
+            alloc_conf="expandable_segments:True",
+        )
+        reserved[ac] = next(each.size_bytes for each in found.layers if each.name == "reserved")
+    every_second, selective = (size / 2**30 for size in reserved.values())
+    assert every_second == pytest.approx(49.6, abs=0.5)
+    assert selective == pytest.approx(59.1, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("none.py:f", "cannot find none.py of ac policy:none.py:f"),
+        ("no_such_module:f", "cannot import no_such_module"),
+        ("math:f", "math has no function f"),
+    ],
+)
+def test_policy_that_cannot_be_found_is_reported(place: str, message: str, model_file: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        estimate(model_file, ac=f"policy:{place}", simulated_device="cpu")
 
 
 @pytest.mark.parametrize(
