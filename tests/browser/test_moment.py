@@ -3,13 +3,19 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import small_model
 from reading import OpenPage, column, composition, drawn_colours
 from tidegauge._util.formatting import parse_bytes, render_bytes
 from tidegauge.allocator import replay_trace
 from tidegauge.report import read_summary
+
+REPO = Path(__file__).parents[2]
 
 
 def test_table_at_the_peak_equals_the_report(open_page: OpenPage, recorded: Path) -> None:
@@ -141,6 +147,16 @@ def test_units_have_lanes_and_text(open_page: OpenPage, recorded: Path) -> None:
     assert open_page("report", "before.tide").is_hidden("#units")
 
 
+def test_many_lanes_are_folded_until_all_are_asked_for(open_page: OpenPage) -> None:
+    sizes = ("--set", "layers=12", "--simulate", "cpu")
+    page = open_page("estimate", small_model.__file__, "--fsdp", "4", *sizes)
+    folded = page.locator("#lanes").bounding_box()["height"]
+    assert page.inner_text("#all-lanes") == "Show all 13 units"
+    page.click("#all-lanes")
+    assert page.locator("#lanes").bounding_box()["height"] - folded == (13 - 8) * 22
+    assert page.inner_text("#all-lanes") == "Show 8 units"
+
+
 def test_device_memory_equals_the_report(open_page: OpenPage, recorded: Path) -> None:
     page = open_page("report", "sharded.tide")
     memory = replay_trace(recorded / "sharded.tide", alloc_confs=("",), catalogue=())
@@ -174,6 +190,40 @@ def test_clicked_row_is_pinned_and_followed(open_page: OpenPage) -> None:
     assert page.inner_text("#pinned-bytes") == "nothing of it is alive at this moment"
     page.click("#unpin")
     assert page.is_hidden("#pinned")
+
+
+@pytest.fixture(scope="module")
+def with_lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run as `tidegauge run` records it, with lines of the program."""
+    folder = tmp_path_factory.mktemp("lines")
+    shutil.copy(REPO / "examples" / "python" / "leak.py", folder)
+    command = [sys.executable, "-m", "tidegauge", "run", "-q", "leak.py"]
+    subprocess.run(command, cwd=folder, check=True)
+    return folder / "leak.tide"
+
+
+def test_clicked_row_shows_its_lines(open_page: OpenPage, with_lines: Path) -> None:
+    page = open_page("report", str(with_lines))
+    page.fill("#search", "addmm")
+    page.click("#alive-table tbody tr:nth-child(1)")
+    assert page.is_hidden("#pinned-hint")
+    frames = page.locator("#pinned-stacks .frames").first.inner_text().splitlines()
+    assert frames
+    assert all(frame.startswith("leak.py:") for frame in frames)
+
+
+def test_clicked_block_shows_its_lines_and_bytes(open_page: OpenPage, with_lines: Path) -> None:
+    page = open_page("report", str(with_lines))
+    page.locator("#flame [data-path]").first.click()  # everything
+    (peak,) = read_summary(with_lines).peaks
+    assert page.inner_text("#pinned-label") == "all modules"
+    assert page.inner_text("#pinned-bytes").startswith(f"{render_bytes(peak.total_bytes)} in ")
+    stacks = page.locator("#pinned-stacks > li").all_inner_texts()
+    assert 1 < len(stacks) <= 6  # the five largest, and how many others there are
+    assert all("leak.py:" in stack for stack in stacks[:5])
+    largest = max(peak.lines, key=lambda line: line.size_bytes)
+    page.select_option("#group-by", "line")
+    assert largest.line in column(page, "#alive-table", 3)
 
 
 def test_storages_of_earlier_steps_can_be_shown_alone(open_page: OpenPage) -> None:

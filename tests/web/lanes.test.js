@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { laneSpans, splitLanes } from "../../python/tidegauge/report/web/lanes.js";
+import { foldLanes, laneSpans, splitLanes } from "../../python/tidegauge/report/web/lanes.js";
 
 test("each unit has its own changes and units are sorted by name", () => {
   const table = { count: 3, unit: [2, 1, 9], time: [5, 6, 7], sequence: [1, 2, 3], state: [2, 2, 0] };
@@ -25,4 +25,13 @@ test("spans fill the whole axis and reductions have no width", () => {
     { from: 20, to: 30, state: 3 },
     { from: 30, to: 100, state: 1 },
   ]);
+});
+
+test("more than eight lanes are folded to the first eight until all are asked for", () => {
+  const lanes = Array.from({ length: 33 }, (_, i) => ({ name: `blocks.${i}` }));
+  const folded = foldLanes(lanes, true);
+  assert.deepEqual(folded.shown, lanes.slice(0, 8));
+  assert.equal(folded.button, "Show all 33 units");
+  assert.deepEqual(foldLanes(lanes, false), { shown: lanes, button: "Show 8 units" });
+  assert.deepEqual(foldLanes(lanes.slice(0, 8), true), { shown: lanes.slice(0, 8), button: "" });
 });

@@ -41,6 +41,13 @@ export function laneSpans(lane, axis, whole) {
   return spans;
 }
 
+/** The lanes to show, and the text of the button that shows the others; empty if there are no others. */
+export function foldLanes(lanes, isFolded) {
+  const shown = isFolded ? lanes.slice(0, FOLDED) : lanes;
+  if (lanes.length <= FOLDED) return { shown, button: "" };
+  return { shown, button: isFolded ? `Show all ${lanes.length} units` : `Show ${FOLDED} units` };
+}
+
 export class Lanes {
   constructor(canvas, state) {
     this.canvas = canvas;
@@ -62,9 +69,10 @@ export class Lanes {
   #describe() {
     const lanes = this.state.get("run").lanes;
     find("units").hidden = lanes.length === 0;
-    this.shown = this.isFolded ? lanes.slice(0, FOLDED) : lanes;
-    find("all-lanes").hidden = lanes.length <= FOLDED;
-    find("all-lanes").textContent = this.isFolded ? `Show all ${lanes.length} units` : `Show ${FOLDED} units`;
+    const { shown, button } = foldLanes(lanes, this.isFolded);
+    this.shown = shown;
+    find("all-lanes").hidden = button === "";
+    find("all-lanes").textContent = button;
     this.canvas.style.height = `${this.shown.length * LANE + 4}px`;
     const rows = lanes.map((lane) => {
       const count = (state) => lane.changes.filter((change) => change.state === state).length;
