@@ -4,7 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <limits>
+#include <random>
 
 #include "trace/format_version.h"
 #include "trace/steady_clock.h"
@@ -12,11 +15,18 @@
 namespace tidegauge::trace {
 namespace {
 
-constexpr const char* kSuffix = "-kept";  // of the copy, beside the trace
 /// A step may have any number of events. So at most this many are kept on each side of a peak.
 constexpr int64_t kPeakEvents = 512 * 1024;
 /// Of a run that survives many failed allocations, the last ones stay.
 constexpr int64_t kFailures = 64;
+
+/// Of the copy, beside the trace: a file of the user never has this name.
+std::string draw_copy_path(const std::string& path) {
+  std::random_device draw;
+  std::array<char, 32> suffix{};
+  std::snprintf(suffix.data(), suffix.size(), "-kept-%08x%08x", draw(), draw());
+  return path + suffix.data();
+}
 
 /// The first column of the first row; none if there is no row or if it is NULL.
 std::optional<int64_t> find_integer(Database& database, const char* sql, int64_t parameter) {
@@ -30,9 +40,9 @@ std::optional<int64_t> find_integer(Database& database, const char* sql, int64_t
 
 Compaction::Compaction(TraceWriter& trace, const Keep& keep, int64_t now_ns)
     : path_(trace.path()),
-      copy_path_(path_ + kSuffix),
+      copy_path_(draw_copy_path(path_)),
       journal_path_(copy_path_ + "-journal"),
-      copy_(std::make_unique<TraceWriter>(copy_path_, /*overwrites=*/true,
+      copy_(std::make_unique<TraceWriter>(copy_path_, /*overwrites=*/false,
                                           /*max_file_bytes=*/0, RunFacts{}, kVersionWithDrops)) {
   Database& database = copy_->database();
   database.prepare("ATTACH ? AS trace").bind(0, path_).run();

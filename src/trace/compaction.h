@@ -35,7 +35,8 @@ namespace tidegauge::trace {
 /// SqlError or IoError; after an error, drop the object and use the trace as before.
 class Compaction {
  public:
-  /// `trace` must not be written during a call of this object.
+  /// `trace` must not be written during a call of this object. The copy has a random name beside
+  /// it, and no file is ever overwritten.
   Compaction(TraceWriter& trace, const Keep& keep, int64_t now_ns);
   /// Removes the copy, unless `finish` has returned it.
   ~Compaction();

@@ -24,15 +24,30 @@ namespace {
 
 constexpr size_t kBatchEvents = 8192;  // a partial read decodes at least one batch
 
+/// SQLite takes any file of this name for the journal of a trace: it would follow a link, and
+/// truncate the file. An empty file is what a killed run left.
+bool is_journal_free(const std::string& journal) {
+  struct stat there{};
+  if (::lstat(journal.c_str(), &there) != 0) return true;
+  return S_ISREG(there.st_mode) && there.st_size == 0;
+}
+
 int create_file(const std::string& path, bool overwrites) {
+  const std::string journal = path + "-journal";
   if (overwrites) {
-    ::unlink((path + "-journal").c_str());
+    ::unlink(journal.c_str());
     if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
       throw IoError("cannot replace the trace " + path + ": " + std::strerror(errno));
     }
   }
   const int file = ::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
-  if (file >= 0) return file;
+  if (file >= 0 && is_journal_free(journal)) return file;
+  if (file >= 0) {
+    ::close(file);
+    ::unlink(path.c_str());
+    throw IoError("cannot record to " + path + ": " + journal +
+                  " exists and may belong to another recording; remove it, or choose another name");
+  }
   const int error = errno;
   std::error_code ignored;
   switch (error) {

@@ -2,6 +2,7 @@
 // Every system call and every allocation of a recording fails once or fails from then on, and every
 // system call is the last one of a process that is killed: the program goes on, the file stays
 // readable, and losses are counted.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 #include <sys/mman.h>
@@ -13,9 +14,12 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdarg>
 #include <cstdlib>
+#include <limits>
 #include <new>
 
+#include "trace/compaction.h"
 #include "trace_files.h"
 
 namespace tidegauge {
@@ -43,6 +47,7 @@ struct Fault {
 };
 Fault fault;
 Fault sync_fault;
+Fault open_fault;
 Fault memory_fault;
 /// Allocations of this thread do not fail: it is the test, outside of the recorder.
 thread_local bool is_exempt = false;
@@ -281,6 +286,76 @@ TEST(Faults, EverySyncMayFail) {
   }
 }
 
+/// Those of the writer and those of SQLite.
+TEST(Faults, EveryOpenMayFail) {
+  int count = 0;
+  {
+    const Folder folder;
+    const Armed counted(open_fault, Mode::Off, 0);
+    RecorderHealth health;
+    ASSERT_TRUE(record_rounds(folder.file("run.tide"), health, [](size_t) {}));
+    count = open_fault.count;
+  }
+  ASSERT_GE(count, 3);  // the writer's, SQLite's, and that of the journal
+  int refusals = 0;
+  for (const Mode mode : {Mode::Once, Mode::FromThenOn}) {
+    for (int point = 1; point <= count; ++point) {
+      SCOPED_TRACE(std::to_string(point) + (mode == Mode::Once ? " once" : " from then on"));
+      const Folder folder;
+      const std::string path = folder.file("run.tide");
+      RecorderHealth health;
+      bool is_made = false;
+      {
+        const Armed armed(open_fault, mode, point);
+        is_made = record_rounds(path, health, [](size_t) {});
+      }
+      if (is_made) {
+        expect_readable(path, health);
+      } else {
+        EXPECT_FALSE(std::filesystem::exists(path));
+        ++refusals;
+      }
+    }
+  }
+  EXPECT_GE(refusals, 2);  // at least if the first one fails
+}
+
+/// The copy of a long run (compaction.h) is a second file: the trace stays, and no copy is left.
+TEST(Faults, EveryOpenOfACopyMayFail) {
+  std::vector<trace::CodedEvent> events;
+  for (const Event& event : all_events()) events.push_back({.event = event});
+  int copies = 0;
+  int opens = 0;
+  for (int point = 0; point <= opens; ++point) {
+    SCOPED_TRACE(point);
+    const Folder folder;
+    const std::string path = folder.file("run.tide");
+    trace::TraceWriter writer(path, false, 0, {}, trace::kVersionWithDrops);
+    writer.write(events, {}, {}, nullptr, {});
+    {
+      const Armed armed(open_fault, point == 0 ? Mode::Off : Mode::Once, point);
+      try {
+        trace::Compaction compaction(writer, {.steps = 1}, 0);
+        EXPECT_TRUE(compaction.advance(std::numeric_limits<int64_t>::max()));
+        compaction.finish()->move_to(path);
+        ++copies;
+      } catch (const IoError&) {
+      } catch (const trace::SqlError&) {
+      }
+      if (point == 0) opens = open_fault.count;
+    }
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+      EXPECT_FALSE(contains(entry.path().string(), "-kept")) << entry.path();
+    }
+    Reader reader(path);
+    Ledger replayed;
+    reader.replay(replayed);
+    EXPECT_EQ(replayed.current().total_bytes(kCpu), kRounds * 100 * 512);
+  }
+  EXPECT_GE(opens, 3);
+  EXPECT_LT(copies, opens);  // but the first one, and failures that SQLite can do without
+}
+
 /// Records like `record_rounds`, with a fault of memory after the file was made. Returns the number
 /// of allocations.
 int record_with_memory_fault(const std::string& path, Mode mode, int point,
@@ -360,11 +435,31 @@ int sync_or_fail(int file) {
   return tidegauge::sync_fault.strikes() ? -1 : static_cast<int>(::syscall(SYS_fsync, file));
 }
 
+int open_or_fail(const char* path, int flags, std::va_list rest) {
+  if (tidegauge::open_fault.strikes()) return -1;
+  const int mode = (flags & O_CREAT) != 0 ? va_arg(rest, int) : 0;
+  return static_cast<int>(::syscall(SYS_openat, AT_FDCWD, path, flags, mode));
+}
+
 }  // namespace
 
 // They replace those of the C library and of C++ in this program.
 extern "C" int fsync(int file) { return sync_or_fail(file); }
 extern "C" int fdatasync(int file) { return sync_or_fail(file); }
+extern "C" int open(const char* path, int flags, ...) {
+  std::va_list rest;
+  va_start(rest, flags);
+  const int file = open_or_fail(path, flags, rest);
+  va_end(rest);
+  return file;
+}
+extern "C" int open64(const char* path, int flags, ...) {  // SQLite's
+  std::va_list rest;
+  va_start(rest, flags);
+  const int file = open_or_fail(path, flags, rest);
+  va_end(rest);
+  return file;
+}
 
 // Not inlined: GCC would warn of a `free` of what `new` returned.
 [[gnu::noinline]] void* operator new(size_t size) {

@@ -133,6 +133,26 @@ TEST(Recorder, InvalidPathThrowsBeforeTheRun) {
   Recorder replaced(path, {.overwrites = true});
 }
 
+/// SQLite would take it for its journal: follow a link, and truncate the file.
+TEST(Recorder, FileWithTheNameOfTheJournalIsNotTouched) {
+  const Folder folder;
+  const std::string path = folder.file("run.tide");
+  const std::string journal = path + "-journal";
+  const std::string target = folder.file("target");
+  const auto error = [&] { return error_of<IoError>([&] { Recorder recorder(path); }); };
+  write_file(journal, "precious");
+  EXPECT_TRUE(contains(error(), journal + " exists"));
+  EXPECT_EQ(read_file(journal), "precious");
+  std::filesystem::rename(journal, target);
+  std::filesystem::create_symlink(target, journal);
+  EXPECT_TRUE(contains(error(), journal + " exists"));
+  EXPECT_EQ(read_file(target), "precious");
+  EXPECT_FALSE(std::filesystem::exists(path));
+  std::filesystem::remove(journal);
+  write_file(journal, "");  // a killed run leaves an empty one
+  const Recorder recorder(path);
+}
+
 TEST(Recorder, ForkedChildRecordsNothing) {
   const Folder folder;
   uint64_t next_storage = 1;
