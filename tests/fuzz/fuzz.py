@@ -57,6 +57,14 @@ def _seed_trace(folder: Path, draw: random.Random) -> Path:
     return path
 
 
+def flip_bit(path: Path, text: bytes, draw: random.Random) -> None:
+    """Flips a bit of this text in a file, which stays as it is otherwise."""
+    content = bytearray(path.read_bytes())
+    if (begin := content.find(text)) >= 0:
+        content[begin + draw.randrange(len(text))] ^= 1 << draw.randrange(8)
+    path.write_bytes(content)
+
+
 def fuzz_trace(folder: Path, draw: random.Random) -> Commands:
     path = _seed_trace(folder, draw)
     if draw.randrange(4) == 0:
@@ -65,6 +73,9 @@ def fuzz_trace(folder: Path, draw: random.Random) -> Commands:
             database.executescript(script.read_text())
     if draw.randrange(8):
         mutate_trace(path, draw)
+    else:
+        text = draw.choice(sorted((CORPUS / "flipped").iterdir())).read_bytes()
+        flip_bit(path, text, draw)
     out = str(folder / "out")
     return [
         ["report", str(path)],
@@ -112,7 +123,7 @@ def fuzz_budget(folder: Path, draw: random.Random) -> Commands:
 def fuzz_config(folder: Path, draw: random.Random) -> Commands:
     path = folder / "config.json"
     seed = draw.choice(sorted((CORPUS / "config").iterdir())).read_text()
-    if draw.randrange(4):
+    if draw.randrange(4) and seed.startswith("{"):
         path.write_text(mutate_config(seed, draw))
     else:
         path.write_text(mutate_text(seed, draw), errors="replace")

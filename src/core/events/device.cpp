@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, 21> kTypeNames = {
 std::optional<int8_t> parse_number(std::string_view text) {
   int8_t number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 0) return std::nullopt;
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return number;
 }
 
@@ -42,7 +42,7 @@ std::string to_string(Device device) {
   } else {
     text = "type" + std::to_string(device.type);
   }
-  if (device.index >= 0) text += ":" + std::to_string(device.index);
+  if (device.index != kCpu.index) text += ":" + std::to_string(device.index);
   return text;
 }
 
@@ -50,7 +50,10 @@ Device parse_device(std::string_view text) {
   const size_t colon = text.find(':');
   const std::optional<int8_t> type = parse_type(text.substr(0, colon));
   std::optional<int8_t> index = -1;
-  if (colon != std::string_view::npos) index = parse_number(text.substr(colon + 1));
+  if (colon != std::string_view::npos) {
+    index = parse_number(text.substr(colon + 1));
+    if (index == -1) index.reset();  // written without an index
+  }
   if (!type || !index) {
     throw UsageError("invalid device " + quote(text) + " (expected e.g. cpu or cuda:0)");
   }

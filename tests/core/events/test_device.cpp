@@ -17,9 +17,9 @@ TEST(Device, TextIsThatOfTorch) {
 }
 
 TEST(Device, ParsingIsTheInverseOfText) {
-  for (int8_t type = 0; type < 30; ++type) {
-    for (const int index : {-1, 0, 7, 127}) {
-      const Device device{type, static_cast<int8_t>(index)};
+  for (int type = -128; type < 128; ++type) {
+    for (const int index : {-128, -2, -1, 0, 7, 127}) {
+      const Device device{static_cast<int8_t>(type), static_cast<int8_t>(index)};
       EXPECT_EQ(parse_device(to_string(device)), device) << to_string(device);
     }
   }

@@ -13,7 +13,7 @@
 namespace tidegauge::fuzz {
 namespace {
 
-constexpr Device kDevices[] = {kCpu, cuda(0), cuda(1), kMeta, {-1, 7}};
+constexpr Device kDevices[] = {kCpu, cuda(0), cuda(1), kMeta, {-1, 7}, {107, -128}};
 
 int64_t choose_size(Input& input) {
   switch (input.byte() % 8) {

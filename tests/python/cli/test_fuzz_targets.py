@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import random
 import shutil
 import sys
@@ -43,8 +44,70 @@ def test_hostile_traces_of_the_corpus_end_cleanly(script: Path, tmp_path: Path) 
     shutil.copy(fuzz.TRACES[0], path)
     with edit_trace(path) as database:
         database.executescript(script.read_text())
-    for command in (["report", str(path)], ["info", str(path)], ["replay", str(path)]):
+    out = str(tmp_path / "out")
+    for command in (
+        ["report", str(path)],
+        ["info", str(path)],
+        ["replay", str(path)],
+        ["report", str(path), "--html", f"{out}.html"],
+        ["export", str(path), "--to", "memory-viz", "-o", f"{out}.pickle"],
+        ["export", str(path), "--to", "perfetto", "-o", f"{out}.perfetto"],
+    ):
         assert fuzz.find_fault(command) is None
+
+
+def corrupt(script: str, path: Path) -> None:
+    shutil.copy(fuzz.CORPUS.parents[1] / "golden/traces/format_1.2_plain.tide", path)
+    with edit_trace(path) as database:
+        database.executescript((fuzz.CORPUS / "trace" / f"{script}.sql").read_text())
+
+
+def test_events_with_unknown_numbers_are_counted_and_change_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "bad.tide"
+    corrupt("events_out_of_range", path)
+    assert fuzz.main(["report", str(path), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    health = report["health"]
+    assert health["anomaly_count"] > 0
+    assert "event of kind 0 has a value that this version does not know" in health["first_anomaly"]
+    (peak,) = report["peaks"]
+    assert (peak["device"], peak["total_bytes"]) == ("cpu", 841_320)  # as without these events
+
+
+def test_devices_that_torch_does_not_have_are_counted_by_number(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "bad.tide"
+    corrupt("events_on_unknown_devices", path)
+    assert fuzz.main(["report", str(path), "--json"]) == 0
+    peaks = json.loads(capsys.readouterr().out)["peaks"]
+    sizes = {peak["device"]: peak["total_bytes"] for peak in peaks}
+    assert sizes.pop("cpu") == 841_320
+    assert set(sizes.values()) == {2**20}
+    unknown = ["type-1", "type-1:7", "type107:0", "type107", "type127:127", "type-128:-128"]
+    assert list(sizes) == [*unknown, "cuda", "cuda:100", "cpu:-128"]
+    for device in unknown:
+        assert fuzz.main(["replay", str(path), "--traced-device", device]) == 0
+        assert f"on {device}, default settings" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("seed", sorted((fuzz.CORPUS / "flipped").iterdir()), ids=lambda p: p.stem)
+def test_flipped_bits_of_the_corpus_are_noticed(
+    seed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Outside of the events, which had the only checksums."""
+    path = tmp_path / "bad.tide"
+    shutil.copy(fuzz.CORPUS.parents[1] / "golden/traces/format_1.3_plain.tide", path)
+    fuzz.flip_bit(path, seed.read_bytes(), random.Random(1))
+    assert fuzz.main(["report", str(path)]) == 1
+    assert "is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", sorted((fuzz.CORPUS / "config").iterdir()), ids=lambda p: p.stem)
+def test_configs_of_the_corpus_end_cleanly(path: Path) -> None:
+    assert fuzz.find_fault(path) is None
 
 
 @pytest.mark.parametrize("path", sorted((fuzz.CORPUS / "snapshot").iterdir()), ids=lambda p: p.stem)

@@ -37,5 +37,9 @@ def test_report_has_the_figures_of_the_version_that_recorded(name: str) -> None:
     expect_same(json.loads(output), json.loads((TRACES / f"{name}.json").read_text()), name)
 
 
-def test_old_traces_are_there() -> None:
-    assert len([*TRACES.glob("*.tide")]) >= 2
+def test_old_traces_of_each_format_are_there() -> None:
+    versions = set()
+    for path in TRACES.glob("*.tide"):
+        header = path.read_bytes()[:100]
+        versions.add(int.from_bytes(header[60:64], "big"))  # PRAGMA user_version
+    assert versions == {1002, 1003}
