@@ -22,21 +22,6 @@ uint64_t next_serial() {
   return ++serial;
 }
 
-/// Appends the modules that are not in the list yet.
-class UniqueModules {
- public:
-  void append(const std::vector<ModuleId>& more) {
-    for (const ModuleId module : more) {
-      if (seen_.insert(module).second) modules_.push_back(module);
-    }
-  }
-  std::vector<ModuleId> take() { return std::move(modules_); }
-
- private:
-  std::vector<ModuleId> modules_;
-  std::unordered_set<ModuleId> seen_;
-};
-
 bool needs_grad(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
 
 /// For a call that made no node: another call made `output`.
@@ -357,7 +342,8 @@ std::vector<ModuleId> ModuleActivity::current_node_chain() {
   return call.chain();
 }
 
-std::vector<ModuleId> ModuleActivity::active() {
+/// The modules of all calls that are running in this thread, outermost first.
+std::vector<ModuleId> ModuleActivity::running_calls() {
   std::vector<ModuleId> modules;
   std::vector<ModuleId> within;
   bool is_within = false;
@@ -368,10 +354,23 @@ std::vector<ModuleId> ModuleActivity::active() {
     is_within = !thread.within.empty();
     if (is_within) within = thread.within.back().chain();
   }
-  UniqueModules result;
-  result.append(modules);
-  result.append(is_within ? within : current_node_chain());
-  return result.take();
+  if (!is_within) within = current_node_chain();
+  modules.insert(modules.end(), within.begin(), within.end());
+  return modules;
+}
+
+std::vector<ModuleId> ModuleActivity::active() {
+  std::vector<ModuleId> modules = running_calls();
+  std::unordered_set<ModuleId> seen;
+  std::erase_if(modules, [&](ModuleId module) { return !seen.insert(module).second; });
+  return modules;
+}
+
+std::vector<ModuleId> ModuleActivity::last_active(size_t count) {
+  std::vector<ModuleId> modules = running_calls();
+  modules.erase(modules.begin(),
+                modules.end() - static_cast<std::ptrdiff_t>(std::min(modules.size(), count)));
+  return modules;
 }
 
 void ModuleActivity::move(BackwardPlace& place, const torch::autograd::Node* node,

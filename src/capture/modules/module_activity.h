@@ -85,6 +85,8 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
 
   /// The modules that are running in this thread, outermost first, each once.
   std::vector<ModuleId> active();
+  /// The innermost `count` calls among them, innermost last.
+  std::vector<ModuleId> last_active(size_t count);
   /// The position of a backward: the call that made the running node.
   struct BackwardPlace {
     CallRef call;
@@ -117,6 +119,7 @@ class TIDEGAUGE_API ModuleActivity : public std::enable_shared_from_this<ModuleA
   /// Calls CallLog::find. The lock must be held.
   CallRef find_made(const torch::autograd::Node& node, SequenceRange* range);
   std::vector<ModuleId> current_node_chain();
+  std::vector<ModuleId> running_calls();
   [[gnu::noinline, gnu::cold]] void open_block(ThreadState& thread, int task, uint64_t sequence,
                                                const std::vector<ModuleId>& base);
   bool leave_watched(ModuleId module, at::TensorList outputs);

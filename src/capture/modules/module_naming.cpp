@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "capture/modules/module_naming.h"
 
+#include <cstddef>
 #include <memory>
 #include <string_view>
 #include <unordered_set>
@@ -8,6 +9,8 @@
 
 namespace tidegauge {
 namespace {
+
+constexpr size_t kMostSearched = 256;
 
 /// Visits the children of each module once, however many paths lead to it. A module that has
 /// several parents has the path of the last one.
@@ -32,7 +35,7 @@ bool has_child(const ModuleView& parent, ModuleId id) {
 
 void name_called(ModuleActivity& activity, const ModuleSource& source, const ModuleView& module,
                  ModuleId id) {
-  const std::vector<ModuleId> active = activity.active();
+  const std::vector<ModuleId> active = activity.last_active(kMostSearched);
   for (auto above = active.rbegin(); above != active.rend(); ++above) {
     const std::shared_ptr<const ModuleView> parent = source.view(*above);
     if (!parent) continue;

@@ -7,8 +7,9 @@
 
 namespace tidegauge {
 
-/// Names a module that is being called: by its path below a running module, or as a root if no
-/// running module contains it.
+/// Names a module that is being called: by its path below a running module, or as a root if none of
+/// the last 256 running modules contains it. The limit keeps the time linear if thousands of
+/// modules that no other one registers call each other.
 TIDEGAUGE_API void name_called(ModuleActivity& activity, const ModuleSource& source,
                                const ModuleView& module, ModuleId id);
 

@@ -303,6 +303,39 @@ def test_many_roots_of_one_class_get_numbers_in_linear_time() -> None:
         assert tracker.get_known_fqn(last) == "Identity#7"  # free again
 
 
+class Call(nn.Module):
+    """Calls a module that it does not register."""
+
+    def __init__(self, inner: Call | None) -> None:
+        super().__init__()
+        self.inner = [inner]
+
+    def forward(self, x: torch.Tensor) -> Any:
+        (inner,) = self.inner
+        return x * 2 if inner is None else inner(x)
+
+
+def test_unregistered_modules_that_call_each_other_get_names_in_linear_time() -> None:
+    def first_seconds(depth: int) -> float:
+        model = Call(None)
+        for _ in range(depth - 1):
+            model = Call(model)
+
+        def run() -> float:
+            with ModTracker() as tracker:
+                begin = time.thread_time()
+                model(torch.ones(1))
+                seconds = time.thread_time() - begin
+                assert tracker.get_known_fqn(model) == "Call"
+            return seconds
+
+        result: float = run_deep(run)
+        return result
+
+    small = min(first_seconds(2500) for _ in range(3))
+    assert first_seconds(10_000) < 9 * small  # 16 times if it were quadratic
+
+
 def test_report_of_very_deep_names_is_quick(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
