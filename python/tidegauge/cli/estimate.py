@@ -72,6 +72,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeline", metavar="FILE", help="save the modelled step as slices for Perfetto"
     )
+    parser.add_argument(
+        "--moments",
+        default="",
+        metavar="NAMES",
+        help="tensors and reserved memory at: init,first,steady (before the first step, in it, in "
+        "the last one)",
+    )
     add_html(parser)
     add_top(parser, default=_SHOWN_ROWS)
     parser.set_defaults(folder=None, top=None)
@@ -86,9 +93,19 @@ def run(args: argparse.Namespace) -> int:
         args.sweep, args.routing = [*args.sweep, f"routing={args.routing}"], None
     for path in filter(None, (args.trace, args.timeline)):
         refuse_to_replace(args, path)
+    args.moments = _read_moments(args.moments)
     if args.sweep and args.max:
         raise UsageError("--sweep and --max are mutually exclusive")
     return run_checked(args, _answer)
+
+
+def _read_moments(text: str) -> tuple[str, ...]:
+    from tidegauge.estimation.moment_names import parse_moments
+
+    try:
+        return parse_moments(text) if text else ()
+    except ValueError as error:
+        raise UsageError(error) from None
 
 
 def _answer(args: argparse.Namespace) -> int:
@@ -238,6 +255,7 @@ def _estimate(args: argparse.Namespace, estimator: Estimator, question: Question
             advice,
             plan_command=plan_command,
             has_top_times=args.has_top_times,
+            moments=args.moments,
         )
         write_result(args, text)
     _write_html(args, estimator, [SweepPoint({}, found)])

@@ -34,6 +34,7 @@ from tidegauge.allocator import (
 from tidegauge.allocator.device_memory import replay_requests
 from tidegauge.estimation.contract import Contract
 from tidegauge.estimation.live_modules import make_module_contract
+from tidegauge.estimation.moments import Moment, find_moments
 from tidegauge.estimation.plan import DEFAULT_SCHEDULE, Plan
 from tidegauge.estimation.runner import Claim, Run, claim_device, next_rank, run_plan
 from tidegauge.estimation.step_record import StepRecord
@@ -69,7 +70,8 @@ class Estimate:
     device, with the expected assumptions. `peak` is the tensor peak. `is_steady`: the last step
     began and ended with the same memory. `parameter_dtypes`: most elements first. `time`: of the
     last step of `rank`; None without a device, or if its peaks are not known.
-    `layout`: blocks, units and split parameters that the plan made, in words.
+    `layout`: blocks, units and split parameters that the plan made, in words. `moments`: the memory
+    before and in the steps.
     """
 
     target: str
@@ -95,6 +97,7 @@ class Estimate:
     assumptions: Assumptions
     first_step_bytes: int
     steady_step_bytes: int
+    moments: tuple[Moment, ...]
     step_count: int
     is_steady: bool
     peak: Peak
@@ -233,8 +236,11 @@ class Estimator:
             assumptions=verdict.assumptions,
             first_step_bytes=steps[0],
             steady_step_bytes=steps[-1],
-            step_count=run.step_count,
-            is_steady=run.is_steady,
+            moments=find_moments(
+                run.trained, steps, worst.requests, worst.summary.facts, alloc_conf
+            ),
+            step_count=run.trained.step_count,
+            is_steady=run.trained.is_steady,
             peak=dataclasses.replace(peak, device="the device"),
             time=self._find_time(run, device),
             simulated_device=run.device,

@@ -28,7 +28,7 @@ from tidegauge.estimation.preparation import (
     replicate,
 )
 from tidegauge.estimation.step_record import StepRecord, StepRecorder
-from tidegauge.estimation.steps import Progress, train
+from tidegauge.estimation.steps import Progress, Trained, train
 from tidegauge.report.text import describe_failures
 from tidegauge.simulation import Simulation, simulate
 from tidegauge.trackers.fsdp2_mem_tracker import FSDPMemTracker, param_groups_of
@@ -95,8 +95,7 @@ class Run:
     parameter_count: int
     parameter_dtypes: tuple[str, ...]
     layout: str
-    step_count: int
-    is_steady: bool
+    trained: Trained
     recorder: MemoryRecorder
     notes: tuple[str, ...]
     step: StepRecord
@@ -178,7 +177,7 @@ def run_plan(
         tracker = _make_tracker(plan, model, optimizer, inputs, recorder, claim)
         with tracker:
             with steps:
-                step_count, is_steady = train(
+                trained = train(
                     contract,
                     plan,
                     called,
@@ -188,6 +187,7 @@ def run_plan(
                     claim.device,
                     progress,
                     steps,
+                    recorder.source.event_count,
                 )
             record = steps.finish(tracker, claim.device)
         sizes = _sizes_of_ranks(plan, rank, layout, model, optimizer)
@@ -201,8 +201,7 @@ def run_plan(
             parameter_count=parameter_count,
             parameter_dtypes=_list_dtypes(model),
             layout=layout.describe(plan),
-            step_count=step_count,
-            is_steady=is_steady,
+            trained=trained,
             recorder=recorder,
             notes=(*_describe_faults(tracker), *_describe_streams(simulation), *simulation.notes),
             step=record,

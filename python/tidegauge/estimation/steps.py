@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,6 +21,20 @@ from tidegauge.estimation.step_record import StepRecorder
 from tidegauge.trackers.mem_tracker import MemTracker
 
 _MOST_STEPS = 6
+
+
+@dataclass(frozen=True)
+class Trained:
+    """`is_steady`: the last step began and ended with the same memory. `init_bytes`: on the device
+    before the first step. `event_counts`: before the first step, and after each one.
+    """
+
+    step_count: int
+    is_steady: bool
+    init_bytes: int
+    event_counts: tuple[int, ...]
+
+
 _BACKENDS = {
     "flash": SDPBackend.FLASH_ATTENTION,
     "efficient": SDPBackend.EFFICIENT_ATTENTION,
@@ -39,9 +54,14 @@ def train(
     device: str,
     progress: Progress,
     steps: StepRecorder,
-) -> tuple[int, bool]:
-    """The number of steps, and whether the last one began and ended with the same memory."""
+    count_events: Callable[[], int],
+) -> Trained:
     before: object = None
+    init_bytes = sum(
+        sum(split) for place, split in tracker._native.current() if place.type == device
+    )
+    counts = [count_events()]
+    is_steady = False
     sequence_mesh = make_sequence_mesh(plan, device) if plan.cp > 1 else None
     for step in range(1, _MOST_STEPS + 1):
         progress("the first step" if step == 1 else f"step {step}")
@@ -61,10 +81,12 @@ def train(
             optimizer.step()
             optimizer.zero_grad()
         after = tracker._native.current()
-        if after == before:
-            return step, True
+        counts.append(count_events())
+        is_steady = after == before
+        if is_steady:
+            break
         before = after
-    return _MOST_STEPS, False
+    return Trained(len(counts) - 1, is_steady, init_bytes, tuple(counts))
 
 
 def clip_gradients(plan: Plan, model: nn.Module | Pipeline, device: str) -> None:

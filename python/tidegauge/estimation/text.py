@@ -31,10 +31,11 @@ def render_estimate(
     *,
     plan_command: str = "",
     has_top_times: bool = False,
+    moments: Sequence[str] = (),
 ) -> str:
     """The output of `tidegauge estimate`; `advice` is None if it was not requested.
     `plan_command`: chooses the blocks to checkpoint. `has_top_times`: also lists the modules and
-    ops with the most time.
+    ops with the most time. `moments`: the names of moments to list.
     """
     time = estimate.time
     return join_sections(
@@ -45,7 +46,7 @@ def render_estimate(
             _render_plan_command(plan_command),
             _render_time(estimate),
             ["Device memory", *render_layer_rows(estimate.layers)],
-            _render_steps(estimate),
+            _render_moments(estimate, moments) if moments else _render_steps(estimate),
             render_peak(estimate.peak),
             render_modules(estimate.peak, top),
             render_units(estimate.peak, top, with_times=False),
@@ -137,6 +138,22 @@ def _render_steps(estimate: Estimate) -> list[str]:
     if not estimate.is_steady:
         later = f"in step {estimate.step_count}, still changing"
     return [f"Tensor peak: {render_bytes(first)} in step 1, {render_bytes(steady)} {later}"]
+
+
+_MOMENTS = {
+    "init": "before the first step",
+    "first": "in the first step",
+    "steady": "in the last step",
+}
+
+
+def _render_moments(estimate: Estimate, names: Sequence[str]) -> list[str]:
+    lines = [f"{'The most memory':27}{'tensors':>11}{'reserved':>11}"]
+    for each in estimate.moments:
+        if each.name in names:
+            sizes = (render_bytes(each.tensor_bytes), render_bytes(each.reserved_bytes))
+            lines.append(f"  {_MOMENTS[each.name]:25}{sizes[0]:>11}{sizes[1]:>11}")
+    return lines
 
 
 def _render_ranks(estimate: Estimate) -> list[str]:

@@ -121,6 +121,24 @@ py::dict reserved_columns(RunRequests& requests, const std::string& settings,
                   "count"_a = run->reserved.size());
 }
 
+/// The most reserved bytes from one number of events to another, for each pair.
+std::vector<int64_t> reserved_peaks(RunRequests& requests, const std::string& settings,
+                                    const std::string& tie,
+                                    const std::vector<std::pair<uint64_t, uint64_t>>& spans) {
+  Replays& replays = requests.replays(parse_tie_rule(tie));
+  const py::gil_scoped_release released;
+  const SimulatedRun& run = replays.run(settings);
+  std::vector<int64_t> peaks(spans.size(), 0);
+  for (size_t i = 0; i < spans.size(); ++i) {
+    for (const ReservedChange& change : run.reserved) {
+      if (change.sequence > spans[i].second) break;
+      const bool is_before = change.sequence <= spans[i].first;
+      peaks[i] = is_before ? change.reserved_bytes : std::max(peaks[i], change.reserved_bytes);
+    }
+  }
+  return peaks;
+}
+
 /// The segments by address, and their blocks, as columns for the HTML report.
 py::dict layout_columns(RunRequests& requests, const std::string& settings,
                         const std::string& tie) {
@@ -206,6 +224,8 @@ void bind_fit(py::module_& m) {
       .def("simulate", &simulate, py::arg("settings"), py::arg("tie"))
       .def("judge", &judge_requests, py::arg("device"), py::arg("alloc_conf"),
            py::arg("assumptions"), py::arg("catalogue"), py::arg("tie"), py::arg("facts"))
+      .def("reserved_peaks", &reserved_peaks, py::arg("settings"), py::arg("tie"),
+           py::arg("spans"))
       .def("reserved_columns", &reserved_columns, py::arg("settings"), py::arg("tie"))
       .def("layout_at_peak", &layout_columns, py::arg("settings"), py::arg("tie"));
 }

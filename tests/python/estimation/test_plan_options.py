@@ -350,3 +350,35 @@ def test_several_routings_are_compared(model_file: str, capsys: pytest.CaptureFi
     assert main(["estimate", model_file, "--routing", "balanced,worst", "--json"]) == 0
     points = json.loads(capsys.readouterr().out)["points"]
     assert [point["values"]["routing"] for point in points] == ["balanced", "worst"]
+
+
+def test_moments_have_tensors_and_reserved_memory(model_file: str) -> None:
+    """Before the first step there are the parameters and the tokens; the states of AdamW come in
+    the first step. The allocator keeps what it has reserved."""
+    settings = {"batch": 64, "words": 500}
+    found = estimate(model_file, settings=settings, alloc_conf="")
+    init, first, steady = found.moments
+    assert [each.name for each in found.moments] == ["init", "first", "steady"]
+    tokens = 64 * 16 * 8
+    assert init.tensor_bytes == found.peak.categories["Parameter"] + tokens
+    assert (first.tensor_bytes, steady.tensor_bytes) == (
+        found.first_step_bytes,
+        found.steady_step_bytes,
+    )
+    reserved = next(each.size_bytes for each in found.layers if each.name == "reserved")
+    assert steady.reserved_bytes == reserved
+    # Small blocks come in segments of 2 MiB; the pool for large ones has segments of 20 MiB.
+    assert init.reserved_bytes == 2 * 2**20
+    assert init.reserved_bytes < first.reserved_bytes <= steady.reserved_bytes
+
+
+def test_moments_are_printed_on_request(
+    model_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["estimate", model_file, "--moments", "init,steady"]) == 0
+    text = capsys.readouterr().out
+    assert "before the first step" in text
+    assert "in the last step" in text
+    assert "in the first step" not in text
+    assert main(["estimate", model_file, "--moments", "init,last"]) == 2
+    assert "expected some of init, first, steady" in capsys.readouterr().err
