@@ -44,7 +44,7 @@ def test_every_point_has_a_mark_with_its_bytes_and_shape(
     assert sorted(figures) == sorted(tuple(str(each[n]) for n in names) for each in found)
     shapes = {mark["verdict"]: mark["shape"] for mark in marks}
     assert len(set(shapes.values())) == len(shapes) == 3
-    assert column(page, "#sweep-table", 3) == [render_bytes(each["needed_bytes"]) for each in found]
+    assert column(page, "#sweep-table", 4) == [render_bytes(each["needed_bytes"]) for each in found]
     assert column(page, "#sweep-table", 2) == [VALUE, "__proto__"] * 3
     assert "a device like NVIDIA T4 has 900 MiB" in page.locator("#sweep-plot").text_content()
     assert f"{NAME} {VALUE}"[:27] in page.locator("#sweep-plot").text_content()

@@ -208,11 +208,11 @@ function makeTable({ names, points }) {
   const table = new Table("Memory of each configuration", [
     ...(points.some((point) => point.name) ? [called] : []),
     ...names.map((name, i) => ({ title: name, value: (row) => row.values[i], show: (row) => row.values[i] })),
+    { title: "Verdict", value: verdict, show: verdict },
     bytes("needed_bytes", "Needs"),
     bytes("low_bytes", "At least"),
     bytes("high_bytes", "At most"),
     bytes("margin_bytes", "Margin"),
-    { title: "Verdict", value: verdict, show: verdict },
   ]);
   table.setRows(points);
   return table.element;
