@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,6 +44,28 @@ def normalise(text: str) -> str:
     text = re.sub(r"torch \d+\.\d+\.\d+(\+\w+)?", "torch 2.13.0", text)
     text = re.sub(r'("torch_version"): "[^"]*"', r'\1: "2.13.0"', text)
     return re.sub(r"steps in [\d.]+ s", "steps in 0.1 s", text)
+
+
+def test_refused_gpu_ends_the_command_with_the_option_that_helps(model_file: str) -> None:
+    """A whole process, in which torch says that it was built for ROCm."""
+
+    def estimate(*options: str) -> subprocess.CompletedProcess[str]:
+        code = (
+            "import sys, torch; torch.version.hip = '6.4'; from tidegauge.cli.main import main; "
+            f"sys.exit(main(['estimate', *{[model_file, *options]}]))"
+        )
+        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    refused = estimate()
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr == (
+        "tidegauge: cannot simulate a GPU: simulate(device='cuda') is not possible here: this torch"
+        " build has ROCm; install one with CUDA or for the CPU; for a rougher estimate with CPU"
+        " kernels use --simulate cpu (in Python simulated_device='cpu')\n"
+    )
+    asked_for = estimate("--simulate", "cpu")
+    assert (asked_for.returncode, asked_for.stderr) == (0, "")
+    assert "Needs " in asked_for.stdout
 
 
 @pytest.mark.parametrize(("name", "arguments", "code"), COMMANDS_THAT_PRINT)
