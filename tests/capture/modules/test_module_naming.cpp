@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "capture/modules/module_naming.h"
 #include "capture/modules/nn_module_view.h"
@@ -48,6 +49,21 @@ TEST_F(ModuleNaming, ModuleThatWasAddedLaterGetsItsPathWhenItIsCalled) {
   EXPECT_FALSE(activity->knows(id(fc)));
   call(fc);
   EXPECT_EQ(name(fc), "Net.body.fc");
+}
+
+/// Further up, nobody searches, so the time is linear in the depth.
+TEST_F(ModuleNaming, ModuleIsSearchedInTheLast256RunningModules) {
+  call(net);
+  call(body);
+  std::vector<std::shared_ptr<torch::nn::Module>> others;
+  for (int i = 0; i < 255; ++i) call(others.emplace_back(make("Other")));
+  const auto far = make("Far"), near = make("Near");
+  net->register_module("far", far);
+  body->register_module("near", near);
+  name_called(*activity, nn_modules(), NnModuleView(*near), id(near));
+  EXPECT_EQ(name(near), "Body.near");
+  name_called(*activity, nn_modules(), NnModuleView(*far), id(far));
+  EXPECT_EQ(name(far), "Far");
 }
 
 TEST_F(ModuleNaming, ModuleThatNoRunningModuleContainsIsARoot) {
