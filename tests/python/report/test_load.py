@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Many ranks."""
+"""Many ranks, and long runs."""
 
 from __future__ import annotations
 
 import json
+import os
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,7 @@ from tidegauge import MemTracker, Recorder
 from tidegauge.cli.main import main
 from torch import nn
 
+RECORD_STEPS = Path(__file__).parents[3] / "build" / "release" / "record_steps"
 RANKS = range(64)
 PARAMETERS = (8 * 8 + 8) * 4
 
@@ -93,3 +98,17 @@ def test_merge_of_64_ranks_lists_each_once(
         for rank in RANKS
     ]
     assert main(["report", *paths, "--html", "page.html"]) == 0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_page_of_ten_million_events_is_made_in_bounded_memory(tmp_path: Path) -> None:
+    if not RECORD_STEPS.exists():
+        assert os.environ.get("CI") != "true"
+        pytest.skip("found no build/release/record_steps; run: make test")
+    path = tmp_path / "run.tide"
+    subprocess.run([RECORD_STEPS, path, "10000000"], check=True)
+    command = ["report", str(path), "--html", str(tmp_path / "page.html"), "-q"]
+    subprocess.run([sys.executable, "-m", "tidegauge", *command], check=True)
+    peak_bytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024  # of all children
+    assert peak_bytes < 2**30
