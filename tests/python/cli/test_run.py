@@ -308,8 +308,12 @@ def test_fsdp2_is_not_imported_if_unused(tmp_path: Path) -> None:
         (["-m", "no_such_module"], "no such module: no_such_module"),
         (["-m"], "no script given"),
         (["-o", "missing/x.tide", str(SCRIPTS / "plain_loop.py")], "its folder does not exist"),
+        (
+            ["-o", "/proc/x.tide", str(SCRIPTS / "plain_loop.py")],
+            "; choose a folder that you may write to",
+        ),
     ],
-    ids=["nothing", "no script", "no module", "no name", "no folder"],
+    ids=["nothing", "no script", "no module", "no name", "no folder", "folder that refuses"],
 )
 def test_bad_input_is_reported_in_one_line_before_the_run(
     tmp_path: Path,
