@@ -45,6 +45,9 @@ DROP_INS = (
 )
 
 
+_WIDTH = 90  # of a line of code on a page
+
+
 def on_files(files: Any, *, config: Any) -> Any:
     from mkdocs.structure.files import File
 
@@ -175,14 +178,25 @@ def _render_node(node: Any, shown: str, level: str = "##") -> str:
 
 
 def _fields(node: ast.ClassDef) -> str:
-    """The members of a dataclass with their types."""
-    lines = [ast.unparse(each) for each in node.body if isinstance(each, ast.AnnAssign)]
+    """The public members of a dataclass with their types."""
+    members = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+    lines = [text for text in map(ast.unparse, members) if not text.startswith("_")]
     return ":\n    " + "\n    ".join(lines) if lines else ""
 
 
 def _signature(node: ast.FunctionDef, name: str) -> str:
     result = f" -> {ast.unparse(node.returns)}" if node.returns else ""
-    return f"def {name}({ast.unparse(node.args)}){result}"
+    text = f"def {name}({ast.unparse(node.args)}){result}"
+    if len(text) <= _WIDTH:
+        return text
+    parts = [""]  # one line for each argument
+    for letter in ast.unparse(node.args):
+        if letter == "," and parts[-1].count("[") == parts[-1].count("]"):
+            parts.append("")
+        else:
+            parts[-1] += letter
+    lines = "".join(f"    {part.strip()},\n" for part in parts)
+    return f"def {name}(\n{lines}){result}"
 
 
 def _text(doc: str | None) -> str:
