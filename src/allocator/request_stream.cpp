@@ -23,7 +23,18 @@ uint16_t side_stream(Category category) {
   }
 }
 
+namespace {
+
+StepFigures figures_of(const MemoryStats& stats, int64_t Stat::* member) {
+  return {stats.requested_bytes.all().*member, stats.allocated_bytes.all().*member,
+          stats.active_bytes.all().*member, stats.reserved_bytes.all().*member,
+          stats.segment.all().current};
+}
+
+}  // namespace
+
 void RequestStream::add(const Event& event, uint64_t sequence) {
+  if (event.kind == EventKind::StepMarker) step_begins_.push_back(requests_.size());
   if (!event.storage) return;
   sequence_ = sequence;
   if (event.kind == EventKind::StorageBorn) {
@@ -113,7 +124,19 @@ RequestStream::Run RequestStream::run(const AllocatorOptions& options, size_t re
   CachingAllocator allocator(std::move(watched));
   counted = &allocator;
   std::vector<Block*> blocks(slot_count_, nullptr);
+  auto step = step_begins_.begin();
+  bool is_in_step = false;
+  const auto end_step = [&] {
+    if (is_in_step) {
+      run.simulated.steps.push_back(figures_of(allocator.stats(), &Stat::peak));
+    } else {
+      run.simulated.before_steps = figures_of(allocator.stats(), &Stat::current);
+    }
+    allocator.stats().reset_peak();
+    is_in_step = true;
+  };
   for (size_t i = 0; i < request_count; ++i) {
+    for (; step != step_begins_.end() && *step == i; ++step) end_step();
     const Request& request = requests_[i];
     Block*& block = blocks[request.slot];
     if (request.size_bytes == 0) {
@@ -137,6 +160,8 @@ RequestStream::Run RequestStream::run(const AllocatorOptions& options, size_t re
       changes.push_back({request.sequence, reserved_bytes});
     }
   }
+  for (; step != step_begins_.end() && *step <= request_count; ++step) end_step();
+  end_step();
   run.final_layout = allocator.layout();
   run.simulated.figures = meter.finish(static_cast<int64_t>(run.final_layout.size()));
   run.simulated.retries = allocator.stats().num_alloc_retries;

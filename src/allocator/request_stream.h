@@ -24,8 +24,21 @@ struct ReservedChange {
   int64_t reserved_bytes = 0;
 };
 
+/// Figures of torch.cuda.memory_stats.
+struct StepFigures {
+  int64_t requested_bytes = 0;
+  int64_t allocated_bytes = 0;
+  int64_t active_bytes = 0;
+  int64_t reserved_bytes = 0;
+  int64_t segments = 0;  ///< at the end; expandable ones do not count
+
+  friend bool operator==(const StepFigures&, const StepFigures&) = default;
+};
+
 struct SimulatedRun {
   RunFigures figures;
+  StepFigures before_steps;        ///< when the first step begins, or at the end without steps
+  std::vector<StepFigures> steps;  ///< peaks of each step
   int64_t retries = 0;  ///< requests for which the allocator freed cached segments and asked again
   size_t requests_to_peak = 0;           ///< requests up to the moment of `unused_at_peak_bytes`
   std::vector<ReservedChange> reserved;  ///< in the order of events
@@ -41,6 +54,7 @@ struct SimulatedRun {
 ///   on the host
 ///   memory that only the host's    none (workspaces of CPU kernels), until a tensor that uses the
 ///   allocator reported             memory is observed
+///   step marker                    none; the peaks of the next step restart
 ///
 /// Add the events once, then simulate any number of times.
 class RequestStream {
@@ -92,6 +106,7 @@ class RequestStream {
   Device device_;
   FlatTable<LiveRequest, &LiveRequest::id> live_;
   std::vector<Request> requests_;
+  std::vector<size_t> step_begins_;  // the number of requests before each step
   std::vector<uint32_t> free_slots_;
   uint64_t sequence_ = 0;    // of the last event
   uint32_t slot_count_ = 0;  // the highest number of slots in use at the same time

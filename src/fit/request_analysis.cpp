@@ -19,7 +19,7 @@ void RequestAnalysis::end_first_pass(Ledger& ledger) {
 }
 
 void RequestAnalysis::collect(const AppliedEvent& applied, const trace::Position& /*position*/) {
-  if (applied.event().storage) requests_->add(applied.event(), applied.now.sequence);
+  requests_->add(applied.event(), applied.now.sequence);
 }
 
 }  // namespace tidegauge

@@ -108,6 +108,22 @@ TEST(RequestStream, SimulatesTheSameRequestsWithOtherSettings) {
   EXPECT_EQ(stream.simulate(expandable).peak_reserved_bytes, 40 * kMiB);  // to pages of 20 MiB
 }
 
+TEST(RequestStream, EachStepHasPeaksOfItsOwn) {
+  const Event step = events::step_marker({});
+  RequestStream stream(kGpu);
+  for (const Event& event : {born(1, 1000), step, born(2, 12 * kMiB), freed(2), step,
+                             born(3, 4 * kMiB), freed(3), freed(1)}) {
+    stream.add(event);
+  }
+  const SimulatedRun run = stream.replay({});
+  const int64_t small = 1024, all = 14 * kMiB;
+  EXPECT_EQ(run.before_steps, (StepFigures{1000, small, small, 2 * kMiB, 1}));
+  const int64_t first = 12 * kMiB + small, second = 4 * kMiB + small;
+  ASSERT_EQ(run.steps.size(), 2);
+  EXPECT_EQ(run.steps[0], (StepFigures{12 * kMiB + 1000, first, first, all, 2}));
+  EXPECT_EQ(run.steps[1], (StepFigures{4 * kMiB + 1000, second, second, all, 2}));
+}
+
 TEST(RequestStream, LayoutAtThePeakMatchesTheFigures) {
   RequestStream stream(kGpu);
   for (const Event& event : {born(1, 12 * kMiB), born(2, 3 * kMiB), born(3, 1000), freed(2),

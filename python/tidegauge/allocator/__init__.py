@@ -7,6 +7,7 @@ from tidegauge.allocator.replay import (
     DeviceReplay,
     Divergence,
     RunFigures,
+    StepFigures,
     WhatIf,
     replay_snapshot,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "Layer",
     "RunFigures",
     "Setting",
+    "StepFigures",
     "Verdict",
     "VerdictName",
     "WhatIf",

@@ -45,6 +45,17 @@ class RunFigures:
 
 
 @dataclass(frozen=True)
+class StepFigures:
+    """Figures of torch.cuda.memory_stats; `segments` are those at the end of the step."""
+
+    requested_bytes: int
+    allocated_bytes: int
+    active_bytes: int
+    reserved_bytes: int
+    segments: int
+
+
+@dataclass(frozen=True)
 class Divergence:
     """The first event at which the simulation differs from the recording."""
 

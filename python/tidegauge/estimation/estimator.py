@@ -25,6 +25,7 @@ from tidegauge.allocator import (
     DeviceMemory,
     DeviceModel,
     Layer,
+    StepFigures,
     Verdict,
     VerdictName,
     find_device,
@@ -295,6 +296,13 @@ class Estimator:
             assumptions=Assumptions(**self._assumed),
             has_settings=False,
         )
+
+    def memory_of_steps(self, estimate: Estimate) -> list[StepFigures]:
+        """When the first step of its worst rank begins, then the peaks of each step."""
+        found = self._find(estimate)
+        tie = _core.choose_tie_rule(None, found.summary.facts)
+        rows = found.requests.step_figures(estimate.alloc_conf or "", tie)
+        return [StepFigures(**row) for row in rows]
 
     def _find(self, estimate: Estimate) -> _Simulated:
         runs = self._simulate(estimate.plan, estimate.device)

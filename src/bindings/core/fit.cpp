@@ -47,14 +47,31 @@ std::unique_ptr<RunRequests> read_file(const std::string& path, const std::strin
       std::make_shared<const RequestStream>(read_requests(reader, of)));
 }
 
-py::dict simulate(RunRequests& requests, const std::string& settings, const std::string& tie) {
+const SimulatedRun& run(RunRequests& requests, const std::string& settings,
+                        const std::string& tie) {
   Replays& replays = requests.replays(parse_tie_rule(tie));
-  const SimulatedRun* run = nullptr;
-  {
-    const py::gil_scoped_release released;
-    run = &replays.run(settings);
-  }
-  return to_dict(run->figures);
+  const py::gil_scoped_release released;
+  return replays.run(settings);
+}
+
+py::dict simulate(RunRequests& requests, const std::string& settings, const std::string& tie) {
+  return to_dict(run(requests, settings, tie).figures);
+}
+
+py::dict to_dict(const StepFigures& figures) {
+  return py::dict("requested_bytes"_a = figures.requested_bytes,
+                  "allocated_bytes"_a = figures.allocated_bytes,
+                  "active_bytes"_a = figures.active_bytes,
+                  "reserved_bytes"_a = figures.reserved_bytes, "segments"_a = figures.segments);
+}
+
+/// When the first step begins, then the peaks of each step.
+py::list step_figures(RunRequests& requests, const std::string& settings, const std::string& tie) {
+  const SimulatedRun& found = run(requests, settings, tie);
+  py::list rows;
+  rows.append(to_dict(found.before_steps));
+  for (const StepFigures& step : found.steps) rows.append(to_dict(step));
+  return rows;
 }
 
 py::dict to_dict(const Verdict& verdict) {
@@ -106,19 +123,14 @@ py::dict judge_requests(RunRequests& requests, const std::optional<ModelRow>& de
 /// The reserved bytes over the run, as columns for the HTML report.
 py::dict reserved_columns(RunRequests& requests, const std::string& settings,
                           const std::string& tie) {
-  Replays& replays = requests.replays(parse_tie_rule(tie));
-  const SimulatedRun* run = nullptr;
-  {
-    const py::gil_scoped_release released;
-    run = &replays.run(settings);
-  }
+  const SimulatedRun& found = run(requests, settings, tie);
   Column sequence, size;
-  for (const ReservedChange& change : run->reserved) {
+  for (const ReservedChange& change : found.reserved) {
     sequence.add_growing(change.sequence);
     size.add(static_cast<uint64_t>(change.reserved_bytes));
   }
   return py::dict("columns"_a = py::dict("sequence"_a = sequence.take(), "size"_a = size.take()),
-                  "count"_a = run->reserved.size());
+                  "count"_a = found.reserved.size());
 }
 
 /// The most reserved bytes from one number of events to another, for each pair.
@@ -222,6 +234,7 @@ void bind_fit(py::module_& m) {
       .def_property_readonly("request_count",
                              [](const RunRequests& self) { return self.stream().request_count(); })
       .def("simulate", &simulate, py::arg("settings"), py::arg("tie"))
+      .def("step_figures", &step_figures, py::arg("settings"), py::arg("tie"))
       .def("judge", &judge_requests, py::arg("device"), py::arg("alloc_conf"),
            py::arg("assumptions"), py::arg("catalogue"), py::arg("tie"), py::arg("facts"))
       .def("reserved_peaks", &reserved_peaks, py::arg("settings"), py::arg("tie"),
