@@ -41,6 +41,9 @@ struct AllocatorOptions {
   /// null: ranges have the usual size.
   std::function<int64_t(int64_t address, int64_t stream, PoolId pool, bool is_small)> range_end;
   std::function<void(const TraceEvent&)> on_segment_event;
+  /// The allocator waits for all streams, before it releases its cache. With
+  /// DeferredFrees::ByCaller the caller may complete frees here.
+  std::function<void()> on_sync;
 };
 inline constexpr int64_t kNoAddress = -1;
 

@@ -73,6 +73,29 @@ bool CachingAllocator::may_release_for(const TraceEvent& request, int64_t new_by
          made.segment_bytes > limits_.allowed_bytes - reserved_bytes();
 }
 
+bool CachingAllocator::would_serve(const Block& freed, const TraceEvent& request) {
+  if (!request.pool.is_default() && !has_pool(request.pool)) return false;
+  const Request made =
+      make_request(std::max<int64_t>(request.size_bytes, 1), request.stream, request.pool);
+  const Segment& segment = *freed.segment;
+  if (segment.shelf != made.shelf) return false;
+  if (segment.is_expandable() && !options_.config.expandable_segments) return false;
+  int64_t size_bytes = freed.size_bytes;  // with the neighbours that it would absorb
+  for (const Block* each : {freed.prev, freed.next}) {
+    if (each != nullptr && each->use == BlockUse::Free && each->is_mapped) {
+      size_bytes += each->size_bytes;
+    }
+  }
+  if (size_bytes < made.size_bytes) return false;
+  // A smaller block that would be tried first was refused already.
+  const auto first = made.shelf->free.lower_bound(FitKey{made.size_bytes});
+  const bool is_first = first == made.shelf->free.end() || size_bytes < (*first)->size_bytes;
+  if (!is_first && !segment.is_expandable()) return false;
+  return made.size_bytes < options_.config.max_split_bytes
+             ? size_bytes < options_.config.max_split_bytes
+             : size_bytes - made.size_bytes < options_.config.max_non_split_rounding_bytes;
+}
+
 CachingAllocator::Request CachingAllocator::make_request(int64_t requested_bytes, int64_t stream,
                                                          PoolId pool) {
   const int64_t size_bytes = round_request(requested_bytes, options_.config);
@@ -246,7 +269,10 @@ void CachingAllocator::record_stream(Block* block, int64_t stream) {
 }
 
 void CachingAllocator::poll_waits(bool is_sync) {
-  if (is_sync) ++stats_.num_sync_all_streams;
+  if (is_sync) {
+    ++stats_.num_sync_all_streams;
+    if (options_.on_sync) options_.on_sync();
+  }
   if (waits_.is_idle()) return;
   for (Block* block : waits_.poll(is_sync)) complete_free(block);
 }

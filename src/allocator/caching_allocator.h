@@ -23,8 +23,8 @@ namespace tidegauge {
 ///   free -> (wait for other streams) -> merge with free neighbours -> free again
 ///
 /// Cost of malloc and free: O(log(free blocks of the stream)), plus the number of released
-/// segments, plus the number of gaps in an expandable segment that grows. Blocks stay valid until
-/// they are freed. Not thread-safe.
+/// segments, plus the gaps in an expandable segment that grows. Blocks stay valid until they are
+/// freed. Not thread-safe.
 class CachingAllocator {
  public:
   explicit CachingAllocator(AllocatorOptions options = {});
@@ -42,7 +42,6 @@ class CachingAllocator {
   /// The host waited for all streams: the next malloc finds their events done.
   void synchronize_host() { waits_.synchronize_host(); }
   void empty_cache() { release_cached(); }
-
   /// Replaces the settings from now on; existing segments stay unchanged.
   void set_config(const AllocConfig& config);
 
@@ -56,9 +55,8 @@ class CachingAllocator {
   /// Captures of CUDA graphs. No event is polled and no segment released until the last one ends.
   void begin_capture() { ++captures_; }
   void end_capture();
-
-  /// Starts from a recorded state; call it before the first malloc. Returns the active blocks in
-  /// order. Throws FormatError if the layout is impossible.
+  /// Starts from a recorded state, before the first malloc. Returns the active blocks in order.
+  /// Throws FormatError if the layout is impossible.
   std::vector<Block*> adopt(const Layout& layout);
   Layout layout() const;
 
@@ -68,6 +66,8 @@ class CachingAllocator {
   int64_t reserved_bytes() const { return stats_.reserved_bytes.all().current; }
   /// True if a recorded request that got `new_bytes` from the driver may release cached memory.
   bool may_release_for(const TraceEvent& request, int64_t new_bytes);
+  /// True if the freed block, once other streams have finished, would serve a recorded request.
+  bool would_serve(const Block& freed, const TraceEvent& request);
   const AllocatorOptions& options() const { return options_; }
 
  private:

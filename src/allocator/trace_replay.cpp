@@ -132,7 +132,8 @@ class Replay {
                              .memory_fraction = {},
                              .place = {},
                              .range_end = {},
-                             .on_segment_event = {}};
+                             .on_segment_event = {},
+                             .on_sync = {}};
     // Without device memory, ignore the memory fraction.
     if (options_.total_bytes == kNoLimit) options.config.per_process_memory_fraction = 1;
     options.on_segment_event = [this](const TraceEvent& event) {
@@ -140,6 +141,7 @@ class Replay {
       meter_.observe_segment(allocator_.reserved_bytes());
     };
     if (is_exact_) {
+      options.on_sync = [this] { complete_held(); };
       options.place = [this](int64_t size_bytes, bool is_expandable) {
         return recorded_place(size_bytes, is_expandable);
       };
@@ -215,11 +217,16 @@ class Replay {
         free(event);
         break;
       case TraceAction::FreeCompleted:
-        complete(event);
+        if (is_of_release(event)) {
+          held_.push_back(event.address);
+          return;
+        }
+        complete(event.address);
         break;
       case TraceAction::SegmentFree:
       case TraceAction::SegmentUnmap:
-        if (is_cue()) empty_cache();
+        release_unused_pools();
+        if (is_cue()) allocator_.empty_cache();
         recorded_.push_back(event);
         return;
       case TraceAction::SegmentAlloc:
@@ -245,26 +252,49 @@ class Replay {
   bool is_cue() {
     if (index_ > 0 && releases(index_ - 1)) return false;
     if (options_.total_bytes == kNoLimit) return true;
+    return held_.empty() && !find_refused_request().has_value();
+  }
+
+  /// The request that the releases and completed frees from this event on belong to: the next
+  /// event, if the recording and the simulation agree that cached memory was not enough.
+  std::optional<TraceEvent> find_refused_request() {
     size_t next = index_;
-    while (next < trace_.events.size() && releases(next)) ++next;
+    const auto is = [&](TraceAction action) { return trace_.events[next].action == action; };
+    const size_t end = trace_.events.size();
+    while (next < end && (releases(next) || is(TraceAction::FreeCompleted))) ++next;
     int64_t new_bytes = 0;
-    for (; next < trace_.events.size() && adds_memory(trace_.events[next].action); ++next) {
+    for (; next < end && adds_memory(trace_.events[next].action); ++next) {
       new_bytes = std::min(new_bytes + trace_.events[next].size_bytes, kMaxDeviceBytes);
     }
-    if (next == trace_.events.size()) return true;
+    if (next == end) return std::nullopt;
     const TraceEvent& request = trace_.events[next];
-    if (request.action == TraceAction::OutOfMemory) return false;
-    return new_bytes == 0 || request.action != TraceAction::Alloc ||
-           !allocator_.may_release_for(request, new_bytes);
+    if (is(TraceAction::OutOfMemory)) return request;
+    const bool is_refused =
+        new_bytes > 0 && is(TraceAction::Alloc) && allocator_.may_release_for(request, new_bytes);
+    return is_refused ? std::optional(request) : std::nullopt;
+  }
+
+  /// True if other streams finished with a block only when torch waited for them, within a request
+  /// that releases the cache. Until then the block does not serve the request.
+  bool is_of_release(const TraceEvent& event) {
+    if (!is_exact_ || options_.total_bytes == kNoLimit) return false;
+    if (!held_.empty() || (!recorded_.empty() && simulated_.empty())) return true;
+    const auto found = blocks_.find(event.address);
+    if (found == blocks_.end() || found->second == nullptr) return false;
+    const std::optional<TraceEvent> request = find_refused_request();
+    return request.has_value() && allocator_.would_serve(*found->second, *request);
+  }
+
+  void complete_held() {
+    for (const int64_t address : std::exchange(held_, {})) complete(address);
   }
 
   /// If the memory of a private pool was released, the pool was no longer in use.
-  void empty_cache() {
+  void release_unused_pools() {
     for (size_t i = index_; i < trace_.events.size() && releases(i); ++i) {
       const PoolId pool = trace_.events[i].pool;
       if (!pool.is_default() && allocator_.is_pool_used(pool)) allocator_.release_pool(pool);
     }
-    allocator_.empty_cache();
   }
 
   /// If the device's memory is known, the simulator must fail as well. Otherwise only the release
@@ -273,6 +303,7 @@ class Replay {
     meter_.observe_out_of_memory();
     if (options_.total_bytes == kNoLimit) return;
     Block* block = allocate(std::max<int64_t>(event.size_bytes, 1), event.stream, event.pool);
+    complete_held();
     if (block == nullptr) return;
     diverge("out of memory in the recording only, " + describe(event));
     allocator_.free(block);
@@ -280,6 +311,7 @@ class Replay {
 
   void alloc(const TraceEvent& event) {
     Block* block = allocate(std::max<int64_t>(event.size_bytes, 1), event.stream, event.pool);
+    complete_held();
     blocks_[event.address] = block;
     if (block == nullptr) {
       meter_.observe_out_of_memory();
@@ -302,8 +334,8 @@ class Replay {
     if (is_completed || options_.deferred != DeferredFrees::ByCaller) blocks_.erase(found);
   }
 
-  void complete(const TraceEvent& event) {
-    const auto found = blocks_.find(event.address);
+  void complete(int64_t address) {
+    const auto found = blocks_.find(address);
     if (found == blocks_.end() || found->second == nullptr) return;
     allocator_.complete_free(found->second);
     blocks_.erase(found);
@@ -317,6 +349,7 @@ class Replay {
   CachingAllocator allocator_;
   size_t index_ = 0;
   std::unordered_map<int64_t, Block*> blocks_;  // by recorded address; nullptr: out of memory
+  std::vector<int64_t> held_;                   // completed by the next wait for all streams
   std::vector<TraceEvent> recorded_;            // segment events since the last comparison
   std::vector<TraceEvent> simulated_;
   std::optional<Divergence> divergence_;
