@@ -48,15 +48,14 @@ Sizes backward_sizes(const KernelCall& call) {
   return {tensor(call, 1), tensor(call, 2), tensor(call, 3)};
 }
 
-/// Kernels that work on (batch, tokens, heads, head) copy a gradient of another layout.
-int64_t copied_gradient_bytes(const KernelCall& call) {
-  const at::Tensor& gradient = tensor(call, 0);
+/// Kernels that work on (batch, tokens, heads, head) copy a tensor of another layout.
+int64_t copied_bytes(const at::Tensor& tensor) {
   int64_t stride = 1;
   for (const int64_t dimension : {3, 1, 2, 0}) {
-    if (gradient.size(dimension) != 1 && gradient.stride(dimension) != stride) {
-      return gradient.numel() * static_cast<int64_t>(gradient.itemsize());
+    if (tensor.size(dimension) != 1 && tensor.stride(dimension) != stride) {
+      return tensor.numel() * static_cast<int64_t>(tensor.itemsize());
     }
-    stride *= gradient.size(dimension);
+    stride *= tensor.size(dimension);
   }
   return 0;
 }
@@ -128,7 +127,7 @@ void add_efficient(const KernelCall& call, KernelRequests& requests) {
 
 void add_efficient_backward(const KernelCall& call, KernelRequests& requests) {
   const Sizes sizes = backward_sizes(call);
-  const Handle copy = requests.request(copied_gradient_bytes(call));
+  const Handle copy = requests.request(copied_bytes(tensor(call, 0)));
   add_results(requests, 4);
   const Handle expanded = requests.next_handle();
   add_expanded(sizes, requests);
@@ -164,7 +163,8 @@ void add_flash(const KernelCall& call, KernelRequests& requests) {
 
 void add_flash_backward(const KernelCall& call, KernelRequests& requests) {
   const Sizes sizes = backward_sizes(call);
-  const Handle copy = requests.request(copied_gradient_bytes(call));
+  const Handle copy = requests.request(copied_bytes(tensor(call, 0)));
+  requests.request(copied_bytes(tensor(call, 4)));  // the result of the forward
   add_results(requests, 3);
   const int64_t sum_bytes = sizes.sum_bytes(round_to(sizes.queries, 128));
   requests.request(sum_bytes);

@@ -111,6 +111,15 @@ void correct_group_norm_backward(std::span<const IValue> arguments,
   set_dtype(results[0].toTensor(), arguments[1].toTensor().scalar_type());
 }
 
+/// The seeds of dropout stay on the host.
+void correct_efficient_attention(std::span<const IValue> arguments,
+                                 std::span<const IValue> results) {
+  if (arguments[5].toDouble() == 0) return;
+  for (const IValue& seed : results.subspan(2)) {
+    seed.toTensor().storage().unsafeGetStorageImpl()->set_nbytes(0);
+  }
+}
+
 }  // namespace
 
 Correction find_correction(std::string_view op) {
@@ -119,6 +128,7 @@ Correction find_correction(std::string_view op) {
       {"aten::convolution_backward", &correct_convolution_backward},
       {"aten::native_group_norm", &correct_group_norm},
       {"aten::native_group_norm_backward", &correct_group_norm_backward},
+      {"aten::_scaled_dot_product_efficient_attention", &correct_efficient_attention},
       {"aten::mse_loss", &correct_loss},
       {"aten::smooth_l1_loss", &correct_loss},
   };

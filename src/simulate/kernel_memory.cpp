@@ -84,6 +84,33 @@ void add_loss(const KernelCall& call, KernelRequests& requests) {
   requests.release(losses);
 }
 
+/// log_sigmoid of the input, and the losses.
+void add_cross_entropy_of_logits(const KernelCall& call, KernelRequests& requests) {
+  const at::Tensor& target = tensor(call.arguments[1]);
+  const Handle log_sigmoid = requests.request(bytes_of(tensor(call.arguments[0])));
+  if (const IValue& weight = call.arguments[3]; weight.isTensor() && tensor(weight).defined()) {
+    const Handle less_one = requests.request(bytes_of(tensor(weight)));
+    const Handle log_weight = requests.request(bytes_of(target));
+    requests.release(less_one);
+    requests.release(log_weight);
+  }
+  if (call.arguments[4].toInt() == at::Reduction::None) {
+    requests.result(0);
+    return requests.release(log_sigmoid);
+  }
+  const Handle losses = requests.request(bytes_of(target));
+  requests.result(0);
+  add_reduction(target, tensor(call.results[0]), ~uint64_t{0}, sum_of(target), requests);
+  requests.release(losses);
+  requests.release(log_sigmoid);
+}
+
+/// Makes its results in this order.
+template <size_t... positions>
+void add_in_order(const KernelCall& /*call*/, KernelRequests& requests) {
+  (requests.result(positions), ...);
+}
+
 /// Copies of those that are not contiguous.
 void add_copies(std::span<const IValue> arguments, std::initializer_list<size_t> positions,
                 KernelRequests& requests) {
@@ -112,9 +139,9 @@ void add_copies_first(const KernelCall& call, KernelRequests& requests) {
   requests.release_all_from(copies);
 }
 
-/// Copies an argument after it has made its result.
+/// Copies an argument after it has made its results.
 void add_copy_last(const KernelCall& call, KernelRequests& requests) {
-  requests.result(0);
+  for (size_t result = 0; result < call.results.size(); ++result) requests.result(result);
   const Handle copies = requests.next_handle();
   add_copies(call.arguments, {0}, requests);
   requests.release_all_from(copies);
@@ -196,9 +223,10 @@ void add_convolution_backward(const KernelCall& call, KernelRequests& requests) 
 constexpr int64_t kMostUnsorted = 3072;
 
 /// Sorts the indices, and sums the gradients of equal ones in parts of at most ten.
-void add_sorted_embedding_backward(const KernelCall& call, KernelRequests& requests) {
+void add_sorted_embedding_backward(const KernelCall& call, int64_t words,
+                                   KernelRequests& requests) {
   const at::Tensor& indices = tensor(call.arguments[1]);
-  const int64_t count = indices.numel(), words = call.arguments[2].toInt();
+  const int64_t count = indices.numel();
   const int64_t index_bytes = bytes_of(indices);
   const auto item_bytes = static_cast<int64_t>(indices.itemsize());
   const Handle sorted = requests.request(index_bytes);
@@ -235,15 +263,26 @@ void add_sorted_embedding_backward(const KernelCall& call, KernelRequests& reque
 
 void add_embedding_backward(const KernelCall& call, KernelRequests& requests) {
   const Handle copies = requests.next_handle();
-  add_copies(call.arguments, {1}, requests);
+  add_copies(call.arguments, {0, 1}, requests);
   const Handle end = requests.next_handle();
   const int64_t count = tensor(call.arguments[1]).numel();
   const bool has_padding = call.arguments[3].toInt() >= 0, is_scaled = call.arguments[4].toBool();
   if (count == 0 || (count <= kMostUnsorted && !has_padding && !is_scaled)) {
     requests.result(0);
   } else {
-    add_sorted_embedding_backward(call, requests);
+    add_sorted_embedding_backward(call, call.arguments[2].toInt(), requests);
   }
+  for (Handle copy = end; copy-- > copies;) requests.release(copy);
+}
+
+/// Of sums and means; the largest element of a bag needs no sorting.
+void add_embedding_bag_backward(const KernelCall& call, KernelRequests& requests) {
+  constexpr int64_t kMax = 2;
+  if (call.arguments[8].toInt() == kMax || tensor(call.arguments[1]).numel() == 0) return;
+  const Handle copies = requests.next_handle();
+  add_copies(call.arguments, {0}, requests);
+  const Handle end = requests.next_handle();
+  add_sorted_embedding_backward(call, call.arguments[6].toInt(), requests);
   for (Handle copy = end; copy-- > copies;) requests.release(copy);
 }
 
@@ -277,7 +316,11 @@ KernelMemory find_kernel_memory(std::string_view op) {
       {"aten::_fused_rms_norm", &add_copies_first<0>},
       {"aten::_fused_rms_norm_backward", &add_copies_first<0, 1>},
       {"aten::embedding", &add_copies_first<1>},
-      {"aten::topk", &add_copies_first<0>},
+      {"aten::topk", &add_copy_last},
+      {"aten::native_dropout", &add_in_order<1, 0>},
+      {"aten::binary_cross_entropy_with_logits", &add_cross_entropy_of_logits},
+      {"aten::_embedding_bag", &add_in_order<2, 1, 0, 3>},
+      {"aten::_embedding_bag_backward", &add_embedding_bag_backward},
       {"aten::upsample_nearest2d_backward", &add_copy_last},
       {"aten::pow.Scalar", &add_number},
       {"aten::_index_put_impl_", &add_index_put},

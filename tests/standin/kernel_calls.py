@@ -47,6 +47,16 @@ def _make_calls(dtype: torch.dtype) -> Iterator[tuple[str, Call]]:
         indices = torch.zeros(count, dtype=torch.long, device="cuda")
         embed = lambda i=indices, t=table: F.embedding(i, t)  # noqa: E731
         yield f"embedding backward {words} {width} {count}", _backward(embed, table)
+        columns = make(words, width + 8)[:, 4:-4]
+        embed_columns = lambda i=indices, t=table, c=columns: F.embedding(i, t) * c[:1]  # noqa: E731
+        yield f"embedding backward of a part {count}", _backward(embed_columns, table)
+    table = make(65536, 64)
+    for count in (2000, 100):
+        bags = torch.zeros(count, 20, dtype=torch.long, device="cuda")
+        for mode in ("sum", "mean"):
+            sum_up = lambda b=bags, m=mode: F.embedding_bag(b, table, mode=m)  # noqa: E731
+            yield f"embedding bag {mode} {count}", sum_up
+            yield f"embedding bag {mode} backward {count}", _backward(sum_up, table)
 
 
 def _make_products(make: Callable[..., torch.Tensor]) -> Iterator[tuple[str, Call]]:
@@ -103,6 +113,15 @@ def _make_lists(make: Callable[..., torch.Tensor]) -> Iterator[tuple[str, Call]]
 
 def _make_norms(make: Callable[..., torch.Tensor]) -> Iterator[tuple[str, Call]]:
     x, weight, bias = make(4096, 512), make(512), make(512)
+    target, positive = make(4096, 512, grad=False), make(512, grad=False)
+    yield "topk of transposed", lambda: x.detach()[:1000].t().topk(4)
+    for name, options in (
+        ("", {}),
+        (" summed", {"reduction": "sum"}),
+        (" of each", {"reduction": "none", "pos_weight": positive}),
+    ):
+        lose = lambda o=options: F.binary_cross_entropy_with_logits(x, target, **o)  # noqa: E731
+        yield f"cross entropy of logits{name}", lose
     image, scale, shift = make(4, 32, 64, 64), make(32), make(32)
     kernel, kernel_bias = make(64, 32, 3, 3), make(64)
     norms: dict[str, tuple[Call, tuple[torch.Tensor, ...]]] = {
@@ -111,6 +130,7 @@ def _make_norms(make: Callable[..., torch.Tensor]) -> Iterator[tuple[str, Call]]
         "silu": (lambda: F.silu(x), (x,)),
         "mish": (lambda: F.mish(x), (x,)),
         "gelu": (lambda: F.gelu(x), (x,)),
+        "dropout": (lambda: F.dropout(x, 0.1), (x,)),
         "softmax": (lambda: x.softmax(-1), (x,)),
         "group norm": (lambda: F.group_norm(image, 8, scale, shift), (image, scale, shift)),
         "convolution": (

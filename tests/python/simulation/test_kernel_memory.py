@@ -101,3 +101,21 @@ def test_attention_of_a_device_is_the_one_that_torch_prefers() -> None:
     assert choose(8, 0) == choose(12, 0) == "FLASH_ATTENTION"
     expected = "CUDNN_ATTENTION" if CUDNN_ATTENTION_FIRST else "FLASH_ATTENTION"
     assert choose(9, 0) == choose(10, 0) == expected
+
+
+def test_losses_of_logits_need_a_log_sigmoid_besides() -> None:
+    with simulate("cuda"):
+        x = torch.empty(1024, 1024, device=GPU)
+        peak, after = peak_of(lambda: F.binary_cross_entropy_with_logits(x, x, reduction="none"))
+    assert (peak, after) == (8 * MIB, 4 * MIB)
+
+
+def test_gradient_of_bags_needs_sorted_indices() -> None:
+    with simulate("cuda"):
+        table = torch.empty(1000, 256, device=GPU, requires_grad=True)
+        bags = torch.zeros(4096, 32, dtype=torch.long, device=GPU)  # 1 MiB
+        output = F.embedding_bag(bags, table, mode="sum")
+        gradient = torch.empty_like(output)
+        peak, after = peak_of(lambda: torch.autograd.grad(output, table, gradient))
+    assert after == 1_024_000  # as large as the table
+    assert peak > after + 4 * MIB  # sorted indices, where they were, where segments begin, parts
