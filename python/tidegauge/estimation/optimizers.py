@@ -41,6 +41,12 @@ class OptimizerKind:
 
 OPTIMIZERS = {
     "adamw": OptimizerKind("AdamW", smaller=("adafactor", "sgd-momentum")),
+    "adamw-fused": OptimizerKind(
+        "AdamW",
+        has_foreach=False,
+        smaller=("adafactor", "sgd-momentum"),
+        options={"fused": True},
+    ),
     "adam": OptimizerKind("Adam", smaller=("adafactor", "sgd-momentum")),
     "sgd": OptimizerKind("SGD"),
     "sgd-momentum": OptimizerKind("SGD", options={"momentum": 0.9}),

@@ -156,6 +156,7 @@ def run_plan(
             with contract.wrap_errors("the pipeline", let_pass=_OF_PLANS), _on(claim.device):
                 called = prepare_pipeline(contract, plan, model, inputs, claim.device)
             steps = StepRecorder(called.model, called.blocks)
+            held = (inputs, called.inputs)
             model, inputs, layout = called.model, called.inputs, called.layout
             with contract.wrap_errors("make_optimizer"):
                 optimizer = make_optimizer(contract, plan, model, claim.device)
@@ -165,8 +166,7 @@ def run_plan(
                 layout = prepare_model(contract, plan, model, claim.device, steps.watch)
             with contract.wrap_errors("make_optimizer"):
                 optimizer = make_optimizer(contract, plan, model, claim.device)
-                called = replicate(plan, model)
-            inputs = _make_inputs(contract, settings, claim)
+            inputs = held = _make_inputs(contract, settings, claim)
         recorder = MemoryRecorder(
             {
                 "rank": str(rank),
@@ -174,8 +174,11 @@ def run_plan(
                 **claim.facts,
             }
         )
-        tracker = _make_tracker(plan, model, optimizer, inputs, recorder, claim)
+        tracker = _make_tracker(plan, model, optimizer, held, recorder, claim)
         with tracker:
+            if plan.pp == 1:
+                with contract.wrap_errors("DistributedDataParallel"):
+                    called = replicate(plan, model)
             with steps:
                 trained = train(
                     contract,

@@ -66,20 +66,7 @@ def train(
     for step in range(1, _MOST_STEPS + 1):
         progress("the first step" if step == 1 else f"step {step}")
         steps.begin_step()
-        for batch in range(plan.accumulate):
-            is_last = batch == plan.accumulate - 1
-            with _reduce(model, is_last), _choose_attention(plan):
-                if isinstance(model, Pipeline):
-                    with contract.wrap_errors("the pipeline"):
-                        model.step()
-                else:
-                    with _split_sequence(contract, model, inputs, sequence_mesh):
-                        _run_batch(contract, plan, model, inputs, device)
-        with contract.wrap_errors("optimizer step"):
-            if plan.clip:
-                clip_gradients(plan, model, device)
-            optimizer.step()
-            optimizer.zero_grad()
+        run_step(contract, plan, model, optimizer, inputs, device, sequence_mesh)
         after = tracker._native.current()
         counts.append(count_events())
         is_steady = after == before
@@ -87,6 +74,32 @@ def train(
             break
         before = after
     return Trained(len(counts) - 1, is_steady, init_bytes, tuple(counts))
+
+
+def run_step(
+    contract: Contract,
+    plan: Plan,
+    model: nn.Module | Pipeline,
+    optimizer: torch.optim.Optimizer,
+    inputs: Any,
+    device: str,
+    sequence_mesh: Any = None,
+) -> None:
+    """`sequence_mesh`: the ranks that share sequences."""
+    for batch in range(plan.accumulate):
+        is_last = batch == plan.accumulate - 1
+        with _reduce(model, is_last), _choose_attention(plan):
+            if isinstance(model, Pipeline):
+                with contract.wrap_errors("the pipeline"):
+                    model.step()
+            else:
+                with _split_sequence(contract, model, inputs, sequence_mesh):
+                    _run_batch(contract, plan, model, inputs, device)
+    with contract.wrap_errors("optimizer step"):
+        if plan.clip:
+            clip_gradients(plan, model, device)
+        optimizer.step()
+        optimizer.zero_grad()
 
 
 def clip_gradients(plan: Plan, model: nn.Module | Pipeline, device: str) -> None:
