@@ -147,7 +147,7 @@ def test_measured_figures_equal_the_results() -> None:
     spec.loader.exec_module(tool)
     texts = [(REPO / name).read_text(encoding="utf-8") for name in tool.DOCUMENTS]
     blocks = {block[2]: block[0] for text in texts for block in tool.BLOCK.finditer(text)}
-    assert blocks.keys() == tool.GENERATORS.keys()
+    assert tool.GENERATORS.keys() <= blocks.keys()  # other tools write blocks, too
     for name in ("costs", "speeds", "gains"):
         assert blocks[name] == f"<!-- begin: {name} -->\n{tool.GENERATORS[name]()}<!-- end -->"
 
