@@ -32,7 +32,7 @@ _PLUMBING = {
 
 def read_cuda(case: Case, folder: Path, steps: int) -> list[Row]:
     path = folder / "cuda.json"
-    run_case(case, path, steps=steps)
+    run_case(case, steps, path)
     rows = []
     for row in json.loads(path.read_text()):
         ops = row.get("ops", [])

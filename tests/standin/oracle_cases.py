@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "python"
+_FOLDERS = (Path(__file__).parents[2] / "examples" / "python", Path(__file__).parent / "targets")
 LLAMA = {"batch": 2, "seq": 1024, "width": 512, "hidden": 1408, "layers": 4, "heads": 8}
 SMALL: dict[str, dict[str, Any]] = {
     "llama": {**LLAMA, "kv_heads": 2, "words": 8192},
@@ -15,25 +15,39 @@ SMALL: dict[str, dict[str, Any]] = {
     "unet": {"batch": 4, "image": 64, "channels": 32, "levels": 3},
     "moe": {"batch": 4, "seq": 512, "words": 4096, "width": 256, "layers": 2, "experts": 4},
 }
+_TARGETS: dict[str, dict[str, Any]] = {
+    **SMALL,
+    "eight_bit": SMALL["llama"],
+    "gpt": {},
+    "recommender": {},
+    "context_parallel": {},
+}
 SHARDED = {"fsdp": 8, "mp": "bf16/fp32"}
 
 
 @dataclass(frozen=True)
 class Case:
+    """`is_compiled`: by torch.compile, on the side of CUDA. `is_whole`: with the target's own
+    settings instead of smaller ones.
+    """
+
     name: str
     target: str
     plan: dict[str, Any] = field(default_factory=dict)
     alloc_conf: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
+    is_compiled: bool = False
+    is_whole: bool = False
 
     @property
     def task(self) -> dict[str, Any]:
         """For oracle_run.py."""
-        chosen = {**SMALL[self.target], **self.settings}
+        small = {} if self.is_whole else _TARGETS[self.target]
+        paths = (folder / f"{self.target}.py" for folder in _FOLDERS)
         return {
             **asdict(self),
-            "target": str(EXAMPLES / f"{self.target}.py"),
-            "settings": chosen,
+            "target": str(next(path for path in paths if path.exists())),
+            "settings": {**small, **self.settings},
         }
 
 
@@ -69,8 +83,29 @@ def _make() -> list[Case]:
         Case("llama large vocabulary", "llama", {"mp": "bf16"}, "", {"words": 65536}),
         Case("llama wide", "llama", {"dtype": "bf16"}, "", {"width": 2048, "hidden": 5632}),
         Case("vit large batch", "vit", {"mp": "bf16"}, "", {"batch": 64}),
+        Case("llama fused adamw", "llama", {"optimizer": "adamw-fused"}),
+        Case("llama fsdp 8, fused adamw", "llama", {**SHARDED, "optimizer": "adamw-fused"}),
+        Case("llama 8-bit adamw", "eight_bit", {"mp": "bf16"}),
+        Case("llama ddp 8", "llama", {"dp": 8}),
+        Case("unet ddp 8", "unet", {"dp": 8, "mp": "bf16"}),
+        Case("llama pp 2", "llama", {"pp": 2}),
+        Case("llama fsdp 4, pp 2", "llama", {**SHARDED, "fsdp": 4, "pp": 2}),
+        Case("attention cp 2", "context_parallel", {"dtype": "bf16", "tp": 2}),
+        Case("llama clipped, 2 batches", "llama", {"clip": 1.0, "accumulate": 2}),
+        Case("gpt fp32", "gpt"),
+        Case("gpt autocast", "gpt", {"mp": "bf16"}),
+        Case("gpt fsdp 8", "gpt", SHARDED),
+        Case("recommender fp32", "recommender"),
+        Case("recommender sgd", "recommender", {"optimizer": "sgd"}),
+        Case("llama compiled", "llama", is_compiled=True),
+        Case("llama 8B fsdp 8", "llama", {**SHARDED, "ac": "selective"}, is_whole=True),
     ]
     return cases
 
 
 CASES = _make()
+#: Why figures of a configuration are not those of CUDA.
+UNKNOWN = {
+    "attention cp 2": "when torch frees what a collective sends",
+    "llama compiled": "the estimate is one of eager code",
+}

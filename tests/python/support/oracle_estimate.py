@@ -5,23 +5,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegauge import estimate
+from tidegauge.allocator import StepFigures, find_device
+from tidegauge.estimation import Estimator, Plan, load_contract
 
 
-def estimate_case(case: Any) -> dict[str, int]:
+def estimate_case(case: Any) -> tuple[dict[str, dict[str, int]], int]:
+    """The figures of torch.cuda.memory_stats, by moment, as oracle_run.py measures them, and the
+    number of steps."""
     task = case.task
-    found = estimate(
-        task["target"],
-        device="h100-80g",
-        rank=0,
-        settings=task["settings"],
-        alloc_conf=task["alloc_conf"],
-        **task["plan"],
-    )
-    sizes = {layer.name: layer.size_bytes for layer in found.layers}
-    return {
-        "first": found.first_step_bytes,
-        "tensors": found.steady_step_bytes,
-        "active": sizes["active"],
-        "reserved": sizes["reserved"],
-    }
+    plan = Plan(**task["plan"], settings=tuple(sorted(task["settings"].items())))
+    with Estimator(load_contract(task["target"]), rank="0") as estimator:
+        estimate = estimator.estimate(plan, find_device("h100-80g"), task["alloc_conf"])
+        before, first, *others = estimator.memory_of_steps(estimate)
+    moments = {"init": before, "first": first, "steady": others[-1]}
+    return {moment: to_row(figures) for moment, figures in moments.items()}, 1 + len(others)
+
+
+def to_row(figures: StepFigures) -> dict[str, int]:
+    return {name.removesuffix("_bytes"): size for name, size in vars(figures).items()}
