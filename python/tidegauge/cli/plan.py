@@ -66,13 +66,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="choices",
         default="ac",
         metavar="WHAT",
-        help="what to choose beside ac, the checkpointing: some of ac,batch,reshard,offload",
+        help="what to choose beside ac, the checkpointing: some of ac,batch,reshard,wrap,offload",
     )
     plan.add_argument(
         "--global-batch",
         type=_parse_count,
         metavar="N",
         help="for batch: what all ranks train on in one step; micro-batch x accumulation is chosen",
+    )
+    plan.add_argument(
+        "--irregular",
+        action="store_true",
+        help="also plans whose equal blocks are not side by side, if more than 1 %% faster",
     )
     plan.add_argument("--write", metavar="FILE", help="write the plan as JSON")
     plan.add_argument("--code", action="store_true", help="print the plan as PyTorch code")
@@ -118,6 +123,7 @@ def _plan(args: argparse.Namespace) -> int:
                 budget_bytes=args.budget,
                 alloc_conf=question.alloc_conf,
                 speed=args.speed,
+                irregular=args.irregular,
             )
         except BudgetError as error:
             clear_progress(args)
@@ -162,6 +168,7 @@ def _render(args: argparse.Namespace, choice: Choice) -> str:
                 "simulated": found.simulated,
                 "gain_ns": found.gain_ns,
                 "gap_ns": found.gap_ns,
+                "irregular_ns": found.irregular_ns,
                 "effects": {
                     name: dataclasses.asdict(effect)
                     for name, effect in zip(found.blocks, found.effects, strict=True)
@@ -181,6 +188,7 @@ def _variant_to_json(variant: Variant) -> dict[str, Any]:
         "batch": dict(variant.plan.settings).get("batch"),
         "accumulate": variant.plan.accumulate,
         "reshard": variant.plan.reshard,
+        "wrap": variant.plan.wrap,
         "offload": variant.plan.offload,
         "is_slower": variant.is_slower,
         "least_bytes": variant.least_bytes,

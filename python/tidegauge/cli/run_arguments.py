@@ -58,6 +58,7 @@ def add_run_arguments(parser: argparse.ArgumentParser, *, is_target_needed: bool
         metavar="WHEN",
         help="reshard parameters after forward: auto, yes, no, or over a number of ranks",
     )
+    plan.add_argument("--wrap", metavar="N", help="blocks of an FSDP2 unit; default: 1")
     plan.add_argument(
         "--mp",
         metavar="TYPES",

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from tidegauge._util.formatting import parse_count
 from tidegauge._util.suggestions import did_you_mean
 
-CHECKPOINTING = ("none", "attention", "selective", "full")  # and every:N, ops:FILE, policy
+CHECKPOINTING = ("none", "attention", "selective", "full")
+# And every:N, ops:FILE, policy:..., and keep=OP/OP@MODULE.
+_KEEP = r"keep=\w+(?:@[\w.]+)?(?:/\w+(?:@[\w.]+)?)*"
 
 
 def parse_checkpointing(text: str) -> tuple[str, str]:
@@ -34,7 +36,7 @@ def check_checkpointing(text: str) -> None:
             )
     elif rest:
         _read_rules(text)
-    else:
+    elif not re.fullmatch(_KEEP, text):
         check_name("ac", text, CHECKPOINTING)
 
 
@@ -46,12 +48,12 @@ def describe_checkpointing(text: str) -> str:
         return f"checkpointing that keeps the ops of {rest}"
     if kind == "policy":
         return f"checkpointing by {rest}"
-    if rest:
+    if rest or text.startswith("keep="):
         return f"checkpointing {text}"
     return "no checkpointing" if kind == "none" else f"{kind} checkpointing"
 
 
-_RULE = re.compile(r"([a-z]+):([0-9]{1,9})(?:-([0-9]{1,9}))?")
+_RULE = re.compile(rf"([a-z]+|{_KEEP}):([0-9]{{1,9}})(?:-([0-9]{{1,9}}))?")
 
 
 def _read_rules(text: str) -> list[tuple[str, int, int]]:
@@ -59,10 +61,10 @@ def _read_rules(text: str) -> list[tuple[str, int, int]]:
     rules = []
     for part in text.split(","):
         match = _RULE.fullmatch(part)
-        if match is None or match[1] not in CHECKPOINTING:
+        if match is None or not (match[1].startswith("keep=") or match[1] in CHECKPOINTING):
             raise ValueError(
-                f"invalid ac '{text}' (expected {', '.join(CHECKPOINTING)}, every:N, ops:FILE, or "
-                "blocks such as full:0-11,selective:12-31)"
+                f"invalid ac '{text}' (expected {', '.join(CHECKPOINTING)}, every:N, ops:FILE, "
+                "keep=OPS, or blocks such as full:0-11,selective:12-31)"
             )
         kind, first, last = match.groups()
         if int(first) > int(last or first):

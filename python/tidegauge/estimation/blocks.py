@@ -40,11 +40,13 @@ def _called(model: nn.Module) -> Iterator[nn.Module]:
             yield child
 
 
-def find_units(model: nn.Module, blocks: Sequence[nn.Module]) -> list[list[nn.Module]]:
+def find_units(
+    model: nn.Module, blocks: Sequence[nn.Module], wrap: int = 1
+) -> list[list[nn.Module]]:
     """The modules of each FSDP2 unit but the root, in the order to shard them.
 
-    Each block is a unit. Modules of several blocks with the same parameters are a unit of their
-    own, which comes first: FSDP2 requires that all modules with a parameter are in one unit.
+    Each `wrap` blocks are a unit. Modules of several blocks with the same parameters are a unit of
+    their own, which comes first: FSDP2 requires that all modules with a parameter are in one unit.
     """
     owners = _find_owners(model, blocks)
     shared: dict[frozenset[int], list[nn.Module]] = {}
@@ -54,7 +56,8 @@ def find_units(model: nn.Module, blocks: Sequence[nn.Module]) -> list[list[nn.Mo
     done = {id(each) for each in chain.from_iterable(units)}
     held = set(chain.from_iterable(shared))
     rest = [block for block in blocks if id(block) not in done]
-    return units + _merge_owners(rest, owners, held)
+    own = _merge_owners(rest, owners, held)
+    return units + [[*chain(*own[i : i + wrap])] for i in range(0, len(own), wrap)]
 
 
 def parameter_share(model: nn.Module, modules: Iterable[nn.Module]) -> float:

@@ -22,7 +22,7 @@ from tidegauge._util.files import MAX_TEXT_BYTES, read_file
 from tidegauge._util.formatting import make_printable, shorten
 from tidegauge.estimation.block_kinds import list_kinds, parse_checkpointing
 from tidegauge.estimation.imports import import_file, import_module_of_target
-from tidegauge.planning.block_checkpointing import KEPT_OPS, checkpoint_block
+from tidegauge.planning.block_checkpointing import checkpoint_block, find_ops, list_kept
 
 # From the position of a block and its forward to the forward to call instead.
 WatchBlock = Callable[[int, Callable[..., Any]], Callable[..., Any]]
@@ -50,7 +50,22 @@ def checkpoint_blocks(
     for position, (block, each) in enumerate(zip(blocks, list_kinds(ac, len(blocks)), strict=True)):
         if each != "none":
             run = watch(position, block.forward) if watch else None
-            checkpoint_block(block, KEPT_OPS.get(each, ()), run)
+            _check_kept(block, each)
+            checkpoint_block(block, list_kept(each), run)
+
+
+def _check_kept(block: nn.Module, kind: str) -> None:
+    """Raises ValueError for an op that torch does not have, or a module that the block lacks."""
+    if not kind.startswith("keep="):
+        return
+    for each in list_kept(kind):
+        op, _, module = each.partition("@")
+        if not find_ops((op,)):
+            raise ValueError(f"invalid ac '{kind}': torch has no op '{op}' (expected e.g. mm)")
+        if module and module not in dict(block.named_modules()):
+            raise ValueError(
+                f"invalid ac '{kind}': a {type(block).__name__} has no module '{module}'"
+            )
 
 
 def _read_ops(file: str) -> dict[Any, int]:

@@ -368,6 +368,7 @@ def estimate(
     schedule: str = DEFAULT_SCHEDULE,
     microbatches: int = 0,
     reshard: str = "auto",
+    wrap: int = 1,
     mp: str = "",
     dtype: str = "",
     ac: str = "none",
@@ -396,13 +397,13 @@ def estimate(
     The training plan: `dp` (DDP), `fsdp`, `hsdp` ("2x4") and `tp`: numbers of ranks; `zero`: the
     ranks of `dp` share optimizer states; `cp`, `ep`: ranks that share sequences, experts; `pp`,
     `schedule` ("1f1b", "gpipe", "interleaved", "zbv", ...), `microbatches`: a pipeline; `reshard`;
-    `mp`: types of computation and reduction ("bf16/fp32"); `dtype`: type of the parameters; `ac`:
-    "none", "selective", "full", "every:2" or "ops:FILE" checkpointing; `lora`:
-    "rank=16,targets=q_proj/v_proj"; `attention`: "flash", "efficient", "cudnn" or "math";
-    `optimizer`: e.g. "sgd-momentum"; `clip`: largest norm of the gradients; `accumulate`: batches
-    for one step; `offload`: keep shards in host memory; `routing`: of tokens to experts,
-    "balanced", "worst" or a seed; `item`: the value that `Tensor.item()` returns if it is not
-    known.
+    `wrap`: blocks of an FSDP2 unit; `mp`: types of computation and reduction ("bf16/fp32");
+    `dtype`: type of the parameters; `ac`: "none", "selective", "full", "every:2" or "ops:FILE"
+    checkpointing; `lora`: "rank=16,targets=q_proj/v_proj"; `attention`: "flash", "efficient",
+    "cudnn" or "math"; `optimizer`: e.g. "sgd-momentum"; `clip`: largest norm of the gradients;
+    `accumulate`: batches for one step; `offload`: keep shards in host memory; `routing`: of tokens
+    to experts, "balanced", "worst" or a seed; `item`: the value that `Tensor.item()` returns if it
+    is not known.
 
     `rank`: "worst", "all" or a number. `assumptions`: members of
     `tidegauge.allocator.Assumptions`. `simulated_device`: "cuda" needs no GPU; "cpu" simulates with
@@ -427,6 +428,7 @@ def estimate(
         schedule=schedule,
         microbatches=microbatches,
         reshard=reshard,
+        wrap=wrap,
         mp=mp,
         dtype=dtype,
         ac=ac,

@@ -315,7 +315,7 @@ def prepare_pipeline(
     if plan.is_sharded:
         shard = bind_shard(plan, meshes["data"])
         for stage, members in zip(stages, blocks, strict=True):
-            shard_units(contract, stage.model, members, shard)
+            shard_units(contract, plan, stage.model, members, shard)
             shard(stage)
         shard(root)
         units = sum(1 for _ in param_groups_of(root))

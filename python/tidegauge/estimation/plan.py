@@ -67,18 +67,19 @@ class Plan:
     ranks that share the experts, among those of FSDP2, `cp` and `tp`. `pp`: number of ranks of
     pipeline parallelism, `schedule`: one of SCHEDULES, `microbatches`: of a step; 0: as many as
     stages. `reshard`: parameters after forward: "auto" (the default of FSDP2: all but the root),
-    "yes", "no", or a number of ranks. `mp`: the types of computation and reduction, as in
-    "bf16/fp32"; without sharding, the type for autocast. `dtype`: convert the parameters to this
-    type; empty: keep their type. `ac`: checkpointing of the blocks: "none", "attention",
-    "selective", "full", "every:2" (every second block in full), "full:0-11,selective:12-31" (by
-    block) or "ops:FILE" (the ops whose outputs are kept) or "policy:FILE.py:FUNCTION". `lora`:
-    "rank=16,targets=q_proj/v_proj". `attention`: the kernel that scaled_dot_product_attention uses;
-    empty: torch's choice. `optimizer`: empty means the contract's, or adamw. `clip`: the largest
-    norm of the gradients; 0: not clipped. `accumulate`: the number of batches for one optimizer
-    step. `offload`: keep shards in host memory. `routing`: the experts that tokens choose:
-    "balanced", "worst" or a seed; empty: unknown. `item`: the value that `item()` returns if it is
-    not known; empty: raise an error. `settings`: the contract's settings that differ from their
-    defaults.
+    "yes", "no", or a number of ranks. `wrap`: the blocks of an FSDP2 unit. `mp`: the types of
+    computation and reduction, as in "bf16/fp32"; without sharding, the type for autocast. `dtype`:
+    convert the parameters to this type; empty: keep their type. `ac`: checkpointing of the blocks:
+    "none", "attention", "selective", "full", "every:2" (every second block in full),
+    "full:0-11,selective:12-31" (by block), "keep=mm@mlp.up/bmm" (ops of the blocks that are kept,
+    perhaps only in a submodule), "ops:FILE" (the ops whose outputs are kept) or
+    "policy:FILE.py:FUNCTION". `lora`: "rank=16,targets=q_proj/v_proj". `attention`: the kernel that
+    scaled_dot_product_attention uses; empty: torch's choice. `optimizer`: empty means the
+    contract's, or adamw. `clip`: the largest norm of the gradients; 0: not clipped. `accumulate`:
+    the number of batches for one optimizer step. `offload`: keep shards in host memory. `routing`:
+    the experts that tokens choose: "balanced", "worst" or a seed; empty: unknown. `item`: the value
+    that `item()` returns if it is not known; empty: raise an error. `settings`: the contract's
+    settings that differ from their defaults.
     """
 
     dp: int = 0
@@ -92,6 +93,7 @@ class Plan:
     schedule: str = DEFAULT_SCHEDULE
     microbatches: int = 0
     reshard: str = "auto"
+    wrap: int = 1
     mp: str = ""
     dtype: str = ""
     ac: str = "none"
@@ -205,9 +207,11 @@ class Plan:
                     f"invalid reshard '{self.reshard}' (expected auto, yes, no, or a number of "
                     f"ranks that divides {self.data_shards})"
                 )
+        if self.wrap < 1:
+            raise ValueError(f"invalid wrap={self.wrap} (expected at least 1 block in each unit)")
         if not self.is_sharded:
-            for name in ("offload", "reshard"):
-                if getattr(self, name) not in (False, "auto"):
+            for name in ("offload", "reshard", "wrap"):
+                if getattr(self, name) not in (False, "auto", 1):
                     raise ValueError(f"{name} requires fsdp or hsdp")
 
     @property
@@ -298,6 +302,8 @@ class Plan:
             )
         if self.reshard != "auto":
             parts.append(f"reshard {self.reshard}")
+        if self.wrap > 1:
+            parts.append(f"{self.wrap} blocks a unit")
         if self.dtype:
             parts.append(f"parameters in {self.dtype}")
         if self.mp:
@@ -356,7 +362,7 @@ def render_options(plan: Plan) -> list[str]:
 
 _MOST_RANKS = 1 << 20
 _COUNTS = dict.fromkeys(("dp", "fsdp", "tp", "cp", "ep", "pp"), "ranks")
-_COUNTS |= {"accumulate": "batches", "microbatches": "microbatches"}
+_COUNTS |= {"wrap": "blocks", "accumulate": "batches", "microbatches": "microbatches"}
 
 
 def parse_lora(text: str) -> tuple[int, tuple[str, ...]]:

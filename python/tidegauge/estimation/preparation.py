@@ -113,7 +113,7 @@ def prepare_model(
         if experts:
             shard_experts(plan, experts, device)
         shard = bind_shard(plan, meshes["data"])
-        shard_units(contract, model, blocks, shard)
+        shard_units(contract, plan, model, blocks, shard)
         if contract.shard is None:
             shard(model)
         layout = replace(layout, unit_count=sum(1 for _ in param_groups_of(model)))
@@ -267,13 +267,19 @@ def bind_shard(plan: Plan, mesh: Any) -> Callable[..., Any]:
 
 
 def shard_units(
-    contract: Contract, model: nn.Module, blocks: Sequence[nn.Module], shard: Callable[..., Any]
+    contract: Contract,
+    plan: Plan,
+    model: nn.Module,
+    blocks: Sequence[nn.Module],
+    shard: Callable[..., Any],
 ) -> None:
     """Shards all units, or all but the root if the contract does not say how."""
     if contract.shard is not None:
+        if plan.wrap > 1:
+            raise ValueError(f"wrap={plan.wrap} has no effect: {contract.name} defines shard()")
         contract.shard(model, shard)
         return
-    for unit in find_units(model, blocks):
+    for unit in find_units(model, blocks, plan.wrap):
         shard(unit[0] if len(unit) == 1 else unit)
 
 

@@ -73,7 +73,11 @@ class StepRecord:
 
     def slices(self, speed: Speed) -> list[Slice]:
         """When each op runs, in the order of the program."""
-        rows = self.log.slices(self.begin, self.end, speed.device, dict(speed.constants))
+        return self.slices_of(self.begin, self.end, speed)
+
+    def slices_of(self, begin: int, end: int, speed: Speed) -> list[Slice]:
+        """The same for a part of the step, between two positions in the log."""
+        rows = self.log.slices(begin, end, speed.device, dict(speed.constants))
         return [Slice(*row) for row in rows]
 
     def op_names(self) -> list[str]:

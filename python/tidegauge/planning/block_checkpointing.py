@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,15 @@ KEPT_OPS: dict[str, tuple[str, ...]] = {
 }
 
 
+def list_kept(kind: str) -> tuple[str, ...]:
+    """What a kind of checkpointing keeps: names in torch.ops.aten, or `mm@mlp.up` for the calls in
+    one submodule. `keep=mm@mlp.up/bmm` names them itself.
+    """
+    if kind.startswith("keep="):
+        return tuple(kind.removeprefix("keep=").split("/"))
+    return KEPT_OPS.get(kind, ())
+
+
 @functools.cache
 def find_ops(names: tuple[str, ...]) -> frozenset[Any]:
     """The ops with these names that this torch has."""
@@ -38,10 +48,41 @@ def find_ops(names: tuple[str, ...]) -> frozenset[Any]:
     return frozenset(op.default for op in ops if op is not None and hasattr(op, "default"))
 
 
+@functools.cache
+def group_by_module(kept: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """The names of the ops by submodule; "" for those that are kept everywhere in the block."""
+    found: dict[str, tuple[str, ...]] = {}
+    for each in kept:
+        op, _, module = each.partition("@")
+        found[module] = (*found.get(module, ()), op)
+    return found
+
+
+_running = threading.local()
+
+
+def _names() -> list[str]:
+    """The submodules with ops of their own that run in this thread, outermost first."""
+    names: list[str] = _running.__dict__.setdefault("names", [])
+    return names
+
+
+def _run_inside(name: str, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    names = _names()
+    names.append(name)
+    try:
+        return forward(*args, **kwargs)
+    finally:  # a recompute ends with an exception when it has all that it needs
+        names.pop()
+
+
 def _choose(
     kept: tuple[str, ...], context: Any, op: Any, *args: Any, **kwargs: Any
 ) -> CheckpointPolicy:
-    is_kept = op in find_ops(kept)
+    groups, names = group_by_module(kept), _names()
+    is_kept = op in find_ops(groups.get("", ())) or (
+        bool(names) and op in find_ops(groups.get(names[-1], ()))
+    )
     return CheckpointPolicy.MUST_SAVE if is_kept else CheckpointPolicy.PREFER_RECOMPUTE
 
 
@@ -61,4 +102,7 @@ def checkpoint_block(
         forward = functools.partial(
             forward, context_fn=functools.partial(create_selective_checkpoint_contexts, policy)
         )
+    for name in filter(None, group_by_module(kept)):
+        inner = block.get_submodule(name)
+        inner.forward = functools.partial(_run_inside, name, inner.forward)
     block.forward = forward

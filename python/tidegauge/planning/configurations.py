@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Chooses micro-batch, accumulation, resharding and offload together with the checkpointing.
+"""Chooses batch, accumulation, resharding, wrapping and offload together with the checkpointing.
 
 Every combination is simulated without checkpointing, which is its fastest form: recompute only adds
 work. From the fastest on, each one gets its own search (planner.py), until the next one would be
@@ -19,7 +19,8 @@ from tidegauge.estimation.plan import Plan
 from tidegauge.planning.planner import BudgetError, PlanResult, Row, find_plan, simulate, speed_of
 
 #: What can be chosen. The checkpointing of the blocks always is.
-CHOICES = ("ac", "batch", "reshard", "offload")
+CHOICES = ("ac", "batch", "reshard", "wrap", "offload")
+_WRAPS = (1, 2, 4)
 _MOST_VARIANTS = 64
 
 
@@ -66,17 +67,21 @@ def list_variants(
     batches = [plan]
     if global_batch is not None:
         batches = [*_split_batch(contract, plan, global_batch)]
-    reshards, offloads = [plan.reshard], [plan.offload]
-    if "reshard" in choices or "offload" in choices:
+    reshards, offloads, wraps = [plan.reshard], [plan.offload], [plan.wrap]
+    if {"reshard", "wrap", "offload"} & {*choices}:
         if not plan.is_sharded:
-            raise ValueError("reshard and offload in --try require fsdp or hsdp")
+            raise ValueError("reshard, wrap and offload in --try require fsdp or hsdp")
+        if "wrap" in choices:
+            if contract.shard is not None:
+                raise ValueError(f"wrap in --try has no effect: {contract.name} defines shard()")
+            wraps = [*dict.fromkeys((plan.wrap, *_WRAPS))]
         if "reshard" in choices:
             reshards = [*dict.fromkeys((plan.reshard, "auto", "no"))]
         if "offload" in choices:
             offloads = [False, True]
     found = [
-        each.change(reshard=reshard, offload=offload)
-        for each, reshard, offload in itertools.product(batches, reshards, offloads)
+        each.change(reshard=reshard, wrap=wrap, offload=offload)
+        for each, reshard, wrap, offload in itertools.product(batches, reshards, wraps, offloads)
     ]
     if len(found) > _MOST_VARIANTS:
         raise ValueError(
@@ -109,8 +114,10 @@ def find_configuration(
     budget_bytes: int | None = None,
     alloc_conf: str | None = None,
     speed: str = "",
+    irregular: bool = False,
 ) -> Choice:
-    """The fastest plan of all variants. Raises like `find_plan`, BudgetError if no variant fits."""
+    """The fastest plan of all variants; `irregular`: as in `find_plan`. Raises like `find_plan`,
+    BudgetError if no variant fits."""
     budget = device.memory_bytes if budget_bytes is None else budget_bytes
     timed = speed_of(device, speed)
     fastest = [
@@ -133,6 +140,7 @@ def find_configuration(
                 budget_bytes=budget_bytes,
                 alloc_conf=alloc_conf,
                 speed=speed,
+                irregular=irregular,
             )
         except BudgetError as error:
             variants.append(Variant(plan, row, least_bytes=error.least_bytes))

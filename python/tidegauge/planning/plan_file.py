@@ -16,7 +16,12 @@ from tidegauge._util.files import MAX_TEXT_BYTES, read_file
 from tidegauge._util.formatting import make_printable, shorten
 from tidegauge._util.notebook import render_rows
 from tidegauge.errors import FormatError
-from tidegauge.planning.block_checkpointing import KEPT_OPS, checkpoint_block, find_ops
+from tidegauge.planning.block_checkpointing import (
+    checkpoint_block,
+    find_ops,
+    group_by_module,
+    list_kept,
+)
 
 _FORMAT = 1
 
@@ -24,7 +29,8 @@ _FORMAT = 1
 @dataclass(frozen=True)
 class AppliedPlan:
     """`blocks`: for each checkpointed module the ops whose outputs it keeps, by their names in
-    torch.ops.aten. `facts`: what the plan was made for."""
+    torch.ops.aten; `mm@mlp.up`: only those of one submodule. `facts`: what the plan was made for.
+    """
 
     blocks: Mapping[str, tuple[str, ...]]
     facts: Mapping[str, Any]
@@ -61,16 +67,22 @@ class AppliedPlan:
                     f"the plan names a module '{_show(name)}', which this {type(model).__name__} "
                     "does not have; make a plan for this model"
                 )
-        for kept in self.blocks.values():
-            if missing := [op for op in kept if not find_ops((op,))]:
-                raise ValueError(
-                    f"the plan keeps an op '{_show(missing[0])}', which this torch does not have; "
-                    "make a plan with this torch"
-                )
+        for name, kept in self.blocks.items():
+            for module, ops in group_by_module(kept).items():
+                if missing := [op for op in ops if not find_ops((op,))]:
+                    raise ValueError(
+                        f"the plan keeps an op '{_show(missing[0])}', which this torch does not "
+                        "have; make a plan with this torch"
+                    )
+                if module and f"{name}.{module}" not in modules:
+                    raise ValueError(
+                        f"the plan names a module '{_show(f'{name}.{module}')}', which this "
+                        f"{type(model).__name__} does not have; make a plan for this model"
+                    )
         for name, kept in self.blocks.items():
             checkpoint_block(modules[name], kept)
-        for module in model.modules() if self.blocks else ():
-            config = getattr(module, "config", None)
+        for each in model.modules() if self.blocks else ():
+            config = getattr(each, "config", None)
             if getattr(config, "use_cache", False) is True:
                 config.use_cache = False  # type: ignore[union-attr]
         return model
@@ -80,7 +92,9 @@ class AppliedPlan:
         groups: dict[tuple[str, ...], list[str]] = {}
         for name, kept in self.blocks.items():
             groups.setdefault(kept, []).append(name)
+        has_modules = any(any(group_by_module(kept)) for kept in groups)
         lines = ["import functools", "", "import torch", "from torch.utils import checkpoint as cp"]
+        lines += _POLICY_OF_MODULES if has_modules else []
         lines += ["", "", "def checkpoint_blocks(model):"]
         if not groups:
             lines.append("    return model  # nothing to checkpoint")
@@ -91,16 +105,7 @@ class AppliedPlan:
             lines.append(
                 "        run = functools.partial(cp.checkpoint, block.forward, use_reentrant=False)"
             )
-            if kept:
-                lines.append("        kept = [")
-                lines += [f"            torch.ops.aten.{op}.default," for op in kept]
-                lines += [
-                    "        ]",
-                    "        contexts = functools.partial(",
-                    "            cp.create_selective_checkpoint_contexts, kept",
-                    "        )",
-                    "        run = functools.partial(run, context_fn=contexts)",
-                ]
+            lines += _render_kept(kept)
             lines.append("        block.forward = run")
         if groups:
             lines += [
@@ -117,13 +122,65 @@ class AppliedPlan:
         return json.dumps(whole, indent=2)
 
 
+# In plain code: the ops of a block by submodule, as `checkpoint_block` does it.
+_POLICY_OF_MODULES = """
+
+running = []  # the submodules with ops of their own, outermost first
+
+
+def run_inside(name, forward, *args, **kwargs):
+    running.append(name)
+    try:
+        return forward(*args, **kwargs)
+    finally:
+        running.pop()
+
+
+def choose(kept, context, op, *args, **kwargs):
+    names = ("", *running[-1:])
+    is_kept = any(op in kept.get(name, ()) for name in names)
+    return cp.CheckpointPolicy.MUST_SAVE if is_kept else cp.CheckpointPolicy.PREFER_RECOMPUTE
+""".splitlines()
+
+
+def _render_kept(kept: tuple[str, ...]) -> list[str]:
+    """The lines that make `run` keep these ops."""
+    if not kept:
+        return []
+    groups = group_by_module(kept)
+    if [*groups] == [""]:
+        lines = ["        kept = ["]
+        lines += [f"            torch.ops.aten.{op}.default," for op in kept]
+        lines.append("        ]")
+        policy = "kept"
+    else:
+        lines = ["        kept = {"]
+        for module, ops in groups.items():
+            shown = ", ".join(f"torch.ops.aten.{op}.default" for op in ops)
+            lines.append(f"            {_to_literal(module)}: ({shown},),")
+        lines.append("        }")
+        lines += [
+            "        for inner in filter(None, kept):",
+            "            module = block.get_submodule(inner)",
+            "            module.forward = functools.partial(run_inside, inner, module.forward)",
+        ]
+        policy = "functools.partial(choose, kept)"
+    return [
+        *lines,
+        "        contexts = functools.partial(",
+        f"            cp.create_selective_checkpoint_contexts, {policy}",
+        "        )",
+        "        run = functools.partial(run, context_fn=contexts)",
+    ]
+
+
 def make_applied(
     names: tuple[str, ...], kinds: tuple[str, ...], facts: Mapping[str, Any]
 ) -> AppliedPlan:
-    """From the kind of checkpointing of each block; see KEPT_OPS. Ops of other torches are left
+    """From the kind of checkpointing of each block; see `list_kept`. Ops of other torches are left
     out."""
     blocks = {
-        name: tuple(op for op in KEPT_OPS.get(kind, ()) if find_ops((op,)))
+        name: tuple(each for each in list_kept(kind) if find_ops((each.partition("@")[0],)))
         for name, kind in zip(names, kinds, strict=True)
         if kind != "none"
     }
@@ -165,7 +222,8 @@ def load(path: str | os.PathLike[str]) -> AppliedPlan:
 def _is_op_list(value: Any) -> bool:
     """Names that are not identifiers could be anything in the code of `to_code`."""
     return isinstance(value, list) and all(
-        isinstance(each, str) and each.isascii() and each.isidentifier() for each in value
+        isinstance(each, str) and each.isascii() and each.partition("@")[0].isidentifier()
+        for each in value
     )
 
 

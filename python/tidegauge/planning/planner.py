@@ -24,6 +24,7 @@ from tidegauge.estimation.estimator import Estimate, Estimator
 from tidegauge.estimation.plan import Plan
 from tidegauge.estimation.step_record import StepRecord
 from tidegauge.planning.block_model import BlockEffect, BlockModel, Candidate
+from tidegauge.planning.kept_sets import list_kept_sets
 from tidegauge.planning.plan_file import AppliedPlan, make_applied
 from tidegauge.planning.speed import Speed, find_speed
 
@@ -33,6 +34,9 @@ _MOST_IMPROVEMENTS = 6
 _FRONT_FILLS = 3
 # Faster plans that differ by less are not worth another simulation.
 _LEAST_GAIN = 0.001
+_KEPT_SETS = 4
+# Irregular plans are harder to read, and gain less than the times are wrong.
+_LEAST_IRREGULAR_GAIN = 0.01
 
 
 class BudgetError(ValueError):
@@ -66,7 +70,8 @@ class PlanResult:
     do in each. `rows`: none, every second block, attention, selective and full. `front`: the
     simulated plans that no other one beats in both memory and time, the fastest first. `gain_ns`:
     how much faster a plan could be that was not simulated, by the times of the search; `gap_ns` of
-    it because the search was not exact.
+    it because the search was not exact. `irregular_ns`: the same for plans whose equal blocks have
+    unequal choices side by side.
     """
 
     budget_bytes: int
@@ -79,6 +84,7 @@ class PlanResult:
     simulated: int
     gain_ns: float
     gap_ns: float
+    irregular_ns: float
     speed: Speed
 
     def __str__(self) -> str:
@@ -141,9 +147,11 @@ def find_plan(
     budget_bytes: int | None = None,
     alloc_conf: str | None = None,
     speed: str = "",
+    irregular: bool = False,
 ) -> PlanResult:
     """`budget_bytes`: all of the device by default. `speed`: the device whose time is estimated, if
-    it is not `device`.
+    it is not `device`. `irregular`: also plans whose equal blocks with equal choices do not stand
+    side by side, if they are more than 1 % faster.
 
     Raises BudgetError if no plan fits, ValueError if the model has no blocks or if the peaks of
     the device are not known.
@@ -151,7 +159,8 @@ def find_plan(
     if plan.pp > 1:
         raise ValueError(f"pp={plan.pp} cannot be planned: its ranks have different blocks")
     budget = device.memory_bytes if budget_bytes is None else budget_bytes
-    search = _Search(estimator, plan, device, budget, alloc_conf, speed_of(device, speed))
+    timed = speed_of(device, speed)
+    search = _Search(estimator, plan, device, budget, alloc_conf, timed, irregular)
     return search.run()
 
 
@@ -195,6 +204,7 @@ class _Search:
     budget: int
     alloc_conf: str | None
     speed: Speed
+    irregular: bool
 
     def __post_init__(self) -> None:
         self._done: dict[str, Row] = {}
@@ -208,12 +218,22 @@ class _Search:
                 "blocks(model)"
             )
         rows = [uniform["none"], *self._try_every_second(), *[*uniform.values()][1:]]
+        sets = list_kept_sets(self._step(uniform["full"]), self.speed, _KEPT_SETS)
+        kept = [self._simulate("kept ops", render_ac(kinds)) for kinds in sets]
         model = BlockModel(
-            {kind: (row.estimate, self._step(row)) for kind, row in uniform.items()}, self.speed
+            [(row.kinds, row.estimate, self._step(row)) for row in (*uniform.values(), *kept)],
+            self.speed,
         )
-        candidates, gap_ns = model.find_front(self.budget)
-        chosen, gain_ns = self._choose(rows, model, candidates)
-        self._fill_front(candidates)
+        regular, every, gap_ns = model.find_front(self.budget)
+        chosen, gain_ns = self._choose(rows, model, regular)
+        self._fill_front(regular)
+        irregular_ns = 0.0
+        if gain_ns is not None:
+            irregular_ns = self._find_irregular_gain(chosen, regular, every)
+            if self.irregular and irregular_ns > _LEAST_IRREGULAR_GAIN * chosen.step_ns:
+                other, other_gain = self._choose(rows, model, every, has_irregular=True)
+                if other.step_ns < (1 - _LEAST_IRREGULAR_GAIN) * chosen.step_ns:
+                    chosen, gain_ns, irregular_ns = other, other_gain, 0.0
         return PlanResult(
             budget_bytes=self.budget,
             device=self.device,
@@ -225,6 +245,7 @@ class _Search:
             simulated=len(self._done),
             gain_ns=gain_ns + gap_ns if gain_ns is not None else 0.0,
             gap_ns=gap_ns if gain_ns is not None else 0.0,
+            irregular_ns=irregular_ns,
             speed=self.speed,
         )
 
@@ -267,20 +288,22 @@ class _Search:
             self._simulate("front", ac)
 
     def _choose(
-        self, rows: Sequence[Row], model: BlockModel, front: Sequence[Candidate]
+        self,
+        rows: Sequence[Row],
+        model: BlockModel,
+        front: Sequence[Candidate],
+        has_irregular: bool = False,
     ) -> tuple[Row, float | None]:
         """The fastest simulated plan that fits, and how much faster another could be; None if the
         simulations alone prove that none is.
         """
-        fitting = [row for row in rows if row.fits]
+        fitting = [row for row in self._done.values() if row.fits]
         if rows[0].fits:  # nothing is faster than no recompute
             return min(fitting, key=lambda row: row.step_ns), None
         if len(CHECKPOINTING) ** len(rows[0].kinds) <= _FEW:
             every = itertools.product(CHECKPOINTING, repeat=len(rows[0].kinds))
             done = [self._simulate("plan", render_ac(kinds)) for kinds in every]
             fitting += [row for row in done if row.fits]
-            if fitting:
-                return min(fitting, key=lambda row: (row.step_ns, _need(row))), None
         # Plans before `failing` are faster and known not to fit; those from `fitting_at` on do.
         failing, fitting_at = 0, len(front)
         offset = max(row.estimate.high_bytes - row.estimate.peak.total_bytes for row in rows)
@@ -309,13 +332,26 @@ class _Search:
         if failing < fitting_at < len(front):
             gain_ns = front[fitting_at].time_ns - front[failing].time_ns
         best = min(fitting, key=lambda row: (row.step_ns, _need(row)))
-        return self._improve(best, model), float(gain_ns)
+        return self._improve(best, model, has_irregular), float(gain_ns)
 
-    def _improve(self, best: Row, model: BlockModel) -> Row:
+    def _find_irregular_gain(
+        self, chosen: Row, regular: Sequence[Candidate], every: Sequence[Candidate]
+    ) -> float:
+        """By the times of the search, at the peak that the chosen plan has there."""
+        known = [each for each in regular if each.kinds == chosen.kinds]
+        if not known:
+            return 0.0
+        spare = max(0, self.budget - _need(chosen))
+        limit = known[0].peak_bytes + spare
+        best = min((each.time_ns for each in every if each.peak_bytes <= limit), default=0)
+        fastest = min(each.time_ns for each in regular if each.peak_bytes <= limit)
+        return float(max(0, fastest - best))
+
+    def _improve(self, best: Row, model: BlockModel, has_irregular: bool) -> Row:
         """Tries plans that recompute less in one block. The search may think that none fits."""
         tried = 0
         while True:
-            for kinds in model.list_faster(best.kinds):
+            for kinds in model.list_faster(best.kinds, has_irregular):
                 tried += 1
                 if tried > _MOST_IMPROVEMENTS:
                     return best

@@ -32,6 +32,7 @@ def find(
     choices: str = "ac",
     global_batch: int | None = None,
     speed: str = "",
+    irregular: bool = False,
     alloc_conf: str | None = None,
     rank: int | str = "worst",
     assumptions: Mapping[str, int] | None = None,
@@ -50,8 +51,9 @@ def find(
     is given is not changed, and its data is not copied.
 
     `budget`: bytes, or e.g. "60GiB"; by default all memory of the device. `choices`: what to
-    choose, some of "ac,batch,reshard,offload"; `global_batch` goes with batch. `speed`: the device
-    whose times are estimated, if it is not `device`.
+    choose, some of "ac,batch,reshard,wrap,offload"; `global_batch` goes with batch. `speed`: the
+    device whose times are estimated, if it is not `device`. `irregular`: also plans whose equal
+    blocks with equal choices do not stand side by side, if they are more than 1 % faster.
 
     Raises BudgetError if nothing fits.
     """
@@ -78,6 +80,7 @@ def find(
             budget_bytes=_parse_budget(budget),
             alloc_conf=alloc_conf,
             speed=speed,
+            irregular=irregular,
         ).best
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from tidegauge._util.formatting import render_bytes, shorten
 from tidegauge.estimation.plan import Plan
 from tidegauge.estimation.time_text import describe_unknown, render_ms
+from tidegauge.planning.block_checkpointing import list_kept
 from tidegauge.planning.block_model import BlockEffect
 from tidegauge.planning.configurations import Variant
 from tidegauge.planning.planner import PlanResult, Row
@@ -103,6 +104,8 @@ def describe_variant(plan: Plan) -> str:
         parts.append(f"batch {batch} x {plan.accumulate}")
     if plan.reshard != "auto":
         parts.append(f"reshard {plan.reshard}")
+    if plan.wrap > 1:
+        parts.append(f"wrap {plan.wrap}")
     if plan.offload:
         parts.append("offload")
     return ", ".join(parts) or "as given"
@@ -115,7 +118,20 @@ def _render_blocks(found: PlanResult) -> Iterator[str]:
         positions = [*group]
         first, last = found.blocks[positions[0]], found.blocks[positions[-1]]
         name = first if first == last else f"{first} to {last}"
-        yield from wrap(f"{name}: {_DOES[kind]}{_describe_effects(found.effects, positions)}")
+        yield from wrap(
+            f"{name}: {_describe_kind(kind)}{_describe_effects(found.effects, positions)}"
+        )
+
+
+def _describe_kind(kind: str) -> str:
+    """`keep mm of mlp.up, mm of mlp.down, bmm; recompute the rest`"""
+    if kind in _DOES:
+        return _DOES[kind]
+    names = []
+    for each in list_kept(kind):
+        op, _, module = each.partition("@")
+        names.append(f"{op} of {module}" if module else op)
+    return f"keep {', '.join(names)}; recompute the rest"
 
 
 def _describe_effects(effects: Sequence[BlockEffect], positions: Sequence[int]) -> str:
@@ -143,6 +159,11 @@ def _basis(found: PlanResult) -> str:
         )
     if found.gap_ns:
         search += f" {render_ms(found.gap_ns / 1e6)} of it because the search rounded times."
+    if found.irregular_ns:
+        search += (
+            " Unequal choices side by side (--irregular) could gain "
+            f"{render_ms(found.irregular_ns / 1e6)} by the search."
+        )
     time = found.chosen.estimate.time
     unknown = f" {describe_unknown(time)}" if time and time.unknown_ops else ""
     return (

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from tidegauge.estimation.plan import Plan
 from tidegauge.planning.configurations import Choice, find_configuration, list_variants
 from tidegauge.planning.planner import BudgetError
 from tidegauge.planning.speed import Speed
+from tidegauge.planning.text import render_plan
 from torch import nn
 
 DEVICE = find_device("l4")
@@ -119,7 +121,7 @@ def test_budget_that_nothing_fits_tells_the_least(
         (PLAN, ("ac",), 8, "batch in --try and --global-batch need each other"),
         (PLAN, ("batch",), 9, "the global batch 9 cannot be split over 2 ranks"),
         (PLAN, ("batch",), 1, "the global batch 1 cannot be split over 2 ranks"),
-        (Plan(), ("reshard",), None, "reshard and offload in --try require fsdp or hsdp"),
+        (Plan(), ("reshard",), None, "reshard, wrap and offload in --try require fsdp or hsdp"),
         (PLAN, ("batch", "reshard", "offload"), 2 * 83160, "at most 64 are simulated"),
     ],
 )
@@ -155,7 +157,10 @@ def test_command_lists_what_it_tried(model_file: str, capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--try", "magic"], "invalid try 'magic' (expected some of ac,batch,reshard,offload)"),
+        (
+            ["--try", "magic"],
+            "invalid try 'magic' (expected some of ac,batch,reshard,wrap,offload)",
+        ),
         (["--try", ""], "invalid try ''"),
         (["--global-batch", "8"], "need each other"),
         (["--try", "offload"], "require fsdp or hsdp"),
@@ -166,3 +171,60 @@ def test_wrong_use_is_reported(
 ) -> None:
     assert main(["plan", model_file, "--device", "l4", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+EIGHT = Contract(
+    name="eight",
+    build_model=lambda settings: nn.Sequential(nn.Sequential(*(Block() for _ in range(8)))),
+    make_inputs=lambda settings: torch.randn(4, 256),
+    compute_loss=lambda model, x: model(x).square().mean(),
+)
+
+
+def test_wrapped_blocks_are_gathered_together() -> None:
+    """Each block is gathered for forward and for backward, but the last unit stays gathered."""
+    block_bytes = sum(each.numel() for each in Block().parameters()) * 2  # bfloat16
+    with Estimator(EIGHT, rank="0") as estimator:
+        for wrap in (1, 2, 4):
+            found = estimator.estimate(PLAN.change(ac="full", wrap=wrap), DEVICE)
+            step = estimator.step_of(found)
+            calls = step.log.calls()
+            sizes = [
+                calls[each.call].payload_bytes
+                for each in step.slices(Speed("l4"))
+                if "allgather" in calls[each.call].op
+            ]
+            assert set(sizes) == {wrap * block_bytes}
+            assert len(sizes) in (2 * 8 // wrap, 2 * 8 // wrap - 1)
+            assert f"{8 // wrap} FSDP2 units" in found.layout  # the root has no parameters
+
+
+def test_wrapping_is_chosen_among_all_combinations() -> None:
+    variants = list_variants(EIGHT, PLAN, ("wrap",), None)
+    assert [each.wrap for each in variants] == [1, 2, 4]
+    with Estimator(EIGHT, rank="0") as estimator:
+        found = find_configuration(estimator, variants, DEVICE)
+        times = {
+            plan.wrap: estimator.step_of(estimator.estimate(plan, DEVICE)).time(Speed("l4"))
+            for plan in variants
+        }
+    fastest = min(time["total_ns"] for time in times.values())
+    assert found.best.chosen.step_ns == fastest
+    assert found.best.chosen.estimate.plan.wrap > 1  # the host launches fewer kernels
+    assert f"wrap {found.best.chosen.estimate.plan.wrap}" in render_plan(found.best, found.variants)
+
+
+def test_wrapping_that_is_impossible_is_reported() -> None:
+    own = Contract("own", EIGHT.build_model, EIGHT.make_inputs, EIGHT.compute_loss)
+    own = dataclasses.replace(own, shard=lambda model, shard: shard(model))
+    with pytest.raises(ValueError, match=r"wrap in --try has no effect: own defines shard"):
+        list_variants(own, PLAN, ("wrap",), None)
+    with (
+        Estimator(own, rank="0") as estimator,
+        pytest.raises(ValueError, match=r"wrap=2 has no effect: own defines shard"),
+    ):
+        estimator.estimate(PLAN.change(wrap=2), DEVICE)
+    with pytest.raises(ValueError, match="wrap requires fsdp or hsdp"):
+        Plan(wrap=2)
+    with pytest.raises(ValueError, match="invalid wrap=0"):
+        Plan(fsdp=2, wrap=0)
