@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes the table of published steps in docs/plan.md: `.venv/bin/python tools/update_times.py`."""
+"""Writes the table of published steps in docs/accuracy.md: `.venv/bin/python tools/update_times.py`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def times() -> str:
 
 
 def main() -> None:
-    path = REPO / "docs" / "plan.md"
+    path = REPO / "docs" / "accuracy.md"
 
     def replace(block: re.Match[str]) -> str:
         return block[1] + times() + block[3] if block[2] == "times" else block[0]

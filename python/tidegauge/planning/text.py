@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from tidegauge._util.formatting import render_bytes, shorten
 from tidegauge.estimation.plan import Plan
 from tidegauge.estimation.time_text import describe_unknown, render_ms
-from tidegauge.planning.block_checkpointing import list_kept
+from tidegauge.planning.block_checkpointing import group_by_module, list_kept
 from tidegauge.planning.block_model import BlockEffect
 from tidegauge.planning.configurations import Variant
 from tidegauge.planning.planner import PlanResult, Row
@@ -26,7 +26,7 @@ _DOES = {
 def render_plan(found: PlanResult, variants: Sequence[Variant] = ()) -> str:
     """`variants`: the combinations that were tried; `found` belongs to one of them."""
     lines = [
-        *wrap(f"{found.chosen.estimate.target}: {found.chosen.estimate.plan.describe()}"),
+        *wrap(f"{found.chosen.estimate.target}: {_describe_plan(found.chosen.estimate.plan)}"),
         *wrap(found.rows[-1].estimate.layout),  # of what is checkpointed
         "",
         *wrap(describe_answer(found)),
@@ -42,6 +42,14 @@ def render_plan(found: PlanResult, variants: Sequence[Variant] = ()) -> str:
         *wrap(_basis(found)),
     ]
     return join_lines(lines)
+
+
+def _describe_plan(plan: Plan) -> str:
+    """Without the names of ops, which are too long for a line; they follow by block."""
+    if "keep=" not in plan.ac:
+        return plan.describe()
+    without = plan.change(ac="none").describe()
+    return without.replace("no checkpointing", "checkpointing by op")
 
 
 def describe_answer(found: PlanResult) -> str:
@@ -124,14 +132,18 @@ def _render_blocks(found: PlanResult) -> Iterator[str]:
 
 
 def _describe_kind(kind: str) -> str:
-    """`keep mm of mlp.up, mm of mlp.down, bmm; recompute the rest`"""
+    """`keep bmm, and mm of mlp.up, mlp.down; recompute the rest`"""
     if kind in _DOES:
         return _DOES[kind]
     names = []
-    for each in list_kept(kind):
-        op, _, module = each.partition("@")
-        names.append(f"{op} of {module}" if module else op)
-    return f"keep {', '.join(names)}; recompute the rest"
+    for module, ops in group_by_module(list_kept(kind)).items():
+        shown = ", ".join("attention" if "attention" in op else op for op in ops)
+        names.append((shown, module))
+    parts = []
+    for shown, group in itertools.groupby(names, key=lambda name: name[0]):
+        modules = ", ".join(module for _, module in group)
+        parts.append(f"{shown} of {modules}" if modules else shown)
+    return f"keep {', and '.join(parts)}; recompute the rest"
 
 
 def _describe_effects(effects: Sequence[BlockEffect], positions: Sequence[int]) -> str:
