@@ -28,7 +28,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 REQUIREMENTS = Path(__file__).parents[1] / "requirements"
-GROUPS = ("build", "test", "lint", "wheel")
+GROUPS = ("build", "test", "lint", "wheel", "peers")
 PYTHONS = ("3.11", "3.12", "3.13")
 MACHINES = ("x86_64", "aarch64")
 Environment = tuple[str, str]  # Python, machine

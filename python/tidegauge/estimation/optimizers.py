@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,23 +20,34 @@ class OptimizerKind:
     optimizers with less state, to suggest instead, the smallest first.
     """
 
-    class_name: str  # in torch.optim
+    class_name: str
+    module: str = "torch.optim"
+    package: str = ""  # to install, if it is not torch
     has_foreach: bool = True
     reads_values: bool = False
     supports_dtensor: bool = True
     smaller: tuple[str, ...] = ()
+    has_modes: bool = False  # has to be told that it trains
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def optimizer_class(self) -> type[torch.optim.Optimizer]:
-        import torch
-
-        found: type[torch.optim.Optimizer] = getattr(torch.optim, self.class_name)
+    def find_class(self) -> type[torch.optim.Optimizer]:
+        """Raises ValueError if the package is not installed."""
+        try:
+            found: type[torch.optim.Optimizer] = getattr(
+                import_module(self.module), self.class_name
+            )
+        except (ImportError, AttributeError) as error:
+            raise ValueError(
+                f"the optimizer {self.class_name} requires {self.package or 'a newer torch'}: "
+                f"{error} (pip install {self.package or 'torch'})"
+            ) from None
         return found
 
     def make(self, parameters: Any, **options: Any) -> torch.optim.Optimizer:
-        make: Any = self.optimizer_class
+        make: Any = self.find_class()
         made: torch.optim.Optimizer = make(parameters, **self.options, **options)
+        if self.has_modes:
+            made.train()  # type: ignore[attr-defined]
         return made
 
 
@@ -55,5 +67,27 @@ OPTIMIZERS = {
     ),
     "rmsprop": OptimizerKind("RMSprop"),
     "adagrad": OptimizerKind("Adagrad"),
+    "nadam": OptimizerKind("NAdam"),
+    "radam": OptimizerKind("RAdam"),
+    "adamax": OptimizerKind("Adamax"),
+    "adadelta": OptimizerKind("Adadelta"),
+    "asgd": OptimizerKind("ASGD"),
+    "rprop": OptimizerKind("Rprop"),
+    **{
+        f"torchao-{name.lower()}": OptimizerKind(name, "torchao.optim", "torchao", False)
+        for name in ("AdamW8bit", "AdamW4bit", "AdamWFp8")
+    },
+    **{
+        f"bnb-{name.lower()}": OptimizerKind(
+            name, "bitsandbytes.optim", "bitsandbytes", False, supports_dtensor=False
+        )
+        for name in ("AdamW8bit", "Lion8bit", "Adam8bit")
+    },
+    "schedulefree-adamw": OptimizerKind(
+        "AdamWScheduleFree", "schedulefree", "schedulefree", False, has_modes=True
+    ),
+    "schedulefree-sgd": OptimizerKind(
+        "SGDScheduleFree", "schedulefree", "schedulefree", False, has_modes=True
+    ),
 }
 DEFAULT_OPTIMIZER = "adamw"

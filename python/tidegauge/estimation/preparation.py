@@ -307,7 +307,7 @@ def make_optimizer(
         from torch.distributed.optim import ZeroRedundancyOptimizer
 
         return ZeroRedundancyOptimizer(
-            parameters, kind.optimizer_class, lr=1e-3, **kind.options, **options
+            parameters, kind.find_class(), lr=1e-3, **kind.options, **options
         )
     return kind.make(parameters, lr=1e-3, **options)
 

@@ -121,6 +121,8 @@ def run_plan(
                 "kernel for it"
             )
         contract = contract.with_whole_inputs or contract
+    if plan.optimizer:
+        plan.optimizer_kind.find_class()  # an import of a package should not be simulated
     settings = contract.resolve(dict(plan.settings))
     is_group_needed = plan.is_sharded or plan.dp > 0 or plan.world_size > 1
     world_size = plan.world_size if is_group_needed else None
