@@ -51,6 +51,19 @@ constexpr std::array kRows{
     // Products reach half of the peak: the median of 432 that SimuMax measured.
     Row{"b200", 2250, 75, 7700, 900, "NVIDIA HGX B200 data sheet (4,500 TFLOPS sparse)", true,
         0.51},
+    // Like the B200 for products in half precision: HGX B300 in NVIDIA's Blackwell Ultra data
+    // sheet.
+    Row{"b300", 2250, 75, 7700, 900, "NVIDIA HGX B300 data sheet, with the efficiency of a B200",
+        true, 0.51},
+    // github.com/volcengine/verl has the peaks of L20, L40 and H20 (utils/flops_counter.py).
+    Row{"h20", 148, 44, 4000, 450, "NVIDIA H20 data sheet, SXM"},
+    Row{"l20", 119.5, 59.8, 864, 32, "NVIDIA L20 data sheet"},
+    Row{"l40", 181, 90.5, 864, 32, "NVIDIA L40 data sheet (362 TFLOPS sparse)"},
+    // www.nvidia.com/content/dam/en-zz/Solutions/design-visualization/rtx-6000/
+    // proviz-rtx-6000-ada-datasheet.pdf
+    Row{"rtx-6000-ada", 362, 91.1, 960, 32, "NVIDIA RTX 6000 Ada data sheet (724 TFLOPS sparse)"},
+    // www.nvidia.com/content/dam/en-zz/Solutions/Data-Center/a10/pdf/a10-datasheet.pdf
+    Row{"a10", 125, 31.2, 600, 32, "NVIDIA A10 data sheet (250 TFLOPS sparse)"},
     // resources.nvidia.com/en-us-l4/l4-datasheet, resources.nvidia.com/en-us-l40s/
     // l40s-datasheet-28413
     Row{"l4", 121, 30.3, 300, 32, "NVIDIA L4 data sheet (242 TFLOPS sparse)"},
