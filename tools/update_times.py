@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes the table of published steps in docs/accuracy.md: `.venv/bin/python tools/update_times.py`."""
+"""Writes the table of published steps in docs/accuracy.md: run it with the Python of .venv."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <random>
 #include <utility>
 
@@ -94,6 +95,43 @@ TEST(BlockSearch, FrontIsThatOfAllPlans) {
     }
     ASSERT_EQ(found, best_of(list_all(problem))) << "problem " << i;
     ASSERT_EQ(front.gap_ns, 0);
+  }
+}
+
+/// The lowest peak for each time, over all choices of the blocks from `i` on.
+void visit_all(const PlanProblem& problem, size_t i, int64_t kept, int64_t peak, size_t time,
+               std::vector<int64_t>& lowest) {
+  if (i == problem.blocks.size()) {
+    lowest[time] = std::min(lowest[time], std::max(peak, kept + problem.tail_bytes));
+    return;
+  }
+  for (const auto& choice : problem.blocks[i]) {
+    visit_all(problem, i + 1, kept + choice.kept_bytes, std::max(peak, kept + choice.working_bytes),
+              time + static_cast<size_t>(choice.time_ns), lowest);
+  }
+}
+
+TEST(BlockSearch, EightBlocksOfFourChoicesHaveTheFrontOfAllTheir65536Plans) {
+  Random random(8);
+  for (int i = 0; i < 1000; ++i) {
+    PlanProblem problem = draw_problem(random);
+    problem.blocks.resize(8);
+    for (auto& choices : problem.blocks) {
+      choices.resize(4);
+      for (auto& choice : choices) choice = {draw(random, 50), draw(random, 150), draw(random, 40)};
+    }
+    std::vector<int64_t> lowest(8 * 40, std::numeric_limits<int64_t>::max());
+    visit_all(problem, 0, 0, problem.floor_bytes, 0, lowest);
+    Pairs best;
+    for (size_t time = 0; time < lowest.size(); ++time) {
+      if (lowest[time] < (best.empty() ? std::numeric_limits<int64_t>::max() : best.back().second))
+        best.emplace_back(time, lowest[time]);
+    }
+    Pairs found;
+    for (const BlockPlan& plan : find_plans(problem).plans) {
+      found.emplace_back(plan.time_ns, plan.peak_bytes);
+    }
+    ASSERT_EQ(found, best) << "problem " << i;
   }
 }
 
