@@ -24,6 +24,7 @@ from tidegauge.planning.block_checkpointing import (
 )
 
 _FORMAT = 1
+_ADVICE = "write one with tidegauge plan"
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,7 @@ def make_applied(
 
 
 def load(path: str | os.PathLike[str]) -> AppliedPlan:
-    """Reads a plan.json of `tidegauge plan --write`. Raises FormatError if it is none.
+    """Reads a plan.json of `tidegauge plan --write`. Raises FormatError for any other file.
 
     The file is data: a plan from a stranger can name modules and ops, and nothing else.
     """
@@ -198,21 +199,18 @@ def load(path: str | os.PathLike[str]) -> AppliedPlan:
     except FormatError:
         raise
     except RecursionError:
-        raise FormatError(f"{where} is no plan: it is nested too deeply") from None
+        problem = "it is nested too deeply"
+        raise FormatError(f"{where} is not a plan ({problem}); {_ADVICE}") from None
     except ValueError as error:
-        raise FormatError(f"{where} is no plan: {error}; write one with tidegauge plan") from None
+        raise FormatError(f"{where} is not a plan ({error}); {_ADVICE}") from None
     found = values.get("format") if isinstance(values, dict) else values
     if not isinstance(values, dict) or type(found) is not int or found != _FORMAT:
         shown = _show(str(found)) if isinstance(found, str | int) else type(found).__name__
-        raise FormatError(
-            f"{where} is a plan of format {shown} (expected {_FORMAT}); write it again with "
-            "tidegauge plan"
-        )
+        raise FormatError(f"{where} is a plan of format {shown} (expected {_FORMAT}); {_ADVICE}")
     blocks = values.get("blocks")
     if not isinstance(blocks, dict) or not all(map(_is_op_list, blocks.values())):
         raise FormatError(
-            f"the blocks of {where} are no dictionary of module names and lists of ops; write it "
-            "again with tidegauge plan"
+            f"the blocks of {where} are invalid (expected lists of ops by module name); {_ADVICE}"
         )
     facts = values.get("facts")
     kept = {name: tuple(ops) for name, ops in blocks.items()}

@@ -101,18 +101,21 @@ def test_unknown_module_and_op_are_reported_before_anything_changes() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "is no plan"),
+        ("{", "is not a plan"),
         ("[]", "is a plan of format list"),
         ('{"format": 2}', r"format 2 \(expected 1\)"),
-        ('{"format": 1}', "no dictionary of module names"),
-        ('{"format": 1, "blocks": {"a": [1]}}', "no dictionary of module names"),
-        ('{"format": 1, "blocks": {"a": "mm"}}', "no dictionary of module names"),
-        ('{"format": 1, "blocks": {"a": ["mm.default]; print(1)"]}}', "no dictionary of module"),
+        ('{"format": 1}', "expected lists of ops by module name"),
+        ('{"format": 1, "blocks": {"a": [1]}}', "expected lists of ops by module name"),
+        ('{"format": 1, "blocks": {"a": "mm"}}', "expected lists of ops by module name"),
+        (
+            '{"format": 1, "blocks": {"a": ["mm.default]; print(1)"]}}',
+            "expected lists of ops by module name",
+        ),
         ('{"format": true, "blocks": {}}', r"format True \(expected 1\)"),
         ('{"format": "' + "x" * 100_000 + '"}', "is a plan of format x+…x+ "),
         ('{"format": ' + "9" * 4000 + "}", "is a plan of format 9+…9+ "),
-        ('{"format": ' + "9" * 5000 + "}", "is no plan: Exceeds the limit"),
-        ("[" * 100_000, "is no plan: it is nested too deeply"),
+        ('{"format": ' + "9" * 5000 + "}", r"is not a plan \(Exceeds the limit"),
+        ("[" * 100_000, r"is not a plan \(it is nested too deeply"),
     ],
     ids=lambda text: text[:60],
 )
@@ -170,7 +173,7 @@ def test_message_about_a_long_name_is_short() -> None:
 
 def test_binary_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(FormatError, match="is no plan"):
+    with pytest.raises(FormatError, match="is not a plan"):
         tidegauge.plan.load(tmp_path / "plan.json")
 
 
