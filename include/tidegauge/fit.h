@@ -61,7 +61,7 @@ std::string_view to_string(Fit fit);
 ///   = active                                                                     | of reserved
 ///   unused in segments   modelled    fragmentation                               '
 ///   = reserved                       memory that torch's allocator gets from the driver
-///   cuBLAS workspaces    assumed
+///   cuBLAS workspaces    assumed     not for a simulated GPU, where they are requests
 ///   CUDA context         assumed
 ///   communication        assumed
 ///   = on the device                  needed_bytes: the figure of nvidia-smi

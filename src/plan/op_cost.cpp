@@ -76,7 +76,7 @@ int64_t grouped_flops(const Sizes& a, const Sizes& b) {
   return saturated::product({2, m, a.back(), b.back()});
 }
 
-/// The positions of the two matrices among the arguments; none if the op is no product.
+/// The positions of the two matrices among the arguments; none if the op is not a product.
 std::optional<std::array<size_t, 2>> find_factors(std::string_view name) {
   if (is_one_of(name, {"mm", "bmm", "mv", "dot", "vdot", "inner", "matmul", "linear", "_int_mm",
                        "_scaled_mm", "_grouped_mm", "_scaled_grouped_mm"})) {

@@ -376,7 +376,7 @@ bool is_random(std::string_view name) {
          name == "aten::random_";
 }
 
-/// Kernels that answer_values replaces, or whose results nobody can follow.
+/// Kernels that answer_values replaces, or whose results depend on values that are unknown.
 bool is_left_alone(const c10::OperatorHandle& op) {
   const std::string name = c10::toString(op.operator_name());
   return name == "aten::fill_.Scalar" || name == "aten::copy_" ||

@@ -129,7 +129,7 @@ def find_torch_version() -> str | None:
         return match[1]
     try:
         return str(import_module("torch").__version__)
-    except Exception:  # a broken torch is no torch
+    except Exception:  # a torch that cannot be imported counts as absent
         return None
 
 

@@ -119,7 +119,7 @@ def _clear_frames(error: BaseException | None) -> None:
 def describe_error(error: Exception) -> str:
     """The type and the first line of the message, which may have pages."""
     first = (str(error).splitlines() or [""])[0]
-    # An estimate is no place to call `simulate`; its options do the same.
+    # Users of `estimate` do not call `simulate`; its options do the same.
     first = first.replace("`simulate(item=1)`", "`--item 1`")
     first = first.replace('`simulate(routing="balanced")`', "`--routing balanced`")
     return f"{type(error).__name__}: {textwrap.shorten(first, 400, placeholder=' ...')}"

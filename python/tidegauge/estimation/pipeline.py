@@ -67,7 +67,7 @@ class Cut:
         return [model.get_submodule(name) for name in self.names]
 
 
-class _StageDone(Exception):  # noqa: N818, it is no error
+class _StageDone(Exception):  # noqa: N818, it only ends the forward
     def __init__(self, output: torch.Tensor) -> None:
         self.output = output
 

@@ -181,7 +181,7 @@ class RuntimeEstimator(Entering):
             return
         if (name := self._mod_tracker.get_known_fqn(module)) is None:
             return
-        if not (is_forward and in_backward):  # a recomputation is no call of its own
+        if not (is_forward and in_backward):  # a recomputation does not count as a call
             order.append(name)
         self._marks.append(_Mark(self._times.position, name, change, is_forward, in_backward))
 

@@ -36,7 +36,7 @@ class _Op:
     is_view: bool
     is_random: bool
     is_in_place: bool
-    is_skipped: bool  # no checkpoint stores it, so it is no choice
+    is_skipped: bool  # no checkpoint stores it, so there is nothing to choose
 
 
 class SACEstimator(EnteringMode):
@@ -244,7 +244,7 @@ def _make_stats(all_ops: list[_Op], saved: set[int], force_store_random: bool) -
     The last result is the output of the module, which no checkpoint can discard.
     """
     first: dict[int, int] = {}
-    made: set[int] = set()  # by ops that are no choice, such as `clone`
+    made: set[int] = set()  # by ops without a choice, such as `clone`
     ops: list[_Op] = []
     memory: list[int] = []
     in_place: list[tuple[int, int]] = []

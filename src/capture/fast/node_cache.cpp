@@ -9,8 +9,8 @@ namespace {
 
 constinit bool is_plugged = false;
 
-/// `notify_running_node` for a sole listener. Returns false if the general path must do it: there
-/// is no sole listener, or the listener must ask the program about a leaf.
+/// `notify_running_node` for a sole listener. Returns false if the general path must do it:
+/// several trackers listen, or the listener must ask the program about a leaf.
 bool notify_sole(int task, const torch::autograd::Node& node, RunningNode& running) {
   const at::Tensor* leaf = accumulated_leaf(node);
   const auto lock = StorageRegistry::lock();

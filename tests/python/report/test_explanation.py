@@ -58,7 +58,7 @@ def test_the_loss_is_named() -> None:
     )
 
 
-def test_what_is_not_the_loss_alone_is_named_by_its_ops() -> None:
+def test_tensors_beside_the_loss_are_named_by_their_ops() -> None:
     logits = group(1000, "Activation", "Net.head", "aten::addmm")
     text = explain_peak(peak(SAVED, LOSS, logits, modules=(BLOCKS,)))
     assert text.endswith("; then 1.95 KiB: 3 x float32 [8, 4] (nll_loss_backward, addmm)")
