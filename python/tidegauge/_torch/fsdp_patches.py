@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from tidegauge import _C
-from tidegauge._C import ModuleMark, UnitFact
+from tidegauge._C import ModuleState, UnitFact
 from tidegauge._torch import compat_fsdp
 from tidegauge._torch.containment import contained
 from tidegauge._torch.patching import Installation, Patch, Reads, required_by
@@ -201,7 +201,7 @@ def _tracked_prefetch_unshard(target_fsdp_param_group: FSDPParamGroup, pass_type
     if (last := _running.last_prefetch) is not None and last[0]() is target_fsdp_param_group:
         _running.last_prefetch = None
         if (module := last[1]()) is not None:
-            _C.mark_modules((module,), ModuleMark.AFTER_PRE_FORWARD)
+            _C.mark_modules((module,), ModuleState.AFTER_PRE_FORWARD)
 
 
 def _tracked_pre_forward(self: FSDPParamGroup, module: nn.Module, *args: Any) -> Any:
@@ -225,7 +225,7 @@ def _notify_pre_forward(group: FSDPParamGroup, module: nn.Module, is_entering: b
     if targets:
         _running.last_prefetch = ref(targets[-1]), ref(module)
     else:
-        _C.mark_modules((module,), ModuleMark.AFTER_PRE_FORWARD)
+        _C.mark_modules((module,), ModuleState.AFTER_PRE_FORWARD)
 
 
 def _tracked_post_forward(self: FSDPParamGroup, module: nn.Module | None, *args: Any) -> Any:
@@ -237,14 +237,14 @@ def _tracked_post_forward(self: FSDPParamGroup, module: nn.Module | None, *args:
 def _notify_post_forward(group: FSDPParamGroup, module: nn.Module | None) -> None:
     # Without a module, the root ends the forward of a group whose modules were not all called.
     if module is not None and _is_first(group) and not _in_backward():
-        _C.mark_modules((module,), ModuleMark.BEFORE_POST_FORWARD)
+        _C.mark_modules((module,), ModuleState.BEFORE_POST_FORWARD)
 
 
 def _tracked_pre_backward(self: FSDPParamGroup, *args: Any) -> Any:
     is_entering = _notify_before_pre_backward(self)
     result = _originals["pre_backward"](self, *args)
     if is_entering:
-        _mark_if(_is_last, self, ModuleMark.AFTER_PRE_BACKWARD)
+        _mark_if(_is_last, self, ModuleState.AFTER_PRE_BACKWARD)
     return result
 
 
@@ -253,13 +253,13 @@ def _notify_before_pre_backward(group: FSDPParamGroup) -> bool:
     """True if the group enters its backward now."""
     if group._training_state == TrainingState.PRE_BACKWARD:
         return False
-    _mark_if(_is_first, group, ModuleMark.BEFORE_PRE_BACKWARD)
+    _mark_if(_is_first, group, ModuleState.BEFORE_PRE_BACKWARD)
     return True
 
 
 @contained
 def _mark_if(
-    condition: Callable[[FSDPParamGroup], bool], group: FSDPParamGroup, mark: ModuleMark
+    condition: Callable[[FSDPParamGroup], bool], group: FSDPParamGroup, mark: ModuleState
 ) -> None:
     if condition(group):
         _C.mark_modules(group.modules, mark)
@@ -267,9 +267,9 @@ def _mark_if(
 
 def _tracked_post_backward(self: FSDPParamGroup, *args: Any) -> Any:
     _notify_unsharded_grads(self)
-    _mark_if(_is_last, self, ModuleMark.BEFORE_POST_BACKWARD)
+    _mark_if(_is_last, self, ModuleState.BEFORE_POST_BACKWARD)
     result = _originals["post_backward"](self, *args)
-    _mark_if(_is_first, self, ModuleMark.AFTER_POST_BACKWARD)
+    _mark_if(_is_first, self, ModuleState.AFTER_POST_BACKWARD)
     return result
 
 

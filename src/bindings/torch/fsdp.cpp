@@ -101,7 +101,7 @@ void bind_fsdp(py::module_& m) {
       .value("REDUCED_GRAD", UnitFact::ReducedGrad)
       .value("SHARD_GRAD", UnitFact::ShardGrad)
       .finalize();
-  py::native_enum<ModuleState>(m, "ModuleMark", "enum.Enum",
+  py::native_enum<ModuleState>(m, "ModuleState", "enum.Enum",
                                "Module states that FSDP2 itself reaches.")
       .value("AFTER_PRE_FORWARD", ModuleState::AfterPreForward)
       .value("BEFORE_POST_FORWARD", ModuleState::BeforePostForward)
