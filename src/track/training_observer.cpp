@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "track/training_observer.h"
 
+#include <string>
 #include <utility>
 
 #include "capture/hooks/unseen_changes.h"
@@ -80,6 +81,13 @@ void TrainingObserver::begin_optimizer_step(c10::function_ref<std::string()> cla
 void TrainingObserver::end_optimizer_step(c10::function_ref<void()> label_states) noexcept {
   contain("the states of an optimizer", label_states);
   contain("an optimizer step", [&] { engine_->optimizer_step(/*begins=*/false); });
+}
+
+void TrainingObserver::label_buckets(at::TensorList buckets) {
+  for (size_t i = 0; i < buckets.size(); ++i) {
+    engine_->label(buckets[i], Role::IsGradient, Since::Birth);
+    engine_->name_owned(buckets[i], /*module=*/{}, "DDP bucket " + std::to_string(i));
+  }
 }
 
 void TrainingObserver::reset_module_stats() {

@@ -57,6 +57,8 @@ class TIDEGAUGE_API TrainingObserver {
   /// `label_states` labels the states of the optimizer.
   void end_optimizer_step(c10::function_ref<void()> label_states) noexcept;
 
+  /// Labels the buckets in which DistributedDataParallel collects gradients.
+  void label_buckets(at::TensorList buckets);
   /// Labels what has changed unobserved. Call before the engine answers a query.
   void refresh() { labels_->refresh(*engine_); }
   void reset_module_stats();

@@ -5,7 +5,6 @@
 
 #include <torch/csrc/utils/pybind.h>
 
-#include <string>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <vector>
 
@@ -34,11 +33,7 @@ void bind_ddp(py::module_& m) {
       "gradient_buckets_made",
       [](py::handle reducer) {
         notify_started("the buckets of DistributedDataParallel", [&](PyMemTracker& tracker) {
-          size_t number = 0;
-          for (const at::Tensor& bucket : find_buckets(reducer)) {
-            tracker.engine().label(bucket, Role::IsGradient, Since::Birth);
-            tracker.engine().name_owned(bucket, {}, "DDP bucket " + std::to_string(number++));
-          }
+          tracker.observer().label_buckets(find_buckets(reducer));
         });
       },
       py::arg("reducer"));
