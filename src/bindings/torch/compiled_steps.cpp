@@ -15,7 +15,7 @@ namespace tidegauge::bindings {
 void CompiledSteps::add(py::handle optimizer) {
   std::erase_if(known_, [](const Known& each) { return each.optimizer().is_none(); });
   for (Known& each : known_) {
-    if (each.optimizer().is(optimizer)) return each.is_updated.clear();
+    if (each.optimizer().is(optimizer)) return each.history.clear();
   }
   known_.push_back({py::weakref(optimizer), {}});
 }
@@ -46,19 +46,9 @@ std::vector<CompiledSteps::Step> CompiledSteps::end_call() {
   for (size_t i = 0; i < std::min(before.size(), known_.size()); ++i) {
     Known& known = known_[i];
     const py::object optimizer = known.optimizer();
-    const Versions after = read_versions(optimizer);
-    if (after == before[i] || after.size() != before[i].size()) continue;
-    known.is_updated.resize(after.size());
-    const bool is_first = std::ranges::find(known.is_updated, true) == known.is_updated.end();
-    bool is_repeated = false;
-    for (size_t j = 0; j < after.size(); ++j) {
-      is_repeated |= after[j] != before[i][j] && known.is_updated[j];
-    }
-    if (is_repeated) known.is_updated.assign(after.size(), false);
-    for (size_t j = 0; j < after.size(); ++j) {
-      if (after[j] != before[i][j]) known.is_updated[j] = true;
-    }
-    steps.push_back({optimizer, is_first || is_repeated});
+    const auto update = known.history.add_call(before[i], read_versions(optimizer));
+    if (update == UpdateHistory::Update::None) continue;
+    steps.push_back({optimizer, update == UpdateHistory::Update::NewStep});
   }
   return steps;
 }

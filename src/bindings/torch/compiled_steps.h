@@ -3,13 +3,14 @@
 
 #include <pybind11/pybind11.h>
 
-#include <cstdint>
 #include <vector>
+
+#include "track/update_history.h"
 
 namespace tidegauge::bindings {
 
-/// Notices the steps of optimizers in compiled code, which calls no hooks: a step changes the
-/// version counters of the parameters. Needs the GIL.
+/// Reads the versions of the parameters of all optimizers around calls of compiled code, so that
+/// UpdateHistory can find the steps. Needs the GIL.
 class CompiledSteps {
  public:
   /// Holds the optimizer weakly. Call again after each step that is not compiled.
@@ -17,9 +18,7 @@ class CompiledSteps {
 
   struct Step {
     pybind11::object optimizer;
-    /// False for a further part of the last step: dynamo may split a step into several graphs, each
-    /// for other parameters.
-    bool is_new = true;
+    bool is_new = true;  ///< false for a further part of the last step
   };
   /// Call before and after each call of compiled code, in pairs.
   void begin_call();
@@ -28,9 +27,9 @@ class CompiledSteps {
  private:
   struct Known {
     pybind11::weakref optimizer;
-    std::vector<bool> is_updated;  ///< by position: the last step has changed the parameter
+    UpdateHistory history;
   };
-  using Versions = std::vector<uint32_t>;
+  using Versions = UpdateHistory::Versions;
   static Versions read_versions(pybind11::handle optimizer);
 
   std::vector<Known> known_;
