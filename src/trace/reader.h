@@ -27,7 +27,7 @@ struct TraceStorage {
   std::string device;
   Category category{};  ///< the last one
   uint32_t step = 0;
-  ModuleId module;        ///< the module that was running at the birth; 0 for none
+  ModuleId module;        ///< the owner, or the module that was running at the birth; 0: none
   std::string op;         ///< empty if unknown
   std::string dtype;      ///< dtype of the first tensor; empty if unknown
   std::string shape;      ///< "[2, 3]"

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "capture/compat/torch_version.h"
+#include "capture/modules/nn_module_registry.h"
 #include "capture/modules/nn_module_view.h"
 #include "track/optimizer_states.h"
 
@@ -45,8 +46,12 @@ void NnMemTracker::label_module(const torch::nn::Module& module, LabelledBy labe
 }
 
 void NnMemTracker::label_states(const torch::optim::Optimizer& optimizer, LabelledBy labelled_by) {
-  visit_states(optimizer, [&](const at::Tensor& state) {
-    engine().label(state, Role::IsOptimizerState, Since::Birth, /*owner=*/{}, labelled_by);
+  ParameterOwners::Table owners;  // only a trace has them
+  if (engine().is_recording()) owners = NnModuleRegistry::get().parameter_owners();
+  visit_states(optimizer, [&](const void* parameter, const at::Tensor& state) {
+    const auto owner = owners.find(parameter);
+    engine().label(state, Role::IsOptimizerState, Since::Birth,
+                   owner == owners.end() ? ModuleId{} : owner->second, labelled_by);
   });
 }
 

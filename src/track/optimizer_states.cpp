@@ -41,9 +41,10 @@ void visit_history(const torch::optim::LBFGSParamState& state, Visit visit) {
 
 }  // namespace
 
-void visit_states(const torch::optim::Optimizer& optimizer, Visit visit) {
+void visit_states(const torch::optim::Optimizer& optimizer, VisitState visit_state) {
   using namespace torch::optim;
   for (const auto& [parameter, state] : optimizer.state()) {
+    const auto visit = [&, of = parameter](const at::Tensor& tensor) { visit_state(of, tensor); };
     const OptimizerParamState* any = state.get();
     if (const auto* adam = dynamic_cast<const AdamParamState*>(any)) {
       visit_moments(*adam, visit);

@@ -79,7 +79,11 @@ TEST(Recording, CppMemTrackerRecordsStepsModulesAndUntrackedMemory) {
     EXPECT_EQ(replayed.step_peaks().size(), 3);
     // Modules that were called, and modules that own parameters.
     std::map<std::string, std::string> classes;
-    for (const TraceModule& module : reader.modules()) classes[module.name] = module.class_name;
+    std::map<ModuleId, std::string> module_names;
+    for (const TraceModule& module : reader.modules()) {
+      classes[module.name] = module.class_name;
+      module_names[module.id] = module.name;
+    }
     EXPECT_EQ(classes, (std::map<std::string, std::string>{
                            {"Sequential", "torch::nn::SequentialImpl"}, {"Sequential.0", ""}}));
     EXPECT_EQ(reader.optimizer_steps(), (std::map<std::string, int64_t>{{"torch::optim::SGD", 3}}));
@@ -87,7 +91,8 @@ TEST(Recording, CppMemTrackerRecordsStepsModulesAndUntrackedMemory) {
     bool has_gradient = false;
     for (const TraceStorage& storage : reader.storages_alive_at(reader.event_count(), 100)) {
       has_momentum |= storage.category == Category::Optstate && storage.shape == "[8, 4]" &&
-                      storage.dtype == "float32" && !storage.op.empty() && storage.step == 1;
+                      storage.dtype == "float32" && !storage.op.empty() && storage.step == 1 &&
+                      module_names[storage.module] == "Sequential.0";
       has_gradient |= storage.category == Category::Gradient && storage.shape == "[8, 4]" &&
                       storage.stack == "Sequential";
     }

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "capture/modules/nn_module_registry.h"
 
+#include <functional>
 #include <mutex>
 #include <utility>
-
-#include "capture/modules/parameter_owners.h"
-
 namespace tidegauge {
 
 NnModuleRegistry& NnModuleRegistry::get() {
@@ -53,19 +51,28 @@ bool NnModuleRegistry::is_alive(ModuleId module) const {
   return it != by_id_.end() && !by_object_.find(it->second)->is_dead();
 }
 
-ModuleId NnModuleRegistry::find_owner(const at::Tensor& parameter) const {
+std::vector<ModuleId> NnModuleRegistry::ids() const {
+  const std::lock_guard lock(mutex_);
   std::vector<ModuleId> ids;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [id, module] : by_id_) ids.push_back(id);
-  }
-  // Without a table: modules die unnoticed, so it could be out of date.
-  return ParameterOwners::search(
-      parameter, std::move(ids), [&](ModuleId id, ParameterOwners::VisitParameter visit) {
-        const auto module = resolve(id);
-        if (!module) return;
-        for (const at::Tensor& own : module->parameters(/*recurse=*/false)) visit(own);
-      });
+  ids.reserve(by_id_.size());
+  for (const auto& [id, module] : by_id_) ids.push_back(id);
+  return ids;
+}
+
+void NnModuleRegistry::visit_parameters(ModuleId id, ParameterOwners::VisitParameter visit) const {
+  const auto module = resolve(id);
+  if (!module) return;
+  for (const at::Tensor& own : module->parameters(/*recurse=*/false)) visit(own);
+}
+
+// No table is kept: modules die unnoticed, so it could be out of date.
+ModuleId NnModuleRegistry::find_owner(const at::Tensor& parameter) const {
+  return ParameterOwners::search(parameter, ids(),
+                                 std::bind_front(&NnModuleRegistry::visit_parameters, this));
+}
+
+ParameterOwners::Table NnModuleRegistry::parameter_owners() const {
+  return ParameterOwners::read(ids(), std::bind_front(&NnModuleRegistry::visit_parameters, this));
 }
 
 std::vector<ModuleId> NnModuleRegistry::collect_dead() {

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "capture/modules/parameter_owners.h"
 #include "core/events/ids.h"
 #include "core/util/flat_table.h"
 #include "core/util/spin_lock.h"
@@ -28,6 +29,7 @@ class NnModuleRegistry {
   bool is_alive(ModuleId module) const;
   /// See ParameterOwners. None if no known module has the parameter.
   ModuleId find_owner(const at::Tensor& parameter) const;
+  ParameterOwners::Table parameter_owners() const;
   /// Forgets the modules that were destroyed and returns their ids.
   std::vector<ModuleId> collect_dead();
 
@@ -41,6 +43,8 @@ class NnModuleRegistry {
     bool is_dead() const { return is_shared && reference.expired(); }
   };
 
+  std::vector<ModuleId> ids() const;
+  void visit_parameters(ModuleId module, ParameterOwners::VisitParameter visit) const;
   [[gnu::noinline, gnu::cold]] ModuleId add(const torch::nn::Module& module);
 
   mutable SpinLock mutex_;

@@ -16,6 +16,16 @@ ModuleId ParameterOwners::search(const at::Tensor& parameter, Ids modules, Visit
   return {};
 }
 
+ParameterOwners::Table ParameterOwners::read(Ids modules, VisitModule visit) {
+  std::sort(modules.begin(), modules.end());
+  Table owners;
+  for (const ModuleId module : modules) {
+    visit(module,
+          [&](const at::Tensor& own) { owners.emplace(own.unsafeGetTensorImpl(), module); });
+  }
+  return owners;
+}
+
 ModuleId ParameterOwners::intern(const at::Tensor& parameter, c10::function_ref<Ids()> modules,
                                  VisitModule visit) {
   const c10::TensorImpl* impl = parameter.unsafeGetTensorImpl();

@@ -23,6 +23,9 @@ class TIDEGAUGE_API ParameterOwners {
 
   /// Reads the `modules` up to the owner. None if no module has the parameter.
   static ModuleId search(const at::Tensor& parameter, Ids modules, VisitModule visit);
+  using Table = std::unordered_map<const void*, ModuleId>;  // by TensorImpl
+  /// The owners of all parameters. Valid until a parameter or module is replaced.
+  static Table read(Ids modules, VisitModule visit);
   /// The same answer from a table, which is read again for an unknown parameter.
   ModuleId intern(const at::Tensor& parameter, c10::function_ref<Ids()> modules, VisitModule visit);
   /// Call this when a module appears or is destroyed.
