@@ -73,7 +73,8 @@ bool CachingAllocator::may_release_for(const TraceEvent& request, int64_t new_by
          made.segment_bytes > limits_.allowed_bytes - reserved_bytes();
 }
 
-bool CachingAllocator::would_serve(const Block& freed, const TraceEvent& request) {
+bool CachingAllocator::would_help(const Block& freed, const TraceEvent& request,
+                                  int64_t first_released) {
   if (!request.pool.is_default() && !has_pool(request.pool)) return false;
   const Request made =
       make_request(std::max<int64_t>(request.size_bytes, 1), request.stream, request.pool);
@@ -85,6 +86,11 @@ bool CachingAllocator::would_serve(const Block& freed, const TraceEvent& request
     if (each != nullptr && each->use == BlockUse::Free && each->is_mapped) {
       size_bytes += each->size_bytes;
     }
+  }
+  // An oversize segment would be released before torch waits for all streams.
+  if (size_bytes == segment.size_bytes && size_bytes >= options_.config.max_split_bytes &&
+      !segment.is_expandable() && segment.address != first_released) {
+    return true;
   }
   if (size_bytes < made.size_bytes) return false;
   // A smaller block that would be tried first was refused already.

@@ -55,19 +55,19 @@ class CachingAllocator {
   /// Captures of CUDA graphs. No event is polled and no segment released until the last one ends.
   void begin_capture() { ++captures_; }
   void end_capture();
-  /// Starts from a recorded state, before the first malloc. Returns the active blocks in order.
-  /// Throws FormatError if the layout is impossible.
+  /// Starts from a recorded state, before the first malloc; throws FormatError if it is impossible.
+  /// Returns the active blocks in order.
   std::vector<Block*> adopt(const Layout& layout);
   Layout layout() const;
-
   const MemoryStats& stats() const { return stats_; }
   MemoryStats& stats() { return stats_; }
   FlatStats flat_stats() const;  ///< torch.cuda.memory_stats, private pools included
   int64_t reserved_bytes() const { return stats_.reserved_bytes.all().current; }
   /// True if a recorded request that got `new_bytes` from the driver may release cached memory.
   bool may_release_for(const TraceEvent& request, int64_t new_bytes);
-  /// True if the freed block, once other streams have finished, would serve a recorded request.
-  bool would_serve(const Block& freed, const TraceEvent& request);
+  /// True if the freed block, once other streams have finished, would serve a recorded request, or
+  /// be released for it before the segment at `first_released`.
+  bool would_help(const Block& freed, const TraceEvent& request, int64_t first_released);
   const AllocatorOptions& options() const { return options_; }
 
  private:

@@ -145,6 +145,8 @@ class Replay {
       options.place = [this](int64_t size_bytes, bool is_expandable) {
         return recorded_place(size_bytes, is_expandable);
       };
+      // The memory of the device decides how long a range is.
+      if (options_.total_bytes != kNoLimit) return options;
       options.range_end = [this](int64_t address, int64_t stream, PoolId pool, bool is_small) {
         return range_ends_.find(address, stream, pool, is_small);
       };
@@ -282,7 +284,11 @@ class Replay {
     const auto found = blocks_.find(event.address);
     if (found == blocks_.end() || found->second == nullptr) return false;
     const std::optional<TraceEvent> request = find_refused_request();
-    return request.has_value() && allocator_.would_serve(*found->second, *request);
+    if (!request.has_value()) return false;
+    size_t next = index_;
+    while (trace_.events[next].action == TraceAction::FreeCompleted) ++next;
+    const int64_t first_released = releases(next) ? trace_.events[next].address : kNoAddress;
+    return allocator_.would_help(*found->second, *request, first_released);
   }
 
   void complete_held() {

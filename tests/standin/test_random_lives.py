@@ -29,7 +29,7 @@ RUNS = {
 }
 
 # Not equal yet (docs/allocator.md).
-DIFFERENT = {"max split, low memory", "expandable, low memory"}
+DIFFERENT = {"expandable, low memory"}
 NAMES = [
     pytest.param(name, marks=pytest.mark.xfail(strict=True) if name in DIFFERENT else ())
     for name in RUNS
