@@ -3,7 +3,8 @@
 
 Replaces each block between `<!-- begin: NAME -->` and `<!-- end -->` by the output of NAME below.
 Run it after `make build` and `make bench`: `.venv/bin/python tools/update_readme.py [NAME...]`, by
-default for all blocks. `costs`, `speeds` and `gains` only read benchmarks/results.json.
+default for all blocks. `costs`, `speeds`, `gains` and `rehearsals` only read the results of
+benchmarks.
 """
 
 from __future__ import annotations
@@ -164,12 +165,24 @@ def speeds() -> str:
     return "\n".join([*rows, ""])
 
 
+def rehearsals() -> str:
+    """Three steps of one rank of large models, on the stand-in for CUDA."""
+    rows = ["| job | CPU time | memory of the process |", "|---|---:|---:|"]
+    core = {row["name"]: row["value"] for row in read_results()["core"]}
+    what = "CPU seconds to rehearse "
+    for job in (name.removeprefix(what) for name in core if name.startswith(what)):
+        size_bytes = core[f"bytes of memory to rehearse {job}"]
+        rows.append(f"| {job} | {core[what + job]:.0f} s | {size_bytes / 2**20:,.0f} MiB |")
+    return "\n".join([*rows, ""])
+
+
 GENERATORS = {
     "estimate": estimate,
     "plan": plan,
     "timeline": lambda: example("mod_tracker_timeline.py"),
     "memory": lambda: example("mem_tracker.py"),
     "rehearsal": rehearsal,
+    "rehearsals": rehearsals,
     "report": report,
     "leaks": leaks,
     "diff": diff,
