@@ -17,8 +17,8 @@ struct DeviceModel {
   int compute = 8;           ///< major compute capability; cuBLAS sizes its workspaces by it
   int compute_minor = 0;
   int multiprocessors = 108;
-  std::string
-      source;  ///< of the memory: an address, or what torch printed; empty for a caller's own
+  /// Of the memory: an address, or what torch printed; empty for a caller's own.
+  std::string source = {};
 };
 
 /// The devices that tidegauge knows, smallest memory first.
