@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegauge.cli.common import note, read_run, refuse_to_replace, write_file
 
@@ -39,8 +39,9 @@ def make_page(
     labels: Sequence[str],
     names: Sequence[str] | None = None,
     memories: Sequence[DeviceMemory] | None = None,
+    step_times: Sequence[dict[str, Any] | None] | None = None,
 ) -> Page:
-    """`names`: shown instead of the file names. `memories`: the device memory of each run."""
+    """`names`: shown instead of the file names. `memories`, `step_times`: those of each run."""
     from tidegauge.report.page import Page
 
     page = Page(title)
@@ -50,6 +51,7 @@ def make_page(
             label,
             name=names[i] if names else None,
             memory=memories[i] if memories else None,
+            step_time=step_times[i] if step_times else None,
         )
     return page
 

@@ -17,6 +17,7 @@ def make_simulated_page(
     title: str, estimator: Estimator, estimates: Sequence[Estimate], labels: Sequence[str]
 ) -> Page:
     """The simulated runs side by side, each with a label."""
+    from tidegauge.estimation.time_text import describe_parts
     from tidegauge.report.page import MOST_MOMENTS
     from tidegauge.report.run import Run
 
@@ -24,4 +25,5 @@ def make_simulated_page(
     runs = [Run(estimator.trace_of(each), max_moments=room) for each in estimates]
     names = [f"{title}, {label}" for label in labels]
     memories = [estimator.memory_of(each) for each in estimates]
-    return make_page(title, runs, labels, names, memories)
+    times = [describe_parts(each.time) if each.time else None for each in estimates]
+    return make_page(title, runs, labels, names, memories, times)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 from tidegauge._util.formatting import shorten
 from tidegauge.estimation.step_time import ModuleTime, OpTime, StepTime
@@ -30,22 +31,38 @@ def render_ms(milliseconds: float) -> str:
 
 def render_step_time(time: StepTime) -> list[str]:
     """The answer, where the time goes, and what the figures rest on."""
-    head = (
-        f"Step time: {render_ms(time.ms)} ({render_ms(time.low_ms)} to {render_ms(time.high_ms)})"
-    )
-    if time.tokens_per_second:
-        head += f", {time.tokens_per_second:,.0f} tokens/s per device"
-    shown = [
-        f"{name} {render_ms(getattr(time, part))}"
-        for name, part in _PARTS.items()
-        if getattr(time, part) >= _LEAST_SHOWN * time.ms
-    ]
+    shown = [f"{name} {render_ms(ms)}" for name, ms in _list_parts(time)]
     return [
-        *wrap(f"{head}, MFU {time.mfu:.1%}"),
+        *wrap(f"Step time: {_describe_answer(time)}"),
         *_indent(", ".join(shown)),
-        *_indent(f"{time.basis[0].upper()}{time.basis[1:]}."),
+        *_indent(_describe_basis(time)),
         *_indent(describe_unknown(time)),
     ]
+
+
+def describe_parts(time: StepTime) -> dict[str, Any]:
+    """The same for the page, which `report/web/step_time.js` shows."""
+    parts = [{"name": name, "ms": ms, "text": render_ms(ms)} for name, ms in _list_parts(time)]
+    basis = f"{_describe_basis(time)} {describe_unknown(time)}".strip()
+    return {"ms": time.ms, "answer": _describe_answer(time), "basis": basis, "parts": parts}
+
+
+def _describe_answer(time: StepTime) -> str:
+    """`836 ms (585 ms to 1,422 ms), 9,797 tokens/s per device, MFU 41.0%`"""
+    text = f"{render_ms(time.ms)} ({render_ms(time.low_ms)} to {render_ms(time.high_ms)})"
+    if time.tokens_per_second:
+        text += f", {time.tokens_per_second:,.0f} tokens/s per device"
+    return f"{text}, MFU {time.mfu:.1%}"
+
+
+def _describe_basis(time: StepTime) -> str:
+    return f"{time.basis[0].upper()}{time.basis[1:]}."
+
+
+def _list_parts(time: StepTime) -> list[tuple[str, float]]:
+    """Milliseconds of the compute stream; tiny ones are left out."""
+    parts = [(name, float(getattr(time, part))) for name, part in _PARTS.items()]
+    return [(name, ms) for name, ms in parts if ms >= _LEAST_SHOWN * time.ms]
 
 
 def _indent(text: str) -> list[str]:

@@ -50,11 +50,12 @@ class Page:
         *,
         name: str | None = None,
         memory: DeviceMemory | None = None,
+        step_time: dict[str, Any] | None = None,
     ) -> None:
         """Adds a run that was read with timelines.
 
         `name`: shown instead of the file name. `memory`: its device memory, if the caller has
-        replayed it on a device.
+        replayed it on a device. `step_time`: the modelled time of a step (estimation/time_text.py).
         """
         summary, source = run.summary, run.source
         devices, parameters = run.core.timeline_columns(summary.started_ns)
@@ -95,6 +96,7 @@ class Page:
                     for device in devices
                 ],
                 "memory": self._add_memory(run, memory),
+                "step_time": step_time,
             }
         )
 

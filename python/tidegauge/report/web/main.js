@@ -15,6 +15,7 @@ import { Range } from "./range.js";
 import { openPage } from "./run.js";
 import { showComparison, showRanks, showRuns } from "./side_by_side.js";
 import { State } from "./state.js";
+import { followStepTime } from "./step_time.js";
 import { showSteps } from "./steps.js";
 import { showSweep } from "./sweep.js";
 import { followTheme } from "./theme.js";
@@ -33,6 +34,7 @@ async function start() {
     range: null,
   });
   followTheme(state);
+  followStepTime(state);
 
   const showDevice = (run, number) => {
     const timeline = run.timeline(number);
