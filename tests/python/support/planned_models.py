@@ -9,6 +9,7 @@ import torch
 from tidegauge.estimation import Contract
 from torch import nn
 from torch.nn import functional
+from torch_version import MUTATED_PRODUCTS
 
 WIDTH = 64
 
@@ -144,7 +145,7 @@ _MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
         _SEQUENCE,
     ),
 }
-NAMES = tuple(_MODELS)
+NAMES = tuple(name for name in _MODELS if not (MUTATED_PRODUCTS and name == "in_place"))
 
 
 def make_contract(name: str) -> Contract:

@@ -73,6 +73,11 @@ FEWER_FSDP_SETTINGS = Only(
     "`set_separate_reduce_scatter_group`",
     last=(2, 12),
 )
+MUTATED_PRODUCTS = Only(
+    "selective checkpointing refuses an in-place op, such as `ReLU(inplace=True)`, on what a "
+    "linear layer makes of a sequence",
+    last=(2, 13),
+)
 NO_FLOPS_OF_CPU_ATTENTION = Only(
     "FlopCounterMode does not count attention on the CPU", last=(2, 14)
 )
