@@ -60,6 +60,16 @@ class Life:
                     self.live.append(kept)
         self.graphs.append(graph)
 
+    def use_pool(self) -> None:
+        """Allocates in a pool of the program."""
+        if len(self.pools) < 3:
+            self.pools.append(torch.cuda.MemPool())
+        with torch.cuda.use_mem_pool(self.chance.choice(self.pools)):
+            for _ in range(self.chance.randint(1, 20)):
+                self.allocate()
+                if self.chance.random() < 0.5:
+                    self.free()
+
     def act(self) -> None:
         chance = self.chance.random()
         # The number of live tensors swings, so that memory is reused and split.
@@ -73,8 +83,10 @@ class Life:
             self.chance.choice(self.streams).synchronize()
         elif chance < 0.9985:
             torch.cuda.synchronize()
-        elif chance < 0.9995:
+        elif chance < 0.9989:
             self.capture()
+        elif chance < 0.9996:
+            self.use_pool()
         else:
             torch.cuda.empty_cache()
 
