@@ -30,6 +30,16 @@ def test_device_is_that_of_the_settings(run: Script) -> None:
     """)
 
 
+def test_devices_access_each_others_memory(run: Script) -> None:
+    run("""
+        assert torch.cuda.can_device_access_peer(0, 1)
+        sent = torch.arange(8.0).cuda()
+        received = sent.to("cuda:1")
+        assert received.device.index == 1
+        assert torch.equal(received.cpu(), torch.arange(8.0))
+    """)
+
+
 def test_devices_that_the_program_hides_are_not_there(run: Script) -> None:
     run("assert torch.cuda.device_count() == 1", CUDA_VISIBLE_DEVICES="1")
 

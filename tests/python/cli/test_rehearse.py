@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
 import json
 import os
@@ -16,6 +17,9 @@ from pathlib import Path
 import pytest
 from commands import run_command
 from tidegauge import standin
+from tidegauge.allocator import find_device
+from tidegauge.cli import rehearse as rehearse_command
+from tidegauge.cli.common import UsageError
 from tidegauge.report import read_summary
 
 EXAMPLES = Path(__file__).parent.parent.parent.parent / "examples" / "python" / "rehearse"
@@ -336,3 +340,38 @@ def test_doctor_says_ten_things(tmp_path: Path) -> None:
         check=True,
     )
     assert {row["what"] for row in json.loads(as_json.stdout)} >= {"torch", "stand-in", "rehearse"}
+
+
+def _make_arguments(**changed: object) -> argparse.Namespace:
+    given = {"engine": "auto", "beside_gpu": False, "gpus": 1, "nodes": 1, "assume": []}
+    return argparse.Namespace(**{**given, "events": "quick", "quiet": False, **changed})
+
+
+def _choose(arguments: argparse.Namespace) -> str:
+    return rehearse_command._choose_engine(arguments, find_device("h100-80g"))[1]
+
+
+def test_real_gpu_is_refused_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = standin.Standin(Path("nowhere"), ())
+    monkeypatch.setattr(standin, "find_gpu", lambda: "/dev/nvidia0")
+    monkeypatch.setattr(standin, "find_built", lambda: built)
+    monkeypatch.setattr(standin, "build", lambda: built)
+    with pytest.raises(UsageError, match=r"has a GPU \(/dev/nvidia0\).*--beside-gpu"):
+        _choose(_make_arguments())
+    assert _choose(_make_arguments(beside_gpu=True)) == "real"
+    assert _choose(_make_arguments(engine="simulated")) == "simulated"
+
+
+def test_torch_without_cuda_simulates_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise standin.StandinError("torch 2.15.0+cpu has no CUDA.")
+
+    monkeypatch.setattr(standin, "find_gpu", lambda: None)
+    monkeypatch.setattr(standin, "find_built", fail)
+    assert _choose(_make_arguments()) == "simulated"
+    said = capsys.readouterr().err
+    assert "torch 2.15.0+cpu has no CUDA. Simulating instead: kernels, streams and" in said
+    with pytest.raises(standin.StandinError):
+        _choose(_make_arguments(engine="real"))
