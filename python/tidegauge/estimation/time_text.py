@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,7 +65,7 @@ def _list_parts(time: StepTime) -> list[tuple[str, float]]:
 
 
 def _indent(text: str) -> list[str]:
-    return [f"  {line}" for line in textwrap.wrap(text, 78, break_on_hyphens=False)]
+    return [f"  {line}" for line in wrap(text, "", 2)]
 
 
 def describe_unknown(time: StepTime) -> str:
