@@ -237,8 +237,7 @@ void bind_fit(py::module_& m) {
       .def("step_figures", &step_figures, py::arg("settings"), py::arg("tie"))
       .def("judge", &judge_requests, py::arg("device"), py::arg("alloc_conf"),
            py::arg("assumptions"), py::arg("catalogue"), py::arg("tie"), py::arg("facts"))
-      .def("reserved_peaks", &reserved_peaks, py::arg("settings"), py::arg("tie"),
-           py::arg("spans"))
+      .def("reserved_peaks", &reserved_peaks, py::arg("settings"), py::arg("tie"), py::arg("spans"))
       .def("reserved_columns", &reserved_columns, py::arg("settings"), py::arg("tie"))
       .def("layout_at_peak", &layout_columns, py::arg("settings"), py::arg("tie"));
 }
