@@ -65,10 +65,11 @@ class Life:
         if len(self.pools) < 3:
             self.pools.append(torch.cuda.MemPool())
         with torch.cuda.use_mem_pool(self.chance.choice(self.pools)):
-            for _ in range(self.chance.randint(1, 20)):
-                self.allocate()
-                if self.chance.random() < 0.5:
-                    self.free()
+            for _ in range(self.chance.randint(1, 8)):
+                size = self.chance.randint(1, 4 * MIB)
+                kept = torch.empty(size, dtype=torch.uint8, device="cuda")
+                if self.chance.random() < 0.3:
+                    self.live.append(kept)
 
     def act(self) -> None:
         chance = self.chance.random()
