@@ -52,9 +52,15 @@ _claimed = Devices()  # of the running simulation
 
 
 def find_devices(
-    count: int | None, capability: tuple[int, int] | None, multiprocessors: int | None
+    count: int | None,
+    capability: tuple[int, int] | None,
+    multiprocessors: int | None,
+    *,
+    has_ranks: bool = False,
 ) -> Devices:
-    """`count`: by default what CUDA_VISIBLE_DEVICES lists, or 8. Raises ValueError."""
+    """`count`: by default what CUDA_VISIBLE_DEVICES lists, or 8 if the process is one of several
+    ranks, or else 1: frameworks use DataParallel if one process has more. Raises ValueError.
+    """
     devices = Devices()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if count is not None:
@@ -63,6 +69,8 @@ def find_devices(
         devices.count = count
     elif visible is not None and visible.strip() not in ("", "-1"):
         devices.count = min(len(visible.split(",")), _MOST_DEVICES)
+    elif not has_ranks:
+        devices.count = 1
     if capability is not None:
         numbers = tuple(capability)
         if len(numbers) != 2 or not all(isinstance(each, int) for each in numbers):
@@ -169,14 +177,24 @@ def _default_stream(device: Any = None) -> torch.Stream:
     return torch.Stream(stream_id=0, device_index=index, device_type=1)
 
 
+def _check_device(index: int) -> int:
+    if index >= _claimed.count:
+        raise RuntimeError(
+            f"CUDA error: invalid device ordinal {index}; the simulation has {_claimed.count} CUDA "
+            f"device{'' if _claimed.count == 1 else 's'} (simulate(device_count={index + 1}) has "
+            "more)"
+        )
+    return index
+
+
 def _set_device(device: Any) -> None:
     index = _get_device_index(device, optional=True)
     if index >= 0:
-        torch._C._accelerator_setDeviceIndex(index)
+        torch._C._accelerator_setDeviceIndex(_check_device(index))
 
 
 def _exchange_device(device: int) -> int:
-    return -1 if device < 0 else torch._C._accelerator_exchangeDevice(device)
+    return -1 if device < 0 else torch._C._accelerator_exchangeDevice(_check_device(device))
 
 
 def _properties(device: Any = None) -> Any:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch._guards import detect_fake_mode
 
@@ -43,7 +45,10 @@ class Simulation(Entering):
         self._mask_fraction = float(mask_fraction)
         self._route = make_route(routing)
         self._group: OwnProcessGroup | None = None
-        devices = claimed_cuda.find_devices(device_count, capability, multiprocessors)
+        has_ranks = world_size is not None or "LOCAL_RANK" in os.environ or dist.is_initialized()
+        devices = claimed_cuda.find_devices(
+            device_count, capability, multiprocessors, has_ranks=has_ranks
+        )
         self._claim = claimed_cuda.Claim(devices)
         self._eager = eager_code.EagerCode()
         if world_size is not None:
@@ -192,7 +197,8 @@ def simulate(
     for random choices, or a function of the numbers of tokens, choices and experts that returns
     the numbers of the experts, [tokens, choices]. By default the choices are unknown.
     `device_count`, `capability` and `multiprocessors`: of the CUDA devices; by default as many as
-    CUDA_VISIBLE_DEVICES lists, or 8, and those of an H100: (9, 0) and 132.
+    CUDA_VISIBLE_DEVICES lists, or 8 if there are several ranks, or 1; and those of an H100: (9, 0)
+    and 132.
     """
     return Simulation(
         device,

@@ -37,7 +37,7 @@ def ops_of(sim: tidegauge.Simulation) -> set[str]:
 
 
 def test_tensors_are_on_the_device_that_the_code_names() -> None:
-    with tidegauge.simulate("cuda"):
+    with tidegauge.simulate("cuda", device_count=4):
         named = torch.empty(3, device="cuda")
         assert (named.device, named.is_cuda, named.is_cpu) == (torch.device("cuda:0"), True, False)
         assert torch.empty(3).device.type == "cpu"
@@ -343,3 +343,11 @@ def test_fsdp_collectives_use_separate_streams() -> None:
     assert len(gathers) == len(reduces) == 1
     assert len(gathers | reduces | {0}) == 3
     assert seen.streams["aten::mm"] == {0}
+
+
+def test_device_that_is_not_there_is_refused() -> None:
+    with tidegauge.simulate("cuda"):
+        with pytest.raises(RuntimeError, match=r"invalid device ordinal 3; .* 1 CUDA device "):
+            torch.cuda.set_device(3)
+        with pytest.raises(RuntimeError, match=r"simulate.device_count=2. has more"):
+            torch.cuda.device(1).__enter__()

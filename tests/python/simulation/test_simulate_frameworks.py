@@ -76,6 +76,16 @@ def test_trainer_has_the_bytes_of_the_real_run(tmp_path: Path) -> None:
     assert not [*no_saved.glob("*/*")]
 
 
+def test_trainer_without_ranks_uses_one_gpu(tmp_path: Path) -> None:
+    """With several devices it would wrap the model in DataParallel."""
+    with simulate("cuda"):
+        trainer, peak = run_trainer(tmp_path, bf16=True)
+        assert trainer.args.n_gpu == 1
+        assert trainer.model_wrapped is trainer.model
+        weights = parameter_bytes(trainer.model)  # type: ignore[arg-type]
+        assert peak[torch.device("cuda", 0)]["Parameter"] == weights
+
+
 def test_trainer_uses_ddp_on_its_own_gpu(tmp_path: Path) -> None:
     with simulate("cuda", world_size=4, rank=1):
         trainer, peak = run_trainer(tmp_path, bf16=True)

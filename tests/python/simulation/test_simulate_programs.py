@@ -97,8 +97,14 @@ def test_devices_are_as_many_as_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
         assert torch.cuda.get_device_capability() == (8, 6)
         assert torch.cuda.get_device_properties(0).major == 8
     with simulate("cuda"):
-        assert torch.cuda.device_count() == 8
+        assert torch.cuda.device_count() == 1
         assert torch.cuda.get_device_capability() == (9, 0)
+    with simulate("cuda", world_size=2):
+        assert torch.cuda.device_count() == 8
+    with monkeypatch.context() as as_rank:
+        as_rank.setenv("LOCAL_RANK", "3")
+        with simulate("cuda"):
+            assert torch.cuda.device_count() == 8
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,3,5")
     with simulate("cuda"):
         assert torch.cuda.device_count() == 3
