@@ -141,8 +141,9 @@ void put_in_front(const OperatorHandle& op) {
   // torch warns of two kernels for one op.
   const c10::WarningUtils::WarningHandlerGuard guard(&silent);
   const std::lock_guard lock(mutex);
-  kernels->push_back(Dispatcher::singleton().registerImpl(
-      op.operator_name(), dispatch_key::kOurs, std::move(kernel), std::nullopt, nullptr, kOwner));
+  kernels->push_back(Dispatcher::singleton().registerImpl(op.operator_name(), dispatch_key::kOurs,
+                                                          std::move(kernel), std::nullopt, nullptr,
+                                                          "tidegauge"));
 }
 
 void add_kernels() {
@@ -159,7 +160,8 @@ void install(const KernelFunction& handler) {
   our_handler() = handler;
   if (!has_fallback(dispatch_key::kCarried)) {
     fallbacks->push_back(dispatcher.registerFallback(
-        dispatch_key::kCarried, KernelFunction::makeFromBoxedFunction<&handle_carried>(), kOwner));
+        dispatch_key::kCarried, KernelFunction::makeFromBoxedFunction<&handle_carried>(),
+        "tidegauge"));
     has_carried_key = true;
   }
   if (has_fallback(dispatch_key::kOurs)) {
@@ -175,19 +177,7 @@ void install(const KernelFunction& handler) {
     put_in_front(*op);
     fronted_ops().insert(name);
   }
-  fallbacks->push_back(dispatcher.registerFallback(dispatch_key::kOurs, handler, kOwner));
-}
-
-void front_later_kernels() {
-  auto& dispatcher = Dispatcher::singleton();
-  for (const c10::OperatorName& name :
-       dispatcher.getAllOpNamesForDispatchKey(dispatch_key::kOurs)) {
-    const auto op = dispatcher.findOp(name);
-    if (!op || !op->hasSchema()) continue;
-    if (op->getComputedKernelForDispatchKey(dispatch_key::kOurs).debug() != kOwner) {
-      put_in_front(*op);
-    }
-  }
+  fallbacks->push_back(dispatcher.registerFallback(dispatch_key::kOurs, handler, "tidegauge"));
 }
 
 bool has_front_kernel(const OperatorHandle& op) {

@@ -12,17 +12,12 @@
 ///
 /// A front kernel calls our handler, or the other library's kernel for an op on that library's own
 /// fake tensors and for an op in torch's own fake mode. All three give the same events. The choice
-/// is made at the first use: torch refuses a later fallback with an error. Kernels that were
-/// registered since then get their front kernels at the next start of a tracker.
+/// is made at the first use: kernels that are registered later are not noticed, and torch refuses a
+/// later fallback with an error.
 namespace tidegauge::op_route {
-
-inline constexpr const char* kOwner = "tidegauge";  ///< marks our kernels in torch's tables
 
 /// Call once per process; cannot be undone. `handler` is a boxed kernel for any op.
 void install(const c10::KernelFunction& handler);
-
-/// Puts a front kernel before each kernel that another library has registered since `install`.
-void front_later_kernels();
 
 /// True if the op has a front kernel. Other handlers of ours must not replace it.
 bool has_front_kernel(const c10::OperatorHandle& op);

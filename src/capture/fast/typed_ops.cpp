@@ -190,7 +190,7 @@ void register_op(Handles& handles) {
   const auto add = [&](auto call) {
     handles.push_back(dispatcher.registerImpl(
         name, dispatch_key::kOurs, c10::KernelFunction::makeFromUnboxedFunction(call),
-        c10::impl::CppSignature::make<decltype(&H::handle_maker)>(), nullptr, op_route::kOwner));
+        c10::impl::CppSignature::make<decltype(&H::handle_maker)>(), nullptr, "tidegauge"));
   };
   if constexpr (kKind == Kind::ReturnsFirst) {
     add(TORCH_FN(H::handle_first));

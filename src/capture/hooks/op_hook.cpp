@@ -13,19 +13,15 @@ namespace {
 
 constinit RegisterHandlers further_handlers = nullptr;
 
-/// Registers the handlers at the first start, until the process ends, and checks at later ones that
-/// no other library got in front of them. A static initializer would take the key away from
-/// programs that only load the library.
+/// Registers the handlers at the first start, until the process ends. A static initializer would
+/// take the key away from programs that only load the library.
 void register_handlers() {
   static std::once_flag once;
-  bool is_first = false;
-  std::call_once(once, [&is_first] {
-    is_first = true;
+  std::call_once(once, [] {
     op_route::install(c10::KernelFunction::makeFromBoxedFunction<&handle_boxed>());
     if (dispatch_key::kIsAbovePython) fake_hook::install();
     if (further_handlers != nullptr) further_handlers();
   });
-  if (!is_first) op_route::front_later_kernels();
 }
 
 }  // namespace

@@ -21,8 +21,7 @@ def record_scenarios(path: Path, *options: str) -> Events:
     command = [sys.executable, str(SUPPORT / "record_scenarios.py"), str(path), *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1100)
     assert done.returncode == 0, done.stderr
-    if "--later" not in options:  # then torch warns of the kernels that the other library registers
-        assert "Overriding a previously registered kernel" not in done.stderr
+    assert "Overriding a previously registered kernel" not in done.stderr
     events: Events = json.loads(path.read_text())
     return events
 
@@ -33,7 +32,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Events:
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("option", ["--shared", "--kernels", "--later"])
+@pytest.mark.parametrize("option", ["--shared", "--kernels"])
 def test_events_are_the_same_if_the_key_is_shared(
     alone: Events, option: str, tmp_path: Path
 ) -> None:

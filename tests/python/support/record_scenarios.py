@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""record_scenarios.py FILE [--shared | --kernels | --later]: writes the events and figures of
-every scenario.
+"""record_scenarios.py FILE [--shared | --kernels]: writes the events and figures of every scenario.
 
 As if a newer torch had claimed the dispatch key Fake: with --shared, the key has a fallback of its
-own; with --kernels, single ops have kernels for it; with --later, these ops get them after the
-first tracker has started.
+own; with --kernels, single ops have kernels for it.
 """
 
 from __future__ import annotations
@@ -18,11 +16,6 @@ from typing import Any
 import torch
 
 if len(sys.argv) > 2:
-    if sys.argv[2] == "--later":
-        import tidegauge
-
-        with tidegauge.MemTracker():
-            torch.ones(1)
     is_shared = sys.argv[2] == "--shared"
     library = torch.library.Library("_" if is_shared else "aten", "IMPL")
 
