@@ -106,6 +106,7 @@ def train_pipeline(
     settle()
     tracker = MemTracker(record=trace)
     tracker.track_external(pipeline.model, optimizer)
+    tracker.track_external(inputs)  # the stages keep them
     if pipeline.inputs is not None:
         tracker.track_external(pipeline.inputs)
     with tracker:
