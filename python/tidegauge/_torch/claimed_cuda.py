@@ -301,7 +301,8 @@ class Claim:
         """May raise NotImplementedError."""
         if (reason := find_obstacle()) is not None:
             raise NotImplementedError(f"simulate(device='cuda') is not possible here: {reason}")
-        importlib.import_module("torch._dynamo")  # when loaded, it lists functions of torch.cuda
+        # Dynamo lists functions of torch.cuda when it is loaded, and after its lists were cleared.
+        importlib.import_module("torch._dynamo.trace_rules").get_torch_obj_rule_map()
         self._had_threads = torch._C._is_multithreading_enabled()
         _claimed.__dict__.update(vars(self._devices))
         _C.claim_cuda(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import Any
 
@@ -36,6 +37,15 @@ def test_compiled_code_is_simulated_eagerly(device: str) -> None:
     with simulate(device) as simulation:
         assert train(simulation, True) == plain
         assert "torch.compile was called" in simulation.notes[0]
+
+
+def test_dynamo_lists_only_functions_of_torch() -> None:
+    rules = importlib.import_module("torch._dynamo.trace_rules")
+    rules.clear_lru_cache()
+    with simulate("cuda"):
+        model = torch.compile(nn.Linear(2, 2, device="cuda"))
+        model(torch.ones(1, 2, device="cuda"))
+    assert torch.cuda.synchronize in rules.get_torch_obj_rule_map()
 
 
 def test_compiler_works_again_after_a_simulation() -> None:
