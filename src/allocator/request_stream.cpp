@@ -84,15 +84,15 @@ void RequestStream::request(LiveRequest& live, int64_t size_bytes) {
     free_slots_.pop_back();
   }
   live.request = requests_.size();
+  live.slot = slot;
   live.is_requested = true;
   requests_.push_back({size_bytes, sequence_, slot, live.stream.value});
 }
 
 void RequestStream::release(LiveRequest& live) {
   if (!std::exchange(live.is_requested, false)) return;
-  const uint32_t slot = requests_[live.request].slot;
-  requests_.push_back({0, sequence_, slot, 0});
-  free_slots_.push_back(slot);
+  requests_.push_back({.sequence = sequence_, .slot = live.slot});
+  free_slots_.push_back(live.slot);
 }
 
 void RequestStream::set_stream(const LiveRequest& live, Role role) {
@@ -100,7 +100,7 @@ void RequestStream::set_stream(const LiveRequest& live, Role role) {
   // the stream.
   if (device_ != kCpu || static_cast<uint8_t>(role) >= kRoleCount) return;
   const uint16_t stream = side_stream(category_of(role));
-  if (live.is_requested && stream != 0) requests_[live.request].stream = stream;
+  if (live.is_requested && stream != 0) side_streams_[live.request] = stream;
 }
 
 SimulatedRun RequestStream::replay(const AllocatorOptions& options) const {
@@ -135,15 +135,16 @@ RequestStream::Run RequestStream::run(const AllocatorOptions& options, size_t re
     allocator.stats().reset_peak();
     is_in_step = true;
   };
-  for (size_t i = 0; i < request_count; ++i) {
+  requests_.visit(request_count, [&](size_t i, const Request& request) {
     for (; step != step_begins_.end() && *step == i; ++step) end_step();
-    const Request& request = requests_[i];
     Block*& block = blocks[request.slot];
     if (request.size_bytes == 0) {
       if (block != nullptr) allocator.free(std::exchange(block, nullptr));
     } else {
       try {
-        block = allocator.malloc(request.size_bytes, request.stream);
+        const auto side = side_streams_.find(i);
+        block = allocator.malloc(request.size_bytes,
+                                 side == side_streams_.end() ? request.stream : side->second);
       } catch (const UsageError&) {
         block = nullptr;
       }
@@ -159,7 +160,7 @@ RequestStream::Run RequestStream::run(const AllocatorOptions& options, size_t re
     if (reserved_bytes != (changes.empty() ? 0 : changes.back().reserved_bytes)) {
       changes.push_back({request.sequence, reserved_bytes});
     }
-  }
+  });
   for (; step != step_begins_.end() && *step <= request_count; ++step) end_step();
   end_step();
   run.final_layout = allocator.layout();

@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "allocator/allocator_options.h"
 #include "allocator/device_trace.h"
+#include "allocator/packed_requests.h"
 #include "allocator/run_figures.h"
 #include "core/events/event.h"
 #include "core/util/flat_table.h"
@@ -77,17 +79,11 @@ class RequestStream {
   }
 
  private:
-  /// A request of `size_bytes`; 0 bytes: the free of the previous request with the same `slot`.
-  struct Request {
-    int64_t size_bytes;
-    uint64_t sequence;
-    uint32_t slot;
-    uint16_t stream;
-  };
   struct LiveRequest {
     StorageId id;
     int64_t size_bytes = 0;
     size_t request = 0;  // index in requests_
+    uint32_t slot = 0;
     StreamId stream;
     bool is_requested = false;
   };
@@ -105,8 +101,9 @@ class RequestStream {
 
   Device device_;
   FlatTable<LiveRequest, &LiveRequest::id> live_;
-  std::vector<Request> requests_;
-  std::vector<size_t> step_begins_;  // the number of requests before each step
+  PackedRequests requests_;
+  std::unordered_map<size_t, uint16_t> side_streams_;  // of requests, by index; labels tell them
+  std::vector<size_t> step_begins_;                    // the number of requests before each step
   std::vector<uint32_t> free_slots_;
   uint64_t sequence_ = 0;    // of the last event
   uint32_t slot_count_ = 0;  // the highest number of slots in use at the same time
