@@ -33,7 +33,7 @@ constexpr std::array kFsdpStates{
 };
 
 /// The moment at which upstream would have created the list.
-uint64_t first_moment(const ModuleStats& stats, ModuleState state) {
+uint64_t upstream_moment(const ModuleStats& stats, ModuleState state) {
   const ModuleSnapshot& first = stats[state].front();
   if (state == ModuleState::PeakForward) return first.call;
   if (state == ModuleState::PeakBackward) {
@@ -76,7 +76,7 @@ std::vector<FsdpState> fsdp_states(const ModuleStats& stats) {
   std::copy_if(kFsdpStates.begin(), kFsdpStates.end(), std::back_inserter(present),
                [&](const NamedState& named) { return !stats[named.state].empty(); });
   std::stable_sort(present.begin(), present.end(), [&](const NamedState& a, const NamedState& b) {
-    return first_moment(stats, a.state) < first_moment(stats, b.state);
+    return upstream_moment(stats, a.state) < upstream_moment(stats, b.state);
   });
   std::vector<FsdpState> states;
   states.reserve(present.size());
