@@ -21,7 +21,7 @@ from typing import Any
 import torch
 import transformers
 from measure import Ratio, measure
-from tidegauge import MemTracker, standin
+from tidegauge import MemTracker, Recorder, standin
 from tidegauge.allocator import Assumptions, find_device
 
 from cases.mem_tracker import Training, hf_models
@@ -73,9 +73,10 @@ def measure_steps() -> list[Ratio]:
     @contextmanager
     def recorded() -> Iterator[object]:
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "run.tide"
-            with training.within(lambda: MemTracker(record=path), model, tokens)() as tracker:
+            recorder = Recorder(Path(folder) / "run.tide")
+            with training.within(lambda: MemTracker(record=recorder), model, tokens)() as tracker:
                 yield tracker
+            recorder.close()
 
     return measure(
         "MemTracker on CUDA (stand-in), Hugging Face Llama, 8 layers, hidden 128, AdamW",
