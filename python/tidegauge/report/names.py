@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Names that stand for what has none, and short names of ops."""
+"""Names that stand for what has none, and short names of ops and commands."""
 
 from __future__ import annotations
+
+import re
 
 NO_MODULE = "(no module)"
 UNNAMED_MODULE = "(never called)"
@@ -9,6 +11,8 @@ NO_LINE = "(no line)"
 ROOT_UNIT = "(root)"
 THE_LOSS = "the loss"
 
+# Not the options of Python that take code or another module.
+_INTERPRETER = re.compile(r"\S*python\S*( -[A-Za-ln-z]+)* (-m |\S*/)(?=tidegauge( |$))")
 
 _LOSS_OPS = ("_log_softmax", "log_softmax", "binary_cross_entropy", "cross_entropy", "kl_div")
 
@@ -27,3 +31,9 @@ def name_stranger(op: str, category: str = "") -> str:
 def render_op(op: str) -> str:
     """Shortens `aten::mm.out` to `mm`; keeps other namespaces."""
     return op.removeprefix("aten::").partition(".")[0]
+
+
+def shorten_command(command: str) -> str:
+    """`tidegauge run train.py`, without the interpreter and the folders of the machine."""
+    found = _INTERPRETER.match(command)
+    return command[found.end() :] if found else command

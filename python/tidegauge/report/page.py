@@ -19,7 +19,7 @@ from tidegauge.report.comparison import compare, describe_comparison
 from tidegauge.report.explanation import explain_peak
 from tidegauge.report.growth import describe_growth
 from tidegauge.report.lines import LineNames, split_stack
-from tidegauge.report.names import ROOT_UNIT, name_stranger
+from tidegauge.report.names import ROOT_UNIT, name_stranger, shorten_command
 from tidegauge.report.ranks import describe_missing, merge_ranks
 from tidegauge.report.run import Run
 from tidegauge.report.summary import SIMULATED, Peak, Summary
@@ -68,7 +68,8 @@ class Page:
                 "label": label,
                 "rank": summary.rank,
                 "headline": describe_run(summary, name),
-                "command": summary.facts.get("command", ""),
+                "command": shorten_command(summary.facts.get("command", "")),
+                "full_command": summary.facts.get("command", ""),
                 "is_simulated": SIMULATED in summary.facts,
                 "warnings": [
                     *_list_failures(run),

@@ -24,7 +24,7 @@ from tidegauge._util.formatting import (
 )
 from tidegauge._util.ordering import natural_order
 from tidegauge.report.growth import Growth, describe_growth
-from tidegauge.report.names import NO_MODULE, name_stranger, render_op
+from tidegauge.report.names import NO_MODULE, name_stranger, render_op, shorten_command
 from tidegauge.report.summary import (
     SAVED,
     SIMULATED,
@@ -234,7 +234,8 @@ def describe_run(summary: Summary, name: str | None = None) -> str:
 def _render_head(summary: Summary) -> list[str]:
     lines = [*wrap(describe_run(summary))]
     if command := summary.facts.get("command"):
-        lines += wrap(textwrap.shorten(command, 3 * text_width(), placeholder=" …"), "  ")
+        short = textwrap.shorten(shorten_command(command), 3 * text_width(), placeholder=" …")
+        lines += wrap(short, "  ")
     for sentence in describe_health(summary):
         lines += wrap(f"! {sentence}", "  ")
     return lines

@@ -20,7 +20,7 @@ import { showSteps } from "./steps.js";
 import { showSweep } from "./sweep.js";
 import { followTheme } from "./theme.js";
 import { firstView, momentsIn, smallestWidth, wholeView } from "./view.js";
-import { markCode, shortenCommand } from "./words.js";
+import { markCode } from "./words.js";
 
 async function start() {
   const page = openPage(await readPage(find("data").textContent));
@@ -121,8 +121,8 @@ function limitsOf(values) {
 
 function showHead(page, run, number, timeline) {
   find("headline").textContent = run.headline;
-  find("command").textContent = shortenCommand(run.command);
-  find("command").title = run.command;
+  find("command").textContent = run.command;
+  find("command").title = run.full_command;
   find("warnings").replaceChildren(...run.warnings.map((text) => make("li", { class: "warning" }, ...markCode(text))));
   find("failures").hidden = run.failures.length === 0;
   find("failure-texts").replaceChildren(...run.failures.map((text) => make("pre", {}, text)));
